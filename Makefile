@@ -1,0 +1,52 @@
+# Everything a person does with this repository. On a fresh machine with python3 and make, any target sets itself up first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+TIERS := unit contract simulation spark acceptance
+PYTEST := $(BIN)/python -m pytest
+# Folders that come later must not fail the tiers that are there.
+FOLDERS = $(wildcard $(addprefix tests/,$(TIERS)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup venv demo test check format bench soak lock docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv with the locked packages and tidegate in it, and find or install Java
+	@$(PYTHON) scripts/setup.py
+
+venv: # The set-up without Java, for what starts no JVM
+	@$(PYTHON) scripts/setup.py --without-java
+
+demo: setup ## A streaming job, killed with -9 in the middle, resumed, and its rows counted
+	@$(BIN)/python scripts/demo.py
+
+test: setup ## All tests but the soak: unit, contract, simulation, spark, acceptance (ARGS="-k words")
+	$(PYTEST) -m "not soak" $(FOLDERS) $(ARGS)
+
+check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST) -q tests/tidy
+
+format: venv ## Format the code and repair what can be repaired by machine
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Measure against raw PySpark, side by side in one run (ARGS go to it)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: setup ## The long tests: every failpoint on Spark, the oldest and the newest Spark
+	$(PYTEST) -m soak --timeout=0 $(FOLDERS) $(ARGS)
+
+docs: venv ## Write the generated parts of the documentation anew
+	$(BIN)/python scripts/docs.py
+
+lock: ## Resolve requirements.lock anew from pyproject.toml (ARGS=--upgrade for newer versions)
+	$(PYTHON) scripts/lock.py $(ARGS)
+
+clean: ## Remove what was made here, except .venv
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

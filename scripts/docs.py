@@ -1,0 +1,138 @@
+"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the commands.
+
+Called by `make docs`; with `--check` it writes nothing and fails where a page is not what the code says (the tidy tests ask the same). The pages are
+never edited by hand: the words are in the `Option`s and docstrings.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from tidegate.cli import VERBS
+from tidegate.cli.connectors import abilities, bounds, rules, shown_default
+from tidegate.config.env import OPTIONS as ENV_OPTIONS
+from tidegate.config.structure import COMMON_OPTIONS
+from tidegate.model.job import BlockKind
+from tidegate.plugin.connector import Connector
+from tidegate.plugin.option import Option, OptionSet
+from tidegate.plugin.registry import connectors
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MARK = "<!-- Written by `make docs` from the code: do not edit. -->"
+HELP_COLUMNS = 100
+
+
+def pages() -> dict[str, str]:
+    """Every generated page: file name -> text."""
+    found = {"env.md": _page(_env_lines()), "commands.md": _page(_command_lines()), "connectors.md": _page(_index_lines())}
+    for kind in BlockKind:
+        found[f"{kind.value}s.md"] = _page(_kind_lines(kind))
+    return found
+
+
+def stale(folder: Path, wanted: Mapping[str, str]) -> list[str]:
+    """The names of pages that are missing, differ, or are left from a connector that is gone."""
+    there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    generated = {name for name, text in there.items() if text.startswith(MARK)}
+    return sorted(name for name in generated | set(wanted) if there.get(name) != wanted.get(name))
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join([MARK, "", *lines]).rstrip() + "\n"
+
+
+def _env_lines() -> Iterator[str]:
+    yield from ("# The env block", "")
+    yield from ("Keys may be written flat (`job.mode = BATCH`) or nested (`job { mode = BATCH }`). `spark.*` goes to Spark as it is.", "")
+    yield from _table(ENV_OPTIONS)
+
+
+def _index_lines() -> Iterator[str]:
+    yield from ("# Connectors", "")
+    yield from ("`tidegate connectors show NAME` says the same on the command line. Names are understood in any case.", "")
+    yield from ("| name | kind | what it does | delivery |", "|---|---|---|---|")
+    for one in connectors():
+        promise = one.capabilities.delivery.value if one.capabilities.delivery else ""
+        yield f"| [{one.name}]({one.kind.value}s.md#{one.name.lower()}) | {one.kind.value} | {_cell(one.summary)} | {promise} |"
+    yield from ("", "## Keys of every block", "", *_table(COMMON_OPTIONS))
+
+
+def _kind_lines(kind: BlockKind) -> Iterator[str]:
+    yield from (f"# {kind.value.capitalize()}s", "")
+    for connector in connectors():
+        if connector.kind is kind:
+            yield from _connector_lines(connector)
+
+
+def _connector_lines(connector: Connector) -> Iterator[str]:
+    yield from (f"## {connector.name}", "", connector.summary, "")
+    if connector.aliases:
+        yield f"- also called: {', '.join(connector.aliases)}"
+    for word, value in abilities(connector):
+        yield f"- {word}: {value}"
+    for rule in rules(connector.options):
+        yield f"- needs {rule}"
+    yield from ("", *_table(connector.options), "")
+
+
+def _table(options: OptionSet) -> Iterator[str]:
+    yield from ("| option | type | default | description |", "|---|---|---|---|")
+    for option in options.options:
+        yield f"| `{option.key}` | {_cell(bounds(option))} | {_default(option)} | {_description(option)} |"
+
+
+def _default(option: Option) -> str:
+    text = shown_default(option)
+    return text if text in ("", "required") else f"`{_cell(text)}`"
+
+
+def _description(option: Option) -> str:
+    also = f" Also: {', '.join(f'`{key}`' for key in option.fallbacks)}." if option.fallbacks else ""
+    secret = " Secret: never shown." if option.secret else ""
+    text = option.description[:1].upper() + option.description[1:]
+    return _cell(text.rstrip(".") + "." + also + secret)
+
+
+def _cell(text: str) -> str:
+    """Text that cannot end its cell."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _command_lines() -> Iterator[str]:
+    yield from ("# Commands", "")
+    for verb, place in sorted(VERBS.items()):
+        module, _, name = place.partition(":")
+        yield from _help_lines(f"tidegate {verb}", getattr(import_module(module), name))
+
+
+def _help_lines(title: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=title, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS)
+    yield from (f"## {title}", "", "```", *command.get_help(context).splitlines(), "```", "")
+    if isinstance(command, click.Group):
+        for name, below in sorted(command.commands.items()):
+            yield from _help_lines(f"{title} {name}", below)
+
+
+def main(arguments: list[str]) -> int:
+    """0 when the pages are written, or with --check when they were as they should be."""
+    wanted = pages()
+    names = stale(FOLDER, wanted)
+    if "--check" in arguments:
+        for name in names:
+            print(f"docs/reference/{name} is not what the code says: run `make docs`", file=sys.stderr)
+        return 1 if names else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if name in wanted:
+            (FOLDER / name).write_text(wanted[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()
+        print(f"docs/reference/{name} {'written' if name in wanted else 'removed'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

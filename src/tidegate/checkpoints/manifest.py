@@ -1,0 +1,90 @@
+"""The manifest: what a checkpoint directory must hold, with checksums, also of itself. Plain versioned JSON, readable with `cat`."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import Domain, TerminalError
+from tidegate.model.records import CheckpointKind
+
+
+class Damaged(TerminalError):
+    """A checkpoint that must not be used."""
+
+    condition = "checkpoint-damaged"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, checkpoint: str, file: str, reason: str) -> None:
+        super().__init__(f"checkpoint {checkpoint} is damaged: {file} {reason}")
+        self.checkpoint, self.file, self.reason = checkpoint, file, reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    """One file of a checkpoint."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the document without it."""
+
+    version: int = 1
+    job_id: int
+    pipeline: int
+    checkpoint: int
+    lineage: str
+    generation: int
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    begun_ms: int
+    rows_read: int = 0
+    rows_written: int = 0
+    software: str = ""
+    files: Mapping[str, FileEntry]
+    sha256: str = ""
+
+
+def digest(data: bytes) -> str:
+    """The checksum that is used throughout."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode_state(state: Any) -> bytes:
+    """A state document as it stands on disk."""
+    return (json.dumps(state, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """A manifest with its own checksum."""
+    bare = replace(manifest, sha256="")
+    return encode_state(to_document(replace(bare, sha256=digest(encode_state(to_document(bare))))))
+
+
+def decode_manifest(data: bytes, where: str) -> Manifest:
+    """A manifest that is whole; Damaged says what is wrong with it."""
+    name = "_manifest.json"
+    if not data:
+        raise Damaged(where, name, "is empty")
+    try:
+        document = json.loads(data)
+        if not isinstance(document, dict) or not isinstance(document.get("version"), int):
+            raise ValueError
+        manifest = from_document(Manifest, document, f"checkpoint {where}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged(where, name, "is not a manifest") from None
+    if encode_manifest(manifest) != data:
+        raise Damaged(where, name, "does not match its checksum")
+    return manifest
+
+
+def check_file(where: str, name: str, entry: FileEntry, data: bytes) -> None:
+    """Raise Damaged unless these bytes are what the manifest says."""
+    if len(data) != entry.bytes:
+        raise Damaged(where, name, f"has {len(data)} bytes instead of {entry.bytes}")
+    if digest(data) != entry.sha256:
+        raise Damaged(where, name, "does not match its checksum")

@@ -1,0 +1,37 @@
+"""The only author of checkpoint paths. Pure."""
+
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
+
+MANIFEST = "_manifest.json"
+STATE = "state-data"
+
+
+def job_directory(job_id: int) -> PurePosixPath:
+    """Everything of one job."""
+    return PurePosixPath(str(job_id))
+
+
+def pipeline_directory(job_id: int, pipeline: int) -> PurePosixPath:
+    """All checkpoints of one pipeline."""
+    return job_directory(job_id) / str(pipeline)
+
+
+def checkpoint_directory(job_id: int, pipeline: int, checkpoint: int) -> PurePosixPath:
+    """One checkpoint."""
+    return pipeline_directory(job_id, pipeline) / str(checkpoint)
+
+
+def draft_name(checkpoint: int, generation: int, token: str) -> str:
+    """The hidden name under which a checkpoint is written before it gets its own."""
+    return f".{checkpoint}-g{generation}-{token}"
+
+
+def operator_directory(operator: str) -> str:
+    """An operator id as one path segment that cannot leave its directory."""
+    return quote(operator, safe="[]-_ ").replace(".", "%2E")
+
+
+def operator_of(segment: str) -> str:
+    """The operator id of a path segment."""
+    return unquote(segment)

@@ -1,0 +1,160 @@
+"""Checkpoint directories on a local disk. Called by the pipeline loop (publish, delete, sweep), by restore (read, verify) and by the CLI.
+
+Every method can be repeated after a crash at any of its steps. A durable write is: bytes, fsync, rename, fsync of the directory.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.manifest import Damaged, FileEntry, Manifest, check_file, decode_manifest, digest, encode_manifest, encode_state
+from tidegate.failpoint import failpoint
+from tidegate.model.document import NewerDocument
+from tidegate.model.errors import Fenced
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A checkpoint that was read whole and verified."""
+
+    path: str
+    manifest: Manifest
+    states: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where a checkpoint stands now."""
+
+    path: str
+    bytes: int
+
+
+class CheckpointStorage:
+    """A root directory with the checkpoints of many jobs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
+        """Make a checkpoint; `manifest.files` is filled in here. An equal one that is there already stays."""
+        final = self.root / paths.checkpoint_directory(manifest.job_id, manifest.pipeline, manifest.checkpoint)
+        draft = final.parent / paths.draft_name(manifest.checkpoint, manifest.generation, uuid.uuid4().hex[:8])
+        failpoint("checkpoint.publish.before")
+        draft.mkdir(parents=True)
+        files = {}
+        for operator, state in states.items():
+            name = f"{paths.operator_directory(operator)}/{paths.STATE}"
+            data = encode_state({"version": 1, "operator": operator, "state": state})
+            (draft / name).parent.mkdir()
+            write_synced(draft / name, data)
+            files[name] = FileEntry(bytes=len(data), sha256=digest(data))
+        failpoint("checkpoint.publish.middle")
+        data = encode_manifest(replace(manifest, files=files))
+        write_synced(draft / paths.MANIFEST, data)
+        sync_directory(draft)
+        self._rename(draft, final, manifest, files)
+        failpoint("checkpoint.publish.after")
+        return Published(final.relative_to(self.root).as_posix(), len(data) + sum(f.bytes for f in files.values()))
+
+    def _rename(self, draft: Path, final: Path, manifest: Manifest, files: Mapping[str, FileEntry]) -> None:
+        """Give the draft its name. What stands there under this name was published by a generation that did not complete the batch."""
+        if final.exists():
+            existing = self._manifest_or_none(final)
+            if existing and existing.generation > manifest.generation:
+                shutil.rmtree(draft)
+                raise Fenced(f"checkpoint {final}", manifest.generation, existing.generation)
+            if existing and existing.files == files and self.damage(final.relative_to(self.root).as_posix()) == "":
+                shutil.rmtree(draft)
+                return
+            self.delete(final.relative_to(self.root).as_posix())
+        os.rename(draft, final)
+        sync_directory(final.parent)
+
+    def _manifest_or_none(self, directory: Path) -> Manifest | None:
+        try:
+            return decode_manifest((directory / paths.MANIFEST).read_bytes(), str(directory))
+        except (OSError, Damaged, NewerDocument):
+            return None
+
+    def read(self, path: str) -> Checkpoint:
+        """All of a checkpoint, verified; Damaged names the file and what is wrong with it."""
+        directory = self.root / path
+        try:
+            manifest = decode_manifest((directory / paths.MANIFEST).read_bytes(), str(directory))
+        except OSError:
+            raise Damaged(str(directory), paths.MANIFEST, "is missing" if directory.exists() else "is missing, with its whole directory") from None
+        states = {}
+        for name, entry in manifest.files.items():
+            try:
+                data = (directory / name).read_bytes()
+            except OSError:
+                raise Damaged(str(directory), name, "is missing") from None
+            check_file(str(directory), name, entry, data)
+            document = json.loads(data)
+            if document.get("version") != 1:
+                raise NewerDocument(f"{directory / name}", document.get("version"), 1)
+            states[document["operator"]] = document["state"]
+        return Checkpoint(path=path, manifest=manifest, states=states)
+
+    def operators(self, path: str) -> set[str]:
+        """The operators that have state in a checkpoint; none where it cannot be read."""
+        manifest = self._manifest_or_none(self.root / path)
+        return {paths.operator_of(name.split("/")[0]) for name in manifest.files} if manifest else set()
+
+    def damage(self, path: str) -> str:
+        """What is wrong with a checkpoint, in words; empty when it is sound."""
+        try:
+            self.read(path)
+        except (Damaged, NewerDocument) as error:
+            return str(error)
+        return ""
+
+    def delete(self, path: str) -> None:
+        """Delete a checkpoint, its manifest first, so that a half-deleted one is none. Missing is fine."""
+        directory = self.root / path
+        failpoint("checkpoint.delete.before")
+        (directory / paths.MANIFEST).unlink(missing_ok=True)
+        failpoint("checkpoint.delete.middle")
+        shutil.rmtree(directory, ignore_errors=True)
+        failpoint("checkpoint.delete.after")
+
+    def sweep(self, job_id: int, pipeline: int, keep: set[str]) -> list[str]:
+        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that were never completed."""
+        directory = self.root / paths.pipeline_directory(job_id, pipeline)
+        swept = []
+        for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
+            path = entry.relative_to(self.root).as_posix()
+            if path not in keep:
+                self.delete(path)
+                swept.append(path)
+        return swept
+
+    def delete_job(self, job_id: int) -> None:
+        """Delete all checkpoints of a job."""
+        failpoint("checkpoint.delete_job.before")
+        shutil.rmtree(self.root / paths.job_directory(job_id), ignore_errors=True)
+        failpoint("checkpoint.delete_job.after")
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a new file and force it to disk."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Force the names of a directory to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

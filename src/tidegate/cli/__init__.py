@@ -1,0 +1,38 @@
+"""The command line: one file for each group of verbs, imported when it is called, so that `tidegate validate` needs no JVM, no Arrow, no Spark."""
+
+from importlib import import_module
+
+import click
+
+from tidegate import __version__
+
+VERBS = {
+    "checkpoints": "tidegate.cli.checkpoints:checkpoints",
+    "connectors": "tidegate.cli.connectors:connectors",
+    "doctor": "tidegate.cli.doctor:doctor",
+    "explain": "tidegate.cli.explain:explain",
+    "run": "tidegate.cli.run:run",
+    "validate": "tidegate.cli.validate:validate",
+}
+
+
+class Verbs(click.Group):
+    """Verbs by name, imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """All verbs."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+        """One verb."""
+        if cmd_name not in VERBS:
+            return None
+        module, _, name = VERBS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidegate")
+def main() -> None:
+    """Data-integration jobs on Spark that never lose their place."""

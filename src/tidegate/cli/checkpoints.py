@@ -1,0 +1,152 @@
+"""`tidegate checkpoints list|show|verify`: what can be restored, what is in it, and whether it is sound."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import click
+
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.cli import exits
+from tidegate.cli.display import duration
+from tidegate.coordinator.registry import Known, job_of_name, look
+from tidegate.home import Home
+from tidegate.model.document import to_document
+from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.records import STATES, CheckpointRef
+from tidegate.store.base import Store
+from tidegate.store.open import open_store
+
+
+@click.group(name="checkpoints")
+@click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
+@click.pass_context
+def checkpoints(context: click.Context, home: str | None) -> None:
+    """List, show and verify the checkpoints of jobs."""
+    context.obj = Home.find(home, os.environ)
+
+
+@checkpoints.command(name="list")
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_obj
+def list_command(home: Home, job: str | None, as_json: bool) -> None:
+    """List the retained checkpoints of JOB (id or name), or of all jobs."""
+    with opened(home) as store:
+        rows = [entry_of(known, pipeline.value.pipeline, ref) for known in jobs(store, job) for pipeline in known.pipelines for ref in pipeline.value.retained]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    click.echo(f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}")
+    for row in rows:
+        click.echo(
+            f"{row['job_id']:>20} {row['pipeline']:>8} {row['checkpoint']:>6}  {row['kind']:16} {row['completed']:20} {row['took']:>8} "
+            f"{row['rows_read']:>12,} {row['bytes']:>9,}"
+        )
+
+
+@checkpoints.command()
+@click.argument("job")
+@click.argument("checkpoint", type=int, required=False)
+@click.option("--pipeline", type=int, default=None, help="Only this pipeline.")
+@click.pass_obj
+def show(home: Home, job: str, checkpoint: int | None, pipeline: int | None) -> None:
+    """Show what a checkpoint of JOB holds, as JSON; the latest one unless an id is given."""
+    storage = CheckpointStorage(home.checkpoints)
+    shown = []
+    with opened(home) as store:
+        for ref in chosen(store, job, checkpoint, pipeline):
+            try:
+                whole = storage.read(ref.path)
+            except TidegateError as error:
+                fail(error)
+            shown.append({"path": str(storage.root / ref.path), "manifest": to_document(whole.manifest), "states": dict(whole.states)})
+    click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+
+
+@checkpoints.command()
+@click.argument("job", required=False)
+@click.argument("checkpoint", type=int, required=False)
+@click.pass_obj
+def verify(home: Home, job: str | None, checkpoint: int | None) -> None:
+    """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
+    storage = CheckpointStorage(home.checkpoints)
+    damaged = 0
+    with opened(home) as store:
+        for known in jobs(store, job):
+            for pipeline in known.pipelines:
+                for ref in pipeline.value.retained:
+                    if checkpoint is None or ref.checkpoint == checkpoint:
+                        damage = storage.damage(ref.path)
+                        damaged += bool(damage)
+                        click.echo(f"job {known.job_id} pipeline {pipeline.value.pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}")
+    sys.exit(exits.FAILED if damaged else exits.FINISHED)
+
+
+class opened:  # reads as a word: with opened(home) as store
+    """The store of an installation that exists; asking never makes one."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    def __enter__(self) -> Store:
+        if not (self.home.root / "store").is_dir():
+            fail(UserError(f"{self.home.root} holds no installation yet: nothing has run there"))
+        try:
+            self.store = open_store(self.home.store_url)
+        except TidegateError as error:
+            fail(error)
+        return self.store
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+
+def fail(error: TidegateError) -> NoReturn:
+    """Say what is wrong and end."""
+    click.echo(f"tidegate: {error}", err=True)
+    sys.exit(exits.BAD_INPUT)
+
+
+def jobs(store: Store, job: str | None) -> Iterator[Known]:
+    """One job by id or name, or all of them."""
+    if job is None:
+        yield from (look(store, int(entry.key)) for entry in store.list(STATES))
+        return
+    job_id = int(job) if job.isdigit() else job_of_name(store, job)
+    known = look(store, job_id) if job_id is not None else None
+    if known is None or known.state is None:
+        fail(UserError(f"there is no job {job!r} here"))
+    yield known
+
+
+def chosen(store: Store, job: str, checkpoint: int | None, pipeline: int | None) -> list[CheckpointRef]:
+    """The wanted checkpoints: one for each pipeline."""
+    found, there = [], []
+    for known in jobs(store, job):
+        for stored in known.pipelines:
+            if pipeline is None or stored.value.pipeline == pipeline:
+                there += [str(ref.checkpoint) for ref in stored.value.retained]
+                found += [ref for ref in stored.value.retained if (ref == stored.value.latest if checkpoint is None else ref.checkpoint == checkpoint)]
+    if not found:
+        fail(UserError(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}"))
+    return found
+
+
+def entry_of(known: Known, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
+    """A row of the list."""
+    return {
+        "job_id": known.job_id,
+        "pipeline": pipeline,
+        "checkpoint": ref.checkpoint,
+        "kind": ref.kind.value,
+        "completed": datetime.fromtimestamp(ref.completed_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+        "took": duration((ref.completed_ms - ref.begun_ms) / 1000),
+        "rows_read": ref.rows_read,
+        "rows_written": ref.rows_written,
+        "bytes": ref.bytes,
+        "path": ref.path,
+    }

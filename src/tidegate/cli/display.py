@@ -1,0 +1,193 @@
+"""The live display of `tidegate run`: a table with progress bars on a terminal, plain lines elsewhere, JSON lines for machines.
+
+Rows of Console sinks go to standard output; everything about the run goes to standard error (with --json all of it to standard output).
+"""
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+
+from tidegate.cli.view import JobView, PipelineView
+from tidegate.model.records import JobOutcome, JobStatus
+
+PLAIN_EVERY_S = 5.0
+
+
+class Display(ABC):
+    """Where a run is shown."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """One thing that a person should know."""
+
+    @abstractmethod
+    def update(self, view: JobView) -> None:
+        """The state of this moment; called a few times a second."""
+
+    @abstractmethod
+    def row(self, line: str) -> None:
+        """A line of a Console sink."""
+
+    @abstractmethod
+    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+        """The summary."""
+
+    def close(self) -> None:  # noqa: B027  # only a terminal has something to put back
+        """The terminal is the user's again."""
+
+
+class PlainDisplay(Display):
+    """A line every few seconds and at every new checkpoint of a quiet log."""
+
+    def __init__(self) -> None:
+        self._shown_s = 0.0
+
+    def note(self, text: str) -> None:
+        """One line, or several."""
+        print(text, file=sys.stderr, flush=True)
+
+    def update(self, view: JobView) -> None:
+        """One line for each pipeline, now and then."""
+        if view.elapsed_s - self._shown_s < PLAIN_EVERY_S:
+            return
+        self._shown_s = view.elapsed_s
+        for pipeline in view.pipelines:
+            self.note(f"{view.status.lower()} {duration(view.elapsed_s)}  {described(pipeline)}")
+
+    def row(self, line: str) -> None:
+        """As it is."""
+        print(line, flush=True)
+
+    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+        """A few lines."""
+        for line in summary(outcome, seconds, log):
+            self.note(line)
+
+
+class JsonDisplay(Display):
+    """One JSON object a line on standard output."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+
+    def note(self, text: str) -> None:
+        """An event of its own."""
+        self._print({"event": "note", "text": text})
+
+    def update(self, view: JobView) -> None:
+        """Only what is new."""
+        shown = asdict(view)
+        rest = {**shown, "elapsed_s": 0, "pipelines": [{**p, "checkpoint_age_s": 0, "rows_per_second": 0} for p in shown["pipelines"]]}
+        if rest != self._last:
+            self._last = rest
+            self._print({"event": "progress", **shown})
+
+    def row(self, line: str) -> None:
+        """A row of a Console sink."""
+        self._print({"event": "row", "line": line})
+
+    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+        """The last line."""
+        failures = [{"condition": f.condition, "domain": f.domain, "pipeline": f.pipeline, "message": f.message} for f in outcome.failures]
+        self._print(
+            {
+                "event": "end",
+                "status": outcome.status.value,
+                "job_id": outcome.job_id,
+                "name": outcome.name,
+                "rows_read": outcome.rows_read,
+                "rows_written": outcome.rows_written,
+                "rows_failed": 0,
+                "checkpoints": outcome.checkpoints,
+                "seconds": round(seconds, 3),
+                "failures": failures,
+                "log": log,
+            }
+        )
+
+    def _print(self, event: dict[str, object]) -> None:
+        print(json.dumps(event, ensure_ascii=False), flush=True)
+
+
+class TerminalDisplay(Display):
+    """A table that is redrawn in place; rows and notes scroll above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=5, transient=True)
+        self._live.start()
+
+    def note(self, text: str) -> None:
+        """Above the table."""
+        self._console.print(text, markup=False, highlight=False)
+
+    def row(self, line: str) -> None:
+        """Above the table."""
+        self._console.print(line, markup=False, highlight=False)
+
+    def update(self, view: JobView) -> None:
+        """Redraw."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table(box=None, title=f"{view.name} ({view.job_id})  {view.status}  {duration(view.elapsed_s)}", title_justify="left")
+        for column in ("pipeline", "doing", "rows in", "rows out", "rows/s", "checkpoint", "age", "done"):
+            table.add_column(column, justify="left" if column in ("pipeline", "doing", "done") else "right")
+        for p in view.pipelines:
+            bar = ProgressBar(total=p.total, completed=p.done, width=24) if p.total else ""
+            age = "" if p.checkpoint_age_s is None else duration(p.checkpoint_age_s)
+            table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", f"{p.rows_per_second:,.0f}", str(p.checkpoint or "-"), age, bar)
+        self._live.update(table)
+
+    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+        """The table goes, the summary stays."""
+        self.close()
+        for line in summary(outcome, seconds, log):
+            self.note(line)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._live.stop()
+
+
+def described(pipeline: PipelineView) -> str:
+    """A pipeline in one line."""
+    text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {pipeline.rows_per_second:,.0f}/s"
+    if pipeline.checkpoint_age_s is not None:
+        text += f", checkpoint {pipeline.checkpoint} {duration(pipeline.checkpoint_age_s)} ago"
+    if pipeline.total:
+        text += f", {pipeline.done / pipeline.total:.0%} of {pipeline.total:,.0f} {pipeline.unit}"
+    return text
+
+
+def summary(outcome: JobOutcome, seconds: float, log: str) -> list[str]:
+    """The end of a run, in a few lines."""
+    lines = [f"job {outcome.name!r} ({outcome.job_id}) {outcome.status.value}"]
+    if outcome.status is JobStatus.FAILED:
+        lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [f"  more in {log}"]
+    checkpoints = f"{outcome.checkpoints} checkpoint{'s' if outcome.checkpoints != 1 else ''}"
+    lines.append(f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}")
+    if outcome.status in (JobStatus.CANCELED, JobStatus.FAILED):
+        lines.append("  go on from the last checkpoint with: --restore latest")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """`7 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def choose(*, as_json: bool) -> Display:
+    """The display that fits where we are."""
+    if as_json:
+        return JsonDisplay()
+    return TerminalDisplay() if sys.stderr.isatty() else PlainDisplay()

@@ -1,0 +1,324 @@
+"""`tidegate doctor`: can a job run on this machine, and if not, what is missing and how to get it.
+
+Called by the command line. It looks and changes nothing: no directory is made, and the one small file that it writes to learn how fast the
+disk is, it removes. pyspark is not imported (versions are read from the packages' metadata), so the answer comes without a JVM of Spark's.
+"""
+
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
+
+PYTHON_MIN = (3, 11)
+SUPPORTED = {  # package: the oldest supported version and the first that is not; as in pyproject.toml, and tested to be the same
+    "pyspark": ("4.1", "4.4"),
+    "pyarrow": ("18", None),
+    "pandas": ("2.2", "3"),
+    "sqlglot": ("27", None),
+    "click": ("8.1", None),
+    "rich": ("13", None),
+}
+JAVA_VERSION_TRIED = 17  # newer ones should do; this is the one that the tests run on
+GIB = 1 << 30
+DISK_BYTES_MIN = GIB // 4
+DISK_BYTES_GOOD = 2 * GIB
+MEMORY_BYTES_MIN = GIB  # Python 120 MB, the JVM 400, its workers 60 each, and the rows
+MEMORY_BYTES_GOOD = 2 * GIB
+FSYNC_MS_GOOD = 50
+FSYNC_ROUNDS = 5
+OPEN_FILES_GOOD = 1024
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    WARNING = "warning"  # a job runs, but slowly or with a risk
+    MISSING = "missing"  # no job can run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    level: Level
+    found: str
+    repair: str = ""  # what to do; empty when all is well
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """What the checks look at, so that a test can show them another machine."""
+
+    home: Path
+    environ: Mapping[str, str]
+
+
+def check_python(_: Place) -> Iterator[Finding]:
+    """The interpreter that runs this."""
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info >= PYTHON_MIN:
+        yield Finding(name="Python", level=Level.OK, found=found)
+    else:
+        yield Finding(name="Python", level=Level.MISSING, found=found, repair="Install Python 3.11 or newer and tidegate in it.")
+
+
+def check_system(_: Place) -> Iterator[Finding]:
+    """Processes are watched and ended through /proc."""
+    found = f"{platform.system()} {platform.release()}"
+    if Path("/proc/self/stat").exists():
+        yield Finding(name="system", level=Level.OK, found=found)
+    else:
+        repair = "Run it on Linux, or in a Linux container: without /proc, leftovers of a killed run cannot be found."
+        yield Finding(name="system", level=Level.WARNING, found=found, repair=repair)
+
+
+def check_java(place: Place) -> Iterator[Finding]:
+    """Found, new enough, and really starting with what Spark asks of it."""
+    try:
+        java = find_java(place.environ)
+    except JavaMissing as missing:
+        yield Finding(name="Java", level=Level.MISSING, found="not found", repair=str(missing))
+        return
+    found = f"{java.version} from {java.found_in} ({java.home})"
+    if complaint := _start_java(java.path):
+        repair = f"It does not start: {complaint}. Install another (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) and set JAVA_HOME."
+        yield Finding(name="Java", level=Level.MISSING, found=found, repair=repair)
+    elif java.passed_over:
+        repair = f"Set JAVA_HOME to this one, or unset it; not taken: {'; '.join(java.passed_over)}."
+        yield Finding(name="Java", level=Level.WARNING, found=found, repair=repair)
+    else:
+        tried = "" if major_version(java.version) == JAVA_VERSION_TRIED else f"; tested with {JAVA_VERSION_TRIED}"
+        yield Finding(name="Java", level=Level.OK, found=found + tried)
+
+
+def _start_java(path: Path) -> str:
+    """Its last complaint; empty when it started."""
+    try:
+        command = [str(path), f"--add-modules={SPARK_MODULE}", "-Xmx64m", "-version"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S_MAX, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if answer.returncode == 0 else (answer.stdout + answer.stderr).strip().rsplit("\n", 1)[-1]
+
+
+def check_packages(_: Place) -> Iterator[Finding]:
+    """Installed, and in the range that we say we support."""
+    for package, (oldest, first_unsupported) in SUPPORTED.items():
+        wanted = f"{package}>={oldest}" + (f",<{first_unsupported}" if first_unsupported else "")
+        install = f"{sys.executable} -m pip install '{wanted}'"
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            yield Finding(name=package, level=Level.MISSING, found="not installed", repair=install)
+            continue
+        if is_between(version, oldest, first_unsupported):
+            yield Finding(name=package, level=Level.OK, found=version)
+        else:
+            yield Finding(name=package, level=Level.WARNING, found=f"{version}, not tested with it", repair=install)
+
+
+def is_between(version: str, oldest: str, first_unsupported: str | None) -> bool:
+    """By the leading numbers, which is all that our ranges use."""
+    numbers = _numbers(version)
+    return _numbers(oldest) <= numbers and (first_unsupported is None or numbers < _numbers(first_unsupported))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def check_sockets(_: Place) -> Iterator[Finding]:
+    """Python and the JVM talk over the loopback interface, tasks over unix sockets."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            yield Finding(name="loopback", level=Level.OK, found=f"a free port on 127.0.0.1 ({server.getsockname()[1]})")
+    except OSError as error:
+        repair = "Bring up the interface lo (ip link set lo up), or let this user open ports on 127.0.0.1."
+        yield Finding(name="loopback", level=Level.MISSING, found=f"no port on 127.0.0.1: {error}", repair=repair)
+
+
+def check_home(place: Place) -> Iterator[Finding]:
+    """Store, checkpoints, work and logs are kept there."""
+    folder = place.home
+    while not folder.exists():
+        folder = folder.parent
+    found = str(place.home) if folder == place.home else f"{place.home}, to be made in {folder}"
+    try:
+        fsync_ms = _measure_fsync_ms(folder)
+    except OSError as error:
+        repair = "Make it writable for this user, or choose another with --home DIR or TIDEGATE_HOME."
+        yield Finding(name="home", level=Level.MISSING, found=f"{found}: {error.strerror}", repair=repair)
+        return
+    yield Finding(name="home", level=Level.OK, found=found)
+    yield _judge_fsync(fsync_ms)
+    yield _judge_disk("disk of home", folder)
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        repair = "Choose a home on a file system without noexec: Java unpacks its compression libraries there."
+        yield Finding(name="noexec", level=Level.WARNING, found=f"{folder} is mounted noexec", repair=repair)
+
+
+def _measure_fsync_ms(folder: Path) -> float:
+    """The median time to make a small write durable."""
+    times_ms = []
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".tidegate-doctor-") as file:
+        for _ in range(FSYNC_ROUNDS):
+            start = time.perf_counter()
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+            times_ms.append((time.perf_counter() - start) * 1000)
+    return statistics.median(times_ms)
+
+
+def _judge_fsync(fsync_ms: float) -> Finding:
+    if fsync_ms <= FSYNC_MS_GOOD:
+        return Finding(name="fsync", level=Level.OK, found=f"{fsync_ms:.1f} ms")
+    repair = "Every checkpoint waits for several of them: use a longer checkpoint.interval, or a home on a faster disk."
+    return Finding(name="fsync", level=Level.WARNING, found=f"{fsync_ms:.0f} ms", repair=repair)
+
+
+def _judge_disk(name: str, folder: Path) -> Finding:
+    usage = shutil.disk_usage(folder)
+    found = f"{_gib(usage.free)} free of {_gib(usage.total)} ({folder})"
+    return _judge_amount(name, found, usage.free, DISK_BYTES_MIN, DISK_BYTES_GOOD, f"Free some space; {_gib(DISK_BYTES_GOOD)} is comfortable.")
+
+
+def _judge_amount(name: str, found: str, amount: int, least: int, good: int, repair: str) -> Finding:
+    if amount >= good:
+        return Finding(name=name, level=Level.OK, found=found)
+    return Finding(name=name, level=Level.WARNING if amount >= least else Level.MISSING, found=found, repair=repair)
+
+
+def check_temporary(_: Place) -> Iterator[Finding]:
+    """Where Python and the JVM put files for the moment."""
+    try:
+        folder = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        yield Finding(name="temp dir", level=Level.MISSING, found=str(error), repair="Set TMPDIR to a directory that this user may write.")
+        return
+    yield _judge_disk("temp dir", folder)
+
+
+def check_memory(_: Place) -> Iterator[Finding]:
+    """What the machine has left, or the container's limit where that is less."""
+    limits = [limit for limit in (_available_bytes(), _container_bytes()) if limit is not None]
+    if not limits:
+        yield Finding(name="memory", level=Level.OK, found="unknown")
+        return
+    repair = f"A driver takes about 0.7 GiB and its rows; {_gib(MEMORY_BYTES_GOOD)} is comfortable."
+    yield _judge_amount("memory", f"{_gib(min(limits))} available", min(limits), MEMORY_BYTES_MIN, MEMORY_BYTES_GOOD, repair)
+
+
+def _available_bytes() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The control group's limit minus what its processes hold (not the file cache, which gives way), where there is a limit."""
+    try:
+        limit = int((group / "memory.max").read_text())
+        statistic = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return limit - int(statistic["anon"])
+    except (OSError, ValueError, KeyError):  # no such group, or "max"
+        return None
+
+
+def check_processors(_: Place) -> Iterator[Finding]:
+    """Those that this process may use, which is not always what the machine has."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding(name="processors", level=Level.OK, found=str(count))
+
+
+def check_limits(_: Place) -> Iterator[Finding]:
+    """Open files: every jar, socket and data file is one."""
+    import resource  # not everywhere, and nobody else needs it
+
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= OPEN_FILES_GOOD or soft == resource.RLIM_INFINITY:
+        yield Finding(name="open files", level=Level.OK, found=str(soft))
+    else:
+        yield Finding(name="open files", level=Level.WARNING, found=str(soft), repair="Allow more: ulimit -n 4096.")
+
+
+CHECKS: tuple[Callable[[Place], Iterator[Finding]], ...] = (
+    *(check_python, check_system, check_java, check_packages, check_sockets),
+    *(check_home, check_temporary, check_memory, check_processors, check_limits),
+)
+
+
+def examine(place: Place) -> list[Finding]:
+    """All findings, in the order in which a person would repair them."""
+    return [finding for check in CHECKS for finding in check(place)]
+
+
+def is_ready(findings: list[Finding]) -> bool:
+    """Could a job run?"""
+    return all(finding.level is not Level.MISSING for finding in findings)
+
+
+def _gib(amount: int) -> str:
+    return f"{amount / GIB:.1f} GiB"
+
+
+def _default_home() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "tidegate"
+
+
+_COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.MISSING: "red"}
+
+
+def _show(findings: list[Finding]) -> None:
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        click.echo(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {finding.name:<{width}}  {finding.found}")
+        if finding.repair:
+            click.echo(f"{'':<{width + 11}}{finding.repair}")
+    missing = [finding.name for finding in findings if finding.level is Level.MISSING]
+    click.echo(f"No job can run here: {', '.join(missing)}." if missing else "A job can run here.")
+
+
+@click.command("doctor")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="TIDEGATE_HOME",
+    default=_default_home,
+    help="The installation to look at.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
+def doctor(home: Path, as_json: bool) -> None:
+    """Look whether a job can run on this machine, and say how to get what is missing."""
+    findings = examine(Place(home=home.absolute(), environ=os.environ))
+    if as_json:
+        document = {"version": 1, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _show(findings)
+    raise SystemExit(0 if is_ready(findings) else 1)

@@ -1,0 +1,229 @@
+"""`tidegate run`: one job, led from this process on the embedded store, until it ends. Composition root of an embedded run."""
+
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.cli import exits, job_file
+from tidegate.cli.display import Display, choose
+from tidegate.cli.view import Rates, job_view
+from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
+from tidegate.coordinator.ending import end
+from tidegate.coordinator.registry import Known, job_of_name
+from tidegate.coordinator.supervisor import Launch, Supervisor
+from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
+from tidegate.home import Home
+from tidegate.logs import log_to
+from tidegate.model.document import from_document
+from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.plan import Plan
+from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
+from tidegate.pipeline.clock import SystemClock
+from tidegate.runner.launch import DriverProcess, LaunchOrder, launch
+from tidegate.runner.process import reference
+from tidegate.store.base import Store
+from tidegate.store.open import open_store
+
+EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.CANCELED: exits.CANCELED, JobStatus.FAILED: exits.FAILED}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """What was said on the command line, besides the job file."""
+
+    home: Home
+    job_id: int | None
+    name: str | None
+    wish: RestoreWish
+    as_json: bool
+    driver_module: str = "tidegate.driver"
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME).")
+@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
+@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
+@click.option("--restore", metavar="latest|checkpoint:N|fresh|auto", help="From where to go on after a run that did not finish.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for machines.")
+@job_file.options
+def run(
+    file: str, home: str | None, job_id: int | None, name: str | None, restore: str | None, as_json: bool, variable: Sequence[str], strict: bool
+) -> NoReturn:
+    """Run one job to its end.
+
+    \b
+    Ctrl-C (or SIGTERM) stops at the next checkpoint, a second one at once.
+    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled.
+
+    \b
+    Examples:
+      tidegate run job.conf
+      tidegate run job.conf --restore auto       # for schedulers: goes on where the last run stopped
+      tidegate run job.conf -i day=2024-05-01 --json
+    """
+    options = RunOptions(home=Home.find(home, os.environ), job_id=job_id, name=name, wish=wish_of(restore), as_json=as_json)
+    planned = job_file.planned(file, variable, strict)
+    sys.exit(run_plan(planned, file, options))
+
+
+def wish_of(text: str | None) -> RestoreWish:
+    """The wish of `--restore`, or a usage error."""
+    try:
+        return RestoreWish.parse(text)
+    except UserError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
+    """Claim the job, lead it, show it; the exit code."""
+    try:
+        options.home.make()
+        store = open_store(options.home.store_url)
+    except (OSError, TidegateError) as error:
+        return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
+    try:
+        return EmbeddedRun(store, plan, file, options).run()
+    except (StillAlive, NeedsChoice) as error:
+        return refuse(str(error), exits.REFUSED)
+    except UserError as error:
+        return refuse(str(error), exits.BAD_INPUT)
+    except TidegateError as error:
+        return refuse(str(error), exits.FAILED)
+    finally:
+        store.close()
+
+
+def refuse(text: str, code: int) -> int:
+    """A sentence for the person, and the code for the machine."""
+    click.echo(f"tidegate: {text}", err=True)
+    return code
+
+
+class EmbeddedRun:
+    """One `tidegate run` from claim to summary."""
+
+    def __init__(self, store: Store, plan: Plan, file: str, options: RunOptions) -> None:
+        self.store, self.plan, self.file, self.options = store, plan, file, options
+        self.clock = SystemClock()
+        self.storage = CheckpointStorage(options.home.checkpoints)
+        self.claimant = Claimant(store, self.storage, options.home)
+        self.me = reference(os.getpid())
+        self.rates = Rates()
+        self.started_s = self.clock.monotonic_s()
+
+    def run(self) -> int:
+        """Until the job has ended."""
+        claim = self._claim(self.options.wish)
+        logs = self.options.home.logs(claim.job.job_id)
+        log_to(logs / "run.log")
+        if claim.start is Start.NOTHING:
+            outcome = end(self.store, self.storage, claim.job.job_id, JobStatus.FINISHED, self.clock.now_ms())
+            choose(as_json=self.options.as_json).end(outcome, 0, str(logs))
+            return exits.FINISHED
+        return EXIT_CODES[self._lead(claim, logs).status]
+
+    def _claim(self, wish: RestoreWish) -> Claim:
+        """Take the job up; asks the person at the terminal where a choice is needed."""
+        name = self.options.name or self.plan.job_name
+        job_id = self.options.job_id or job_of_name(self.store, name) or new_job_id(self.clock.now_ms())
+        submission = Submission(
+            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms()
+        )
+        try:
+            return self.claimant.claim(submission)
+        except NeedsChoice as error:
+            if self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            click.echo(str(error), err=True)
+            return self._claim(RestoreWish.parse(click.prompt("restore", default="latest", err=True)))
+
+    def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
+        home = self.options.home
+        order = LaunchOrder(
+            home=home.root, job_id=claim.job.job_id, generation=claim.generation, logs=logs, environ=dict(os.environ), module=self.options.driver_module
+        )
+        supervisor = Supervisor(self.claimant, claim, self.me, Launch(launch, order), self.clock)
+        display = choose(as_json=self.options.as_json)
+        readers: list[threading.Thread] = []
+        try:
+            self._announce(claim, display)
+            handle_signals(supervisor, display)
+            supervisor.start(lambda driver: readers.append(relay(driver, display)))
+            outcome = supervisor.watch(lambda known: self._show(known, claim, display))
+            for reader in readers:
+                reader.join()
+            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs))
+            return outcome
+        finally:
+            if supervisor.driver:
+                supervisor.driver.kill()
+            display.close()
+
+    def _announce(self, claim: Claim, display: Display) -> None:
+        for note in claim.notes:
+            display.note(note)
+        if claim.start is Start.RESUME:
+            places = ", ".join(f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning" for p, c in claim.restored.items())
+            display.note(f"job {claim.job.name!r} ({claim.job.job_id}) goes on: {places}")
+        else:
+            display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
+
+    def _show(self, known: Known, claim: Claim, display: Display) -> None:
+        metrics = {
+            m.pipeline: m
+            for entry in self.store.list(METRICS, f"{known.job_id}/")
+            if (m := from_document(PipelineMetrics, entry.value)).generation == (known.state.value.generation if known.state else 0)
+        }
+        display.update(
+            job_view(
+                known,
+                metrics,
+                self.rates,
+                name=claim.job.name,
+                started_s=self.started_s,
+                now_s=self.clock.monotonic_s(),
+                now_ms=self.clock.now_ms(),
+            )
+        )
+
+
+def relay(driver: DriverProcess, display: Display) -> threading.Thread:
+    """Show what the driver prints, line by line."""
+
+    def read() -> None:
+        for line in driver.output:
+            display.row(line.decode(errors="replace").rstrip("\n"))
+
+    thread = threading.Thread(target=read, name="driver-output", daemon=True)
+    thread.start()
+    return thread
+
+
+def handle_signals(supervisor: Supervisor, display: Display) -> None:
+    """Ctrl-C and SIGTERM: first ask, then kill."""
+
+    def handle(*_: object) -> None:
+        if supervisor.stopping():
+            supervisor.kill()
+        else:
+            supervisor.ask()
+            threading.Thread(target=display.note, args=("stopping at the next checkpoint; once more to stop at once",), daemon=True).start()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def new_job_id(now_ms: int) -> int:
+    """64 bits: milliseconds and chance; ids that people see sort by time."""
+    return ((now_ms << 20) | secrets.randbits(20)) & JOB_ID_MAX

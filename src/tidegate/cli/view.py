@@ -1,0 +1,90 @@
+"""What a person wants to know of a running job, worked out from the store's records. Pure; drawn by display.py."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.coordinator.registry import Known
+from tidegate.model.records import PipelineMetrics
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineView:
+    """One line of the display. Rows are what the tasks have done, which may be ahead of what is committed."""
+
+    pipeline: int
+    status: str
+    phase: str
+    rows_read: int
+    rows_written: int
+    rows_per_second: float
+    checkpoint: int
+    checkpoint_age_s: float | None
+    done: float
+    total: float
+    unit: str
+    restarts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """The whole display."""
+
+    job_id: int
+    name: str
+    status: str
+    generation: int
+    elapsed_s: float
+    pipelines: tuple[PipelineView, ...]
+
+
+class Rates:
+    """Rows per second over the last few seconds, for each pipeline."""
+
+    def __init__(self, window_s: float = 5.0) -> None:
+        self.window_s = window_s
+        self._seen: dict[int, list[tuple[float, int]]] = {}
+
+    def rate(self, pipeline: int, rows: int, at_s: float) -> float:
+        """The rate after one more look."""
+        seen = self._seen.setdefault(pipeline, [])
+        seen.append((at_s, rows))
+        while len(seen) > 2 and seen[0][0] < at_s - self.window_s:
+            seen.pop(0)
+        (then_s, then_rows), span_s = seen[0], at_s - seen[0][0]
+        return max(0.0, (rows - then_rows) / span_s) if span_s > 0 and then_s < at_s else 0.0
+
+
+def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], rates: Rates, *, name: str, started_s: float, now_s: float, now_ms: int) -> JobView:
+    """The display of this moment."""
+    pipelines: Sequence[PipelineView] = []
+    for stored in known.pipelines:
+        state = stored.value
+        now = metrics.get(state.pipeline)
+        rows_read = max(state.rows_read, now.rows_read if now else 0)
+        confirmed_ms = max(state.confirmed_ms, state.latest.completed_ms if state.latest else 0)
+        pipelines = [
+            *pipelines,
+            PipelineView(
+                pipeline=state.pipeline,
+                status=state.status.value,
+                phase=now.phase if now else "starting",
+                rows_read=rows_read,
+                rows_written=max(state.rows_written, now.rows_written if now else 0),
+                rows_per_second=rates.rate(state.pipeline, rows_read, now_s),
+                checkpoint=state.latest.checkpoint if state.latest else 0,
+                checkpoint_age_s=max(0.0, (now_ms - confirmed_ms) / 1000) if confirmed_ms else None,
+                done=now.done if now else 0,
+                total=now.total if now else 0,
+                unit=now.unit if now else "",
+                restarts=state.restarts,
+            ),
+        ]
+    state_of_job = known.state.value if known.state else None
+    return JobView(
+        job_id=known.job_id,
+        name=name,
+        status=state_of_job.status.value if state_of_job else "",
+        generation=state_of_job.generation if state_of_job else 0,
+        elapsed_s=now_s - started_s,
+        pipelines=tuple(pipelines),
+    )

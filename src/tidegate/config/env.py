@@ -1,0 +1,130 @@
+"""The `env` block -> JobEnv: its options as data, old names understood, and a notice for each one that has no meaning on Spark.
+
+Callers: structure; the reference docs and `tidegate connectors` read OPTIONS. Options that only another engine can obey are accepted and
+named, never refused: a job file that runs there has to load here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidegate.model.job import JobEnv, JobMode, Path
+from tidegate.model.problem import Problem, Severity
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, as_text
+
+OPTIONS = OptionSet(
+    (
+        Option("job.name", Kind.TEXT, "name of the job; the command line wins"),
+        Option("job.mode", Kind.ENUM, "BATCH ends when its sources do, STREAMING goes on", default="BATCH", choices=("BATCH", "STREAMING")),
+        Option("parallelism", Kind.INT, "tasks side by side, unless a block says otherwise", default=1, fallbacks=("execution.parallelism",)),
+        Option("job.retry.times", Kind.INT, "restarts after a failure before the job fails", default=3, minimum=0),
+        Option("job.retry.interval.seconds", Kind.INT, "pause before a restart", default=3, minimum=0),
+        Option(
+            "checkpoint.interval",
+            Kind.LONG,
+            "milliseconds between checkpoints; a BATCH job without it is one batch",
+            minimum=10,
+            fallbacks=("execution.checkpoint.interval",),
+        ),
+        Option("checkpoint.timeout", Kind.LONG, "milliseconds for one checkpoint", minimum=10, fallbacks=("execution.checkpoint.timeout",)),
+        Option("min-pause", Kind.LONG, "milliseconds at least between two checkpoints", default=-1, fallbacks=("execution.checkpoint.min-pause",)),
+        Option("checkpoint.retain-after-job-cancelled", Kind.BOOL, "keep the checkpoints of a cancelled job", default=True),
+        Option("checkpoint.max-retained", Kind.INT, "completed checkpoints to keep; else the engine's value", minimum=1),
+        Option("read_limit.rows_per_second", Kind.DOUBLE, "rows each parallel reader may read in a second", minimum=0),
+        Option("read_limit.bytes_per_second", Kind.DOUBLE, "bytes each parallel reader may read in a second", minimum=0),
+        Option("batch.max-rows", Kind.LONG, "rows of one batch at most, where a source can tell", minimum=1),
+        Option("batch.max-bytes", Kind.LONG, "bytes of one batch at most, where a source can tell", minimum=1),
+        Option("batch.max-files", Kind.LONG, "files of one batch at most", minimum=1),
+        Option("pipeline_concurrency", Kind.INT, "pipelines of the job that run side by side", minimum=1),
+        Option("jars", Kind.TEXT, "jars to add, separated by ;"),
+        Option("custom_parameters", Kind.MAP, "free values, shown with the job"),
+        Option("tag_filter", Kind.MAP, "tags that a worker must have to run the job"),
+        Option("shade.identifier", Kind.TEXT, "how sensitive options are stored: default (clear) or base64", default="default"),
+        Option("shade.options", Kind.LIST, "more options that are stored shaded"),
+        Option("shade.properties", Kind.MAP, "settings of the shade"),
+    )
+)
+
+_KEYS = frozenset(OPTIONS.keys())
+_OTHER_ENGINE = "belongs to another engine and is ignored on Spark"
+# Accepted and ignored: the beginning of the key, how loud, why. Longest match first where they overlap.
+_IGNORED: tuple[tuple[str, Severity, str], ...] = (
+    ("flink", Severity.NOTICE, _OTHER_ENGINE),
+    ("execution", Severity.NOTICE, _OTHER_ENGINE),
+    ("engine.observability", Severity.NOTICE, "belongs to another engine; metrics are always on here"),
+    ("savemode.execute.location", Severity.NOTICE, "is ignored: save modes always run in the driver"),
+    ("sink.flush.interval", Severity.NOTICE, "is ignored: every checkpoint flushes the sinks"),
+    ("multi_table.failure_policy", Severity.WARNING, "is ignored: the first table that fails stops the job"),
+    ("error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
+    ("transform_error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
+    ("sink_error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
+)
+
+
+def read_env(block: Block, *, strict: bool = False) -> tuple[JobEnv, list[Problem]]:
+    """The env block as JobEnv, and all problems and notices in it."""
+    spark: dict[str, str] = {}
+    rest: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for path, value in _leaves(block.data):
+        dotted = ".".join(map(str, path))
+        if dotted.startswith("spark."):
+            spark[dotted] = as_text(value)
+        elif (reason := _ignored(dotted)) is not None:
+            problems.append(block.problem(path, f"{dotted} {reason[1]}", severity=reason[0]))
+        else:
+            _put(rest, path, value)
+    values, found = OPTIONS.read(Block(rest, block.locate, block.prefix), strict=strict)
+    return _job_env(values, spark), [*found, *problems]
+
+
+def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
+    jars = [jar.strip() for jar in (values["jars"] or "").split(";")]
+    return JobEnv(
+        job_name=values["job.name"],
+        mode=JobMode(values["job.mode"]),
+        parallelism=max(1, values["parallelism"]),
+        retry_times=values["job.retry.times"],
+        retry_interval_s=values["job.retry.interval.seconds"],
+        checkpoint_interval_ms=values["checkpoint.interval"],
+        checkpoint_timeout_ms=values["checkpoint.timeout"],
+        checkpoint_pause_ms_min=max(0, values["min-pause"]),
+        retain_after_cancel=values["checkpoint.retain-after-job-cancelled"],
+        checkpoints_retained_max=values["checkpoint.max-retained"],
+        rows_per_second=values["read_limit.rows_per_second"],
+        bytes_per_second=values["read_limit.bytes_per_second"],
+        batch_rows_max=values["batch.max-rows"],
+        batch_bytes_max=values["batch.max-bytes"],
+        batch_files_max=values["batch.max-files"],
+        pipeline_concurrency=values["pipeline_concurrency"],
+        jars=tuple(filter(None, jars)),
+        tags={key: as_text(value) for key, value in (values["tag_filter"] or {}).items()},
+        custom_parameters=values["custom_parameters"] or {},
+        spark=spark,
+    )
+
+
+def _leaves(data: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value with its path: nested blocks are opened, except those that are an option by themselves."""
+    whole = {option.key for option in OPTIONS.options if option.kind is Kind.MAP} | {"error_handler", "transform_error_handler", "sink_error_handler"}
+    for key, value in data.items():
+        path = (*above, key)
+        if isinstance(value, Mapping) and ".".join(map(str, path)) not in whole:
+            yield from _leaves(value, path)
+        else:
+            yield path, value
+
+
+def _ignored(dotted: str) -> tuple[Severity, str] | None:
+    if dotted in _KEYS:
+        return None
+    for prefix, severity, reason in _IGNORED:
+        if dotted == prefix or dotted.startswith(f"{prefix}."):
+            return severity, reason
+    return None
+
+
+def _put(data: dict[str, Any], path: Path, value: Any) -> None:
+    """Set a value at a path, as nested as it was written, so that its place is found again."""
+    for key in path[:-1]:
+        data = data.setdefault(str(key), {})
+    data[str(path[-1])] = value

@@ -1,0 +1,1 @@
+"""Assert: a sink that keeps nothing and fails the job where a rule does not hold."""

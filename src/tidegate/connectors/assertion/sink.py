@@ -1,0 +1,108 @@
+"""Assert: field rules hold or fail in the task, at the row; rows are counted over the whole job, in the driver, and the counts live in the checkpoint.
+
+Called by the engine through plugin.contract. A repeated batch is counted once: the counts come back as of the last completed checkpoint.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.assertion.catalog import check_catalog
+from tidegate.connectors.assertion.failure import RuleFailed
+from tidegate.connectors.assertion.fields import check_fields
+from tidegate.connectors.assertion.rules import Rules, RuleType, TableRules, parse_rules
+from tidegate.model.problem import Location
+from tidegate.model.types import Table
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, Resume, Sink, Writer, WriteTask
+from tidegate.plugin.option import Block
+
+
+class Assert(Sink):
+    """Fails the job where a rule does not hold."""
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The rules, which were checked before the job began."""
+        return parse_rules(Block(self.values, lambda _: Location(""), ""), self.values["rules"])[0]
+
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # nothing is staged
+        """Checks fields, counts rows."""
+        return _Writer(self.rules)
+
+    def committer(self) -> Committer:
+        """Checks counts."""
+        return _Committer(self.rules)
+
+
+class _Writer(Writer):
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._counts: dict[str, int] = {}
+
+    def write(self, table: Table, batch: pa.RecordBatch) -> None:
+        """Check one batch."""
+        mine = [rules for rules in self._rules.tables if rules.about(table.path)]
+        if table.path not in self._counts:
+            for rules in mine:
+                if rules.catalog is not None:
+                    check_catalog(table, rules.catalog)
+        self._counts[table.path] = self._counts.get(table.path, 0) + batch.num_rows
+        for rules in mine:
+            check_fields(table, batch, rules.fields)
+
+    def close(self) -> Message:
+        """The counts."""
+        return {"rows": sum(self._counts.values()), "counts": self._counts}
+
+    def abort(self) -> None:
+        """Nothing was staged."""
+
+
+class _Committer(Committer):
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._checkpoint = 0
+        self._counts: dict[str, int] = {}
+
+    def open(self, resume: Resume) -> None:
+        """Counts as of the checkpoint that the job goes on from."""
+        state: Mapping[str, Any] = resume.state or {}
+        self._checkpoint, self._counts = int(state.get("checkpoint", 0)), dict(state.get("counts", {}))
+
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        """Add the rows of a batch; too many of them fail the job at once."""
+        if commit.checkpoint <= self._checkpoint:
+            return AlreadyCommitted()
+        counts = dict(self._counts)
+        for message in commit.messages:
+            for path, rows in message["counts"].items():
+                counts[path] = counts.get(path, 0) + int(rows)
+        self._check_rows(counts, RuleType.MAX_ROW)
+        self._checkpoint, self._counts = commit.checkpoint, counts
+        return Committed()
+
+    def state(self) -> Any:
+        """The counts."""
+        return {"checkpoint": self._checkpoint, "counts": self._counts}
+
+    def finish(self) -> None:
+        """All rows are in: too few of them, or not the tables that were asked for, fail the job."""
+        self._check_rows(self._counts, RuleType.MAX_ROW)
+        self._check_rows(self._counts, RuleType.MIN_ROW)
+        names = self._rules.table_names
+        if names and set(names) != set(self._counts):
+            raise RuleFailed(f"Assert: the tables are {', '.join(sorted(self._counts)) or 'none'}, not {', '.join(sorted(names))} (table-names)")
+
+    def _check_rows(self, counts: Mapping[str, int], kind: RuleType) -> None:
+        for rules in self._rules.tables:
+            total = sum(rows for path, rows in counts.items() if rules.about(path))
+            for rule in rules.rows:
+                broken = total > rule.bound if kind is RuleType.MAX_ROW else total < rule.bound
+                if rule.type is kind and broken:
+                    raise RuleFailed(f"Assert: {total} rows {_of(rules)}break the rule {rule}")
+
+
+def _of(rules: TableRules) -> str:
+    return "" if rules.path is None else f"of table {rules.path} "

@@ -1,0 +1,100 @@
+"""The Chaos source: rows (id bigint, payload string) numbered from 0, read with trouble. The offset is `{"at": rows read}`.
+
+Called by the engine through plugin.contract. The rows depend on their number alone, so that whatever goes wrong, a repeated read has the same ones.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.connectors.chaos.trouble import Trouble
+from tidegate.model.types import Column, DataType, Table, TypeName
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, Source, Split
+from tidegate.plugin.option import Values
+
+TABLE = Table(
+    path="chaos",
+    columns=(Column(name="id", type=DataType(TypeName.BIGINT), nullable=False), Column(name="payload", type=DataType(TypeName.STRING))),
+    primary_key=("id",),
+)
+_BATCH_ROWS_MAX = 65_536
+_SPLIT_ROWS_MIN = 100
+
+
+class ChaosSource(Source):
+    """Numbered rows."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self._since: tuple[int, float] | None = None  # rows at the first question, and when it was asked
+        self._attempts = 0
+        self._life = secrets.token_hex(4)  # another driver is another attempt
+
+    def tables(self) -> tuple[Table, ...]:
+        """One: chaos."""
+        return (TABLE,)
+
+    def initial(self) -> Offset:
+        """Nothing read."""
+        return {"at": 0}
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """What has arrived, within the limit."""
+        at: int = start["at"]
+        end = min(self.values["row.num"], self._arrived(at))
+        if limit.rows is not None:
+            end = min(end, at + max(1, limit.rows))
+        if limit.bytes is not None:
+            end = min(end, at + max(1, limit.bytes // (16 + self.values["payload.length"])))
+        return {"at": max(at, end)}
+
+    def _arrived(self, at: int) -> int:
+        rate = self.values["rate"]
+        if rate is None:
+            return 1 << 62
+        if self._since is None:
+            self._since = (at, time.monotonic())
+        first, since_s = self._since
+        due = first + 1 + int((time.monotonic() - since_s) * rate)
+        return max(due, at + 1) if self.bounded else due
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+        """Ranges of numbers."""
+        first, last = start["at"], end["at"]
+        if last <= first:
+            return []
+        self._attempts += 1
+        parts = max(1, min(count, (last - first) // _SPLIT_ROWS_MIN))
+        edges = [first + (last - first) * part // parts for part in range(parts + 1)]
+        attempt = f"{self._life}.{self._attempts}"
+        return [Split(TABLE.path, {"first": a, "last": b, "attempt": attempt}, b - a) for a, b in pairwise(edges)]
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """In a task: the rows, if all goes well. Half of them come before the trouble, so that sinks see torn tasks."""
+        first, last = split.payload["first"], split.payload["last"]
+        middle = (first + last) // 2
+        yield from self._rows(first, middle)
+        Trouble.of(self.values).meet("read", first, split.payload["attempt"])
+        yield from self._rows(middle, last)
+
+    def _rows(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        schema = table_schema(TABLE)
+        length = self.values["payload.length"]
+        for at in range(first, last, _BATCH_ROWS_MAX):
+            ids = np.arange(at, min(last, at + _BATCH_ROWS_MAX), dtype=np.int64)
+            payload: list[Any] = [f"{n:x}".rjust(length, "p")[:length] for n in ids.tolist()]
+            yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(payload, type=pa.string())], schema=schema)
+
+    def at_end(self, offset: Offset) -> bool:
+        """All rows are read, in a job that ends."""
+        return bool(self.bounded and offset["at"] >= self.values["row.num"])
+
+    def progress(self, offset: Offset) -> Progress:
+        """In rows."""
+        return Progress(offset["at"], self.values["row.num"], "rows")

@@ -1,0 +1,1 @@
+"""Console: prints the rows of every committed batch."""

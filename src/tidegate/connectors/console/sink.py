@@ -1,0 +1,140 @@
+"""Console: tasks format rows and send them along, the driver prints them when their batch is committed; so only committed rows are seen, in order of subtasks.
+
+Called by the engine through plugin.contract. A batch that is repeated after a crash may be printed twice: a terminal keeps no record. What one task may
+send is bounded; rows beyond it are counted and not printed.
+"""
+
+import base64
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from tidegate.connectors.console.text import column_texts, describe
+from tidegate.model.types import ROW_KIND, RowKind, Table
+from tidegate.plugin.contract import Commit, Committed, Committer, Message, Resume, Sink, Writer, WriteTask
+
+_MARK = "\x1e"
+"""Ends a row in the packed text: rows may hold line ends."""
+_PACKED_BYTES_MAX = 16 << 20
+_KINDS = [kind.name for kind in RowKind]
+
+
+class Console(Sink):
+    """Prints rows."""
+
+    def writer(self, task: WriteTask) -> Writer:
+        """Formats the rows of one task."""
+        return _Writer(task.subtask, self.values["log.print.data"], self.values["log.print.delay.ms"] / 1000)
+
+    def committer(self) -> Committer:
+        """Prints them."""
+        return ConsoleCommitter(sys.stdout)
+
+
+class _Writer(Writer):
+    def __init__(self, subtask: int, printing: bool, delay_s: float) -> None:
+        self._subtask, self._printing, self._delay_s = subtask, printing, delay_s
+        self._rows = self._left_out = 0
+        self._tables: dict[str, str] = {}
+        self._pack = zlib.compressobj(1)
+        self._packed: list[bytes] = []
+        self._packed_bytes = 0
+
+    def write(self, table: Table, batch: pa.RecordBatch) -> None:
+        """Format one batch."""
+        self._rows += batch.num_rows
+        self._tables.setdefault(table.path, describe(table))
+        if self._printing and self._packed_bytes < _PACKED_BYTES_MAX:
+            self._add("".join(line + _MARK for line in _lines(table, batch)))
+        elif self._printing:
+            self._left_out += batch.num_rows
+        if self._delay_s:
+            time.sleep(self._delay_s * batch.num_rows)
+
+    def _add(self, text: str) -> None:
+        piece = self._pack.compress(text.encode())
+        self._packed.append(piece)
+        self._packed_bytes += len(piece)
+
+    def close(self) -> Message:
+        """All rows as one packed text."""
+        packed = b"".join([*self._packed, self._pack.flush()])
+        return {
+            "rows": self._rows,
+            "subtask": self._subtask,
+            "tables": self._tables,
+            "lines": base64.b64encode(packed).decode(),
+            "left_out": self._left_out,
+        }
+
+    def abort(self) -> None:
+        """Nothing is kept anywhere."""
+        self._packed.clear()
+
+
+def _lines(table: Table, batch: pa.RecordBatch) -> Iterable[str]:
+    columns = [[text.replace(_MARK, " ") for text in column_texts(c.type, batch.column(i))] for i, c in enumerate(table.columns)]
+    kinds = [_KINDS[int(code or 0)] for code in batch.column(ROW_KIND).to_pylist()] if table.kinds else [_KINDS[0]] * batch.num_rows
+    head = f"SeaTunnelRow#tableId={table.path} SeaTunnelRow#kind="
+    for kind, *row in zip(kinds, *columns, strict=True):
+        yield f"{head}{kind} : {', '.join(row)}"
+
+
+class ConsoleCommitter(Committer):
+    """Prints committed rows; row numbers go on over batches and restarts."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._printed: dict[str, int] = {}
+        self._described: dict[str, str] = {}
+
+    def open(self, resume: Resume) -> None:
+        """Row numbers go on where the last completed checkpoint left them."""
+        state: Mapping[str, Any] = resume.state or {}
+        self._printed = dict(state.get("printed", {}))
+        self._described = {}  # the reader of a new terminal has seen no description
+
+    def commit(self, commit: Commit) -> Committed:
+        """Print a batch, subtask by subtask."""
+        for message in sorted(commit.messages, key=lambda m: int(m["subtask"])):
+            self._print(message)
+        self._out.flush()
+        return Committed()
+
+    def _print(self, message: Message) -> None:
+        for path, columns in message["tables"].items():
+            if self._described.get(path) != columns:
+                self._described[path] = columns
+                self._say(f"output rowType: {columns}")
+        subtask = str(message["subtask"])
+        number = self._printed.get(subtask, 0)
+        for line in _unpacked(message["lines"]):
+            number += 1
+            self._say(f"subtaskIndex={subtask}  rowIndex={number}:  {line}")
+        if message["left_out"]:
+            self._say(f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not shown; checkpoint.interval makes batches smaller")
+            number += message["left_out"]
+        self._printed[subtask] = number
+
+    def _say(self, line: str) -> None:
+        self._out.write(line + "\n")
+
+    def state(self) -> Any:
+        """Row numbers."""
+        return {"printed": self._printed}
+
+
+def _unpacked(lines: str) -> Iterable[str]:
+    """The rows of a message, a piece of the text at a time."""
+    unpack = zlib.decompressobj()
+    data: bytes = base64.b64decode(lines)
+    rest = b""
+    while data:
+        rest += unpack.decompress(data, 1 << 20)
+        data = unpack.unconsumed_tail
+        *ready, rest = rest.split(_MARK.encode())
+        yield from (line.decode() for line in ready)

@@ -1,0 +1,142 @@
+"""What options alone cannot say about a LocalFile block: formats that are not there, codecs that do not fit, schemas, patterns, paths. Called by options.py.
+
+Looks at the disk, never opens a file, and reports everything at once.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegate.connectors.localfile.listing import local, matches_nothing
+from tidegate.connectors.localfile.notation import literal, strptime_of
+from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
+from tidegate.model.job import Path as Place
+from tidegate.model.problem import Problem, Severity
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.schema import read_schema
+
+_STREAMED = ("none", "gzip", "bz2", "zstd", "lz4", "brotli")
+WRITABLE = {
+    "csv": _STREAMED,
+    "text": _STREAMED,
+    "json": _STREAMED,
+    "parquet": ("none", "snappy", "lz4", "gzip", "brotli", "zstd"),
+    "orc": ("none", "snappy", "lz4", "zlib", "zstd"),
+}
+"""Which codecs a sink can write, by format."""
+
+
+def check_source(block: Block, values: Values) -> Iterator[Problem]:
+    """The problems of a source block and of every entry of its tables_configs."""
+    if values["tables_configs"] is None:
+        yield from _check_table(block, values)
+        return
+    names: set[str] = set()
+    for index, raw in enumerate(values["tables_configs"]):
+        place: Place = ("tables_configs", index)
+        if not isinstance(raw, Mapping):
+            yield block.problem(place, "an entry of tables_configs is a block { path = ... }")
+            continue
+        inner = block.inside(place, raw)
+        found, problems = TABLE_OPTIONS.read(inner)
+        yield from problems
+        if found["path"] is None:
+            yield inner.problem((), "path is missing: where the files of this table are")
+        yield from _check_table(inner, found)
+        name = (found["schema"] or {}).get("table")
+        if name in names:
+            yield inner.problem(("schema", "table"), f"there are two tables {name!r}")
+        names |= {name} if name else set()
+
+
+def check_sink(block: Block, values: Values) -> Iterator[Problem]:
+    """The problems of a sink block."""
+    yield from _check_format(block, values)
+    yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format", "filename_time_format"))
+    form, codec = values["file_format_type"], values["compress_codec"]
+    if form in WRITABLE and codec not in WRITABLE[form]:
+        yield _refused(block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form])
+    if values["have_partition"] and not values["partition_by"]:
+        yield block.problem(("have_partition",), "partition_by is missing: it is needed where have_partition = true")
+    path = values["path"]
+    if path and "${" not in path and Path(local(path)).is_file():
+        yield block.problem(("path",), f"{path} is a file: the sink needs a directory")
+
+
+def _check_table(block: Block, values: Values) -> Iterator[Problem]:
+    if values["file_format_type"] is None:
+        yield block.problem((), "file_format_type is missing: " + TABLE_OPTIONS.options[1].description, expected=TABLE_OPTIONS.options[1].expected)
+    yield from _check_format(block, values)
+    yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format"))
+    yield from _check_filters(block, values)
+    yield from _check_schema(block, values)
+    if values["compress_codec"] in ("lzo", "snappy", "zlib") and values["file_format_type"] in ("csv", "text", "json"):
+        yield _refused(block, "compress_codec", f"files compressed with {values['compress_codec']} cannot be read", _STREAMED)
+    if values["path"] is not None:
+        yield from _check_path(block, values)
+
+
+def _check_format(block: Block, values: Values) -> Iterator[Problem]:
+    form = values["file_format_type"]
+    if form is not None and form not in SUPPORTED:
+        yield _refused(block, "file_format_type", f"{form} files are not supported", SUPPORTED)
+    try:
+        codecs.lookup(values["encoding"])
+    except LookupError:
+        yield block.problem(("encoding",), f"there is no encoding {values['encoding']!r}")
+    keys = ("quote_char", "escape_char", "field_delimiter") if form == "csv" else ()
+    for key in keys:
+        if values[key] and len(literal(values[key]).encode()) != 1 and values[key] != "\\":
+            yield block.problem((key,), f"{key} of a csv file is a single ASCII character; text files can have longer delimiters")
+
+
+def _refused(block: Block, key: str, what: str, instead: tuple[str, ...]) -> Problem:
+    return block.problem((key,), what, expected=f"one of {', '.join(instead)}")
+
+
+def _check_notation(block: Block, values: Values, keys: tuple[str, ...]) -> Iterator[Problem]:
+    for key in keys:
+        try:
+            strptime_of(values[key])
+        except ValueError as error:
+            yield block.problem((key,), str(error))
+
+
+def _check_filters(block: Block, values: Values) -> Iterator[Problem]:
+    if values["file_filter_pattern"]:
+        try:
+            re.compile(values["file_filter_pattern"])
+        except re.error as error:
+            yield block.problem(("file_filter_pattern",), f"{values['file_filter_pattern']!r} is no regular expression: {error}")
+    for key in ("file_filter_modified_start", "file_filter_modified_end"):
+        if values[key] and not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", values[key]):
+            yield block.problem((key,), f"{values[key]!r} is no time: write yyyy-MM-dd HH:mm:ss")
+
+
+def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
+    raw: Any = values["schema"]
+    form = values["file_format_type"]
+    if raw is None or not (raw.get("fields") or raw.get("columns")):
+        if form == "json":
+            yield block.problem(("schema",) if raw else (), "schema is missing: json files do not say what their columns are")
+        if values["read_columns"] and form in ("csv", "text") and not values["csv_use_header_line"]:
+            yield block.problem(("read_columns",), "read_columns needs a schema: without one there is a single column, content")
+        return
+    table, problems = read_schema(block, raw)
+    yield from problems
+    if table is None:
+        return
+    names = table.names()
+    for column in values["read_columns"] or ():
+        if column not in names:
+            yield block.problem(("read_columns",), f"read_columns names {column!r}, which is not in the schema")
+
+
+def _check_path(block: Block, values: Values) -> Iterator[Problem]:
+    path = values["path"]
+    if not Path(local(path)).exists() and not any(c in path for c in "*?["):
+        yield block.problem(("path",), f"{path} does not exist")
+    elif matches_nothing(values):
+        yield block.problem(("path",), f"there is no file to read in {path} yet", severity=Severity.WARNING)

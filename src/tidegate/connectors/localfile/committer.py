@@ -1,0 +1,362 @@
+"""Makes the staged files of a batch visible exactly once, on disks that have no transactions. Called by the driver's batch loop, through the contract.
+
+The protocol. Paths are those of write_layout.
+
+open     create fence-g; a higher one there: Fenced. Rename staging/g' -> dead/g' of every lower g'. That rename is the fence: a record gets its name by a hard
+         link from a file in staging/g', so that after it no lower generation can add a record, and those that exist are all that will ever exist of it.
+         Take back (rewind) the records that are newer than the restore point, carry out those that were left half-done, drop all other staged files.
+         Create staging/g, then look for a higher fence again: whoever came meanwhile either saw that directory and took it away, or is seen here.
+commit   stage -> record -> publish -> done. The record is written whole in staging/g and linked to commits/<n>.json: the first one wins. Whoever finds one,
+         a repeat or a zombie, carries out only what it says: rename each staged file to its final name; one that is not staged any more was published.
+         The same id with other offsets is an error. The staged files of those who lost are removed.
+rewind   newest record first: staged files, final files, record, mark; each step can be repeated.
+retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
+close    after finish: everything of this sink goes. So a driver calls it after finish only when the end of the job is in the store.
+
+Must not touch anything of another lineage, pipeline or sink.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.connectors.localfile.durable import (
+    Created,
+    DiskTrouble,
+    discard,
+    disk,
+    link,
+    make_directory,
+    names,
+    remove_empty,
+    remove_tree,
+    sync,
+    sync_all,
+    touch,
+    write_new,
+)
+from tidegate.connectors.localfile.write_layout import Layout, Place
+from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
+from tidegate.connectors.localfile.write_savemode import SaveMode
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import Fenced
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume
+
+_PRUNED_MAX = 200
+"""How many records one call of retain removes at most."""
+_MOVES_MAX = 5
+_log = logging.getLogger(__name__)
+
+
+class FileCommitter(Committer):
+    """The committer of one file sink. `directory` is where all its files go, or None where that depends on the table."""
+
+    def __init__(self, place: Place, *, transactional: bool, save_mode: SaveMode, directory: str | None) -> None:
+        self._place, self._transactional, self._save_mode, self._directory = place, transactional, save_mode, directory
+        self._layout = place.layout("")
+        self._generation = 0
+        self._committed = 0
+        self._finished = False
+
+    # -- open ----------------------------------------------------------------------------------------------------------------------------------
+
+    def open(self, resume: Resume) -> None:
+        """See the module's text."""
+        self._layout, self._generation, self._committed = self._place.layout(resume.lineage), resume.generation, resume.checkpoint
+        fresh = resume.checkpoint == 0 and resume.pending is None and resume.state is None
+        with disk(f"opening the file sink {self._place.operator}"):
+            if fresh and self._directory is not None and not os.path.exists(self._layout.started):
+                self._save_mode.check_exists(self._directory)
+            self._fence()
+            self._take_over()
+            self._settle(resume)
+            self._collect()
+            self._claim()
+            if fresh:
+                self._save_mode.start(self._layout)
+            if self._directory is not None:
+                self._save_mode.prepare(self._layout, self._directory)
+
+    def _fence(self) -> None:
+        layout = self._layout
+        failpoint("filesink.fence.before")
+        parents = [p for d in (layout.base, layout.commits, layout.stagings, layout.deads) for p in make_directory(d)]
+        touch(layout.fence(self._generation))
+        sync_all([*parents, layout.base])
+        self._check_fence()
+        failpoint("filesink.fence.after")
+
+    def _check_fence(self) -> None:
+        highest = max(self._layout.fences(), default=0)
+        if highest > self._generation:
+            raise self._fenced()
+
+    def _fenced(self) -> Fenced:
+        current = max(self._layout.fences(), default=0)
+        return Fenced(f"the file sink {self._place.operator}", self._generation, max(current, self._generation + 1))
+
+    def _take_over(self) -> None:
+        for generation in _generations(self._layout.stagings):
+            if generation < self._generation:
+                _move_directory(self._layout.staging(generation), self._layout.dead(generation))
+        failpoint("filesink.fence.middle")
+
+    def _settle(self, resume: Resume) -> None:
+        """Newest first: take back what is newer than the restore point, carry out the rest."""
+        for checkpoint in reversed(checkpoints(self._layout)):
+            record = read_record(self._layout, checkpoint)
+            if isinstance(record, NoRecord):
+                continue
+            if checkpoint > resume.checkpoint and checkpoint != resume.pending:
+                self._check_fence()
+                self._rewind(record)
+            elif not self._is_done(record):
+                self._publish(record)
+
+    def _rewind(self, record: Record) -> None:
+        layout = self._layout
+        failpoint("filesink.rewind.before")
+        for file in record.files:  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
+            for place in _staged_places(layout, record, file):
+                discard(place)
+        directories = set()
+        for index, file in enumerate(record.files):
+            final = layout.final(file.final)
+            discard(final)
+            directories.add(os.path.dirname(final))
+            if index == 0:
+                failpoint("filesink.rewind.middle")
+        sync_all(directories)
+        self._check_fence()
+        if read_record(layout, record.checkpoint) == record:  # else a successor took it back already, and wrote this batch anew
+            discard(layout.record(record.checkpoint))
+        discard(layout.done(record.checkpoint, record.identity))
+        sync(layout.commits)
+        failpoint("filesink.rewind.after")
+        _log.info("file sink: took back checkpoint %d", record.checkpoint, extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)})
+
+    def _collect(self) -> None:
+        """Every record that stays was carried out: no staged file is needed any more. Marks without a record and lower fences go too."""
+        layout = self._layout
+        for generation in _generations(layout.deads):
+            if generation < self._generation:
+                remove_tree(layout.dead(generation))
+        for name in names(layout.staging(self._generation)):
+            discard(os.path.join(layout.staging(self._generation), name))
+        self._discard_stray_marks()
+        for generation in layout.fences():
+            if generation < self._generation:
+                discard(layout.fence(generation))
+
+    def _discard_stray_marks(self) -> None:
+        held = {str(c) for c in checkpoints(self._layout)}
+        for name in names(self._layout.commits):
+            if name.endswith(".done") and name.partition("-")[0] not in held:
+                discard(os.path.join(self._layout.commits, name))
+
+    def _claim(self) -> None:
+        make_directory(self._layout.staging(self._generation))
+        sync(self._layout.stagings)
+        highest = max(self._layout.fences(), default=0)
+        if highest > self._generation:
+            remove_tree(self._layout.staging(self._generation))
+            raise self._fenced()
+
+    # -- commit --------------------------------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        """See the module's text."""
+        assert commit.generation == self._generation, "a committer commits for the generation that opened it"
+        with disk(f"committing checkpoint {commit.checkpoint} of the file sink {self._place.operator}"):
+            self._check_fence()
+            files = staged_files(commit.messages)
+            outcome = self._commit_once(commit, files) if self._transactional else self._append(files, commit.messages)
+            self._sweep(commit.checkpoint)
+        self._committed = commit.checkpoint
+        return outcome
+
+    def _commit_once(self, commit: Commit, files: tuple[StagedFile, ...]) -> Committed | AlreadyCommitted:
+        record = read_record(self._layout, commit.checkpoint)
+        ours = False
+        if isinstance(record, NoRecord):
+            self._prepare(commit.messages)
+            record, ours = self._write_record(commit, files)
+        if not record.same_offsets(commit.offsets):
+            raise OtherOffsets(self._layout.record(commit.checkpoint), commit.checkpoint)
+        if not self._is_done(record):
+            self._publish(record)
+        return Committed() if ours else AlreadyCommitted()
+
+    def _write_record(self, commit: Commit, files: tuple[StagedFile, ...]) -> tuple[Record, bool]:
+        """The record of this batch, and whether it is ours."""
+        layout = self._layout
+        self._check_staged(files)
+        record = Record(
+            lineage=commit.lineage,
+            pipeline=commit.pipeline,
+            sink=self._place.operator,
+            checkpoint=commit.checkpoint,
+            generation=commit.generation,
+            identity=os.urandom(6).hex(),
+            offsets=commit.offsets,
+            files=files,
+        )
+        draft = os.path.join(layout.staging(self._generation), f"c{commit.checkpoint}-{record.identity}.record")
+        failpoint("filesink.record.before")
+        try:
+            write_new(draft, record.encode())
+            sync(layout.staging(self._generation))
+            failpoint("filesink.record.middle")
+            created = link(draft, layout.record(commit.checkpoint))
+        except FileNotFoundError:
+            raise self._fenced() from None  # the staging directory was taken away: from here on a higher generation decides
+        sync(layout.commits)
+        failpoint("filesink.record.after")
+        if isinstance(created, Created):
+            return record, True
+        winner = read_record(layout, commit.checkpoint)
+        if isinstance(winner, NoRecord):
+            raise self._fenced()  # only a higher generation takes records back
+        return winner, False
+
+    def _check_staged(self, files: Sequence[StagedFile]) -> None:
+        """A record must never name a file that is not there."""
+        staging = self._layout.staging(self._generation)
+        for file in files:
+            path = os.path.join(staging, file.staged)
+            try:
+                size = os.stat(path).st_size
+            except FileNotFoundError:
+                if not os.path.isdir(staging):
+                    raise self._fenced() from None
+                raise DiskTrouble(f"the staged file {path} has vanished before it was committed") from None
+            if size != file.bytes:
+                raise DiskTrouble(f"the staged file {path} has {size} bytes instead of {file.bytes}")
+
+    def _prepare(self, messages: Sequence[Any]) -> None:
+        for directory in sorted({d for m in messages for d in m.get("directories", ())}):
+            self._save_mode.prepare(self._layout, self._layout.final(directory))
+
+    def _is_done(self, record: Record) -> bool:
+        return os.path.exists(self._layout.done(record.checkpoint, record.identity))
+
+    def _publish(self, record: Record) -> None:
+        """Carries a record out; anyone may, at any time, together with others."""
+        layout = self._layout
+        failpoint("filesink.publish.before")
+        changed: set[str] = set()
+        for index, file in enumerate(record.files):
+            final = layout.final(file.final)
+            changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
+            if not _move(_staged_places(layout, record, file), final) and not os.path.exists(final):
+                _log.warning("file sink: %s of checkpoint %d was published before, and is not there any more", final, record.checkpoint)
+            if index == 0 and len(record.files) > 1:
+                failpoint("filesink.publish.middle")
+        sync_all(changed)
+        touch(layout.done(record.checkpoint, record.identity))
+        failpoint("filesink.publish.after")
+
+    def _append(self, files: Sequence[StagedFile], messages: Sequence[Any]) -> Committed:
+        """Without transactions: whole files, no record; a name that is taken is not taken over."""
+        self._check_staged(files)
+        self._prepare(messages)
+        failpoint("filesink.publish.before")
+        suffixes = [raw["suffix"] for m in messages for raw in m.get("files", ())]
+        changed: set[str] = set()
+        for index, (file, suffix) in enumerate(zip(files, suffixes, strict=True)):
+            staged = os.path.join(self._layout.staging(self._generation), file.staged)
+            final = self._layout.final(file.final)
+            changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
+            next(n for n in numbered(final, suffix) if isinstance(link(staged, n), Created))
+            discard(staged)
+            if index == 0 and len(files) > 1:
+                failpoint("filesink.publish.middle")
+        sync_all(changed)
+        failpoint("filesink.publish.after")
+        return Committed()
+
+    def _sweep(self, checkpoint: int) -> None:
+        """What failed attempts of the tasks, a lost race or a draft left in the staging directory, up to this batch."""
+        staging = self._layout.staging(self._generation)
+        for name in names(staging):
+            batch = name.partition("-")[0].removeprefix("c")
+            if batch.isdigit() and int(batch) <= checkpoint:
+                discard(os.path.join(staging, name))
+
+    # -- after the batches ---------------------------------------------------------------------------------------------------------------------
+
+    def state(self) -> Any:
+        """The last batch that is in place."""
+        return {"version": 1, "checkpoint": self._committed}
+
+    def retain(self, oldest: int) -> None:
+        """See the module's text."""
+        with disk(f"pruning the commit records of the file sink {self._place.operator}"):
+            self._check_fence()
+            failpoint("filesink.retain.before")
+            for index, checkpoint in enumerate([c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]):
+                record = read_record(self._layout, checkpoint)
+                if isinstance(record, Record) and self._is_done(record):
+                    discard(self._layout.record(checkpoint))
+                    if index == 0:
+                        failpoint("filesink.retain.middle")
+                    discard(self._layout.done(checkpoint, record.identity))
+            failpoint("filesink.retain.after")
+
+    def finish(self) -> None:
+        """The output is complete. The records stay until close: this batch may still be repeated."""
+        self._finished = True
+
+    def close(self) -> None:
+        """The staging directory goes; with finish, everything does."""
+        layout = self._layout
+        with disk(f"closing the file sink {self._place.operator}"):
+            if not self._finished:
+                remove_empty(layout.staging(self._generation))
+                return
+            failpoint("filesink.finish.before")
+            remove_tree(layout.stagings)
+            failpoint("filesink.finish.middle")
+            remove_tree(layout.base)
+            remove_empty(os.path.dirname(layout.base))
+            remove_empty(os.path.dirname(os.path.dirname(layout.base)))
+            failpoint("filesink.finish.after")
+
+
+def _staged_places(layout: Layout, record: Record, file: StagedFile) -> list[str]:
+    return [os.path.join(directory, file.staged) for directory in (layout.staging(record.generation), layout.dead(record.generation))]
+
+
+def _move(places: Sequence[str], final: str) -> bool:
+    """Renames the first of these that is there. False: none is, so it was moved before."""
+    for place in places:
+        for _ in range(_MOVES_MAX):
+            try:
+                os.rename(place, final)
+                return True
+            except FileNotFoundError:
+                if not os.path.lexists(place):
+                    break
+                make_directory(os.path.dirname(final))  # it was the target's directory that is gone: someone tidies up empty ones
+        else:
+            raise DiskTrouble(f"{final} cannot be put in place: its directory is removed again and again")
+    return False
+
+
+def _generations(directory: str) -> list[int]:
+    return [int(name[1:]) for name in names(directory)]
+
+
+def _move_directory(alive: str, dead: str) -> None:
+    """Takes a staging directory away. Where one of this name was taken before, its files join the others."""
+    try:
+        os.rename(alive, dead)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if not os.path.isdir(dead):
+            raise
+        for name in names(alive):
+            os.replace(os.path.join(alive, name), os.path.join(dead, name))
+        remove_empty(alive)

@@ -1,0 +1,163 @@
+"""How files are cut, in the driver: into batches by limits, and a batch into parts for tasks. Called by source.py.
+
+Cuts are places where records end (bytes), or row groups and stripes; what cannot be cut (codecs, archives, JSON documents) is taken whole. Every cut
+follows from the bytes of the file alone, so that it is the same whenever it is made again.
+"""
+
+from enum import Enum
+from itertools import pairwise
+
+from tidegate.connectors.localfile.columnar import group_rows
+from tidegate.connectors.localfile.delimited import Delimited, dialect_of
+from tidegate.connectors.localfile.jsonlines import LINES, by_lines
+from tidegate.connectors.localfile.position import Segment
+from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, record_end, rows_end
+from tidegate.connectors.localfile.streams import Part, codec_of, cuttable, opened
+from tidegate.connectors.localfile.tables import TableFiles
+from tidegate.plugin.contract import Limit
+
+ROW_BYTES = 50
+"""A guess at the size of a row, where only its file's size is known."""
+_HEAD_BYTES = 1 << 20
+
+
+class Shape(Enum):
+    """How a file can be cut."""
+
+    RECORDS = "at the ends of records"
+    GROUPS = "between row groups or stripes"
+    WHOLE = "not at all"
+
+
+def shape_of(files: TableFiles, part: Part) -> Shape:
+    """How a file can be cut; looks into json files."""
+    values = files.values
+    if files.form in ("parquet", "orc"):
+        return Shape.GROUPS
+    if values["archive_compress_codec"] != "none" or codec_of(part.path, values["compress_codec"]) or not cuttable(values["encoding"]):
+        return Shape.WHOLE
+    if len(_dialect(files).terminator) != 1:
+        return Shape.WHOLE
+    if files.form == "json":
+        with opened(part) as file:
+            return Shape.RECORDS if by_lines(file.read(_HEAD_BYTES)) else Shape.WHOLE
+    return Shape.RECORDS
+
+
+def _dialect(files: TableFiles) -> Dialect:
+    if files.form == "json":
+        return LINES
+    return dialect_of({**files.values, "quote_char": None, "escape_char": None}) if _content(files) else dialect_of(files.values)
+
+
+def _content(files: TableFiles) -> bool:
+    schema = files.values["schema"] or {}
+    return not (schema.get("fields") or schema.get("columns") or files.values["csv_use_header_line"])
+
+
+class Taker:
+    """Takes files for one batch until a limit is reached; at least one unit."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.rows, self.bytes, self.files = limit.rows, limit.bytes, limit.files
+        self.segments: list[Segment] = []
+
+    def full(self) -> bool:
+        """Whether no other file fits into this batch."""
+        return bool(self.segments) and any(left is not None and left <= 0 for left in (self.rows, self.bytes, self.files))
+
+    def take(self, files: TableFiles, part: Part, done: int) -> Segment | None:
+        """The next part of a file, of which `done` bytes (about) are done; None where it has to wait for the next batch."""
+        left = part.size - done
+        if self.rows is None and (self.bytes is None or left <= self.bytes):
+            return self._keep(files, part, -1, left, 0)
+        match shape_of(files, part):
+            case Shape.RECORDS:
+                end, rows = self._records(files, part)
+                return self._keep(files, part, -1 if end >= part.size else end, end - part.start, rows)
+            case Shape.GROUPS:
+                return self._groups(files, part, left)
+            case Shape.WHOLE:
+                rows = left // ROW_BYTES
+                return self._keep(files, part, -1, left, rows) if self._fits(left, rows) else None
+
+    def _fits(self, size: int, rows: int) -> bool:
+        """A first unit is always taken; another one only where it fits."""
+        return not self.segments or ((self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows))
+
+    def _records(self, files: TableFiles, part: Part) -> tuple[int, int]:
+        dialect = _dialect(files)
+        with opened(part) as file:
+            start = body_start(files, part)
+            end, rows = part.size, 0
+            if self.rows is not None:
+                end, rows = rows_end(file.fileno(), start, max(self.rows, 1), part.size, dialect)
+            if self.bytes is not None and end - part.start > self.bytes:
+                end = record_end(file.fileno(), start, max(part.start + self.bytes, start + 1), part.size, dialect)
+        return end, rows
+
+    def _groups(self, files: TableFiles, part: Part, left: int) -> Segment | None:
+        counts = group_rows(part, files.form)[part.start :]
+        each = left // max(len(counts), 1)
+        taken = rows = 0
+        for count in counts:
+            over = (self.bytes is not None and (taken + 1) * each > self.bytes) or (self.rows is not None and rows + count > self.rows)
+            if over and (taken or self.segments):
+                break
+            taken, rows = taken + 1, rows + count
+        if counts and not taken:
+            return None
+        end = -1 if taken == len(counts) else part.start + taken
+        return self._keep(files, part, end, left if end < 0 else taken * each, rows)
+
+    def _keep(self, files: TableFiles, part: Part, end: int, weight: int, rows: int) -> Segment:
+        segment = Segment(files.index, Part(part.path, part.size, part.mtime_ns, part.start, end), weight)
+        self.segments.append(segment)
+        self.rows = None if self.rows is None else self.rows - rows
+        self.bytes = None if self.bytes is None else self.bytes - weight
+        self.files = None if self.files is None else self.files - (end < 0)
+        return segment
+
+
+def body_start(files: TableFiles, part: Part) -> int:
+    """Where the rows of a part begin: behind header lines, at the beginning of a file."""
+    if part.start or files.form == "json":
+        return part.start
+    values = {**files.values, "csv_use_header_line": False} if _content(files) else files.values
+    reader = Delimited(values, (), ())
+    with opened(part) as file:
+        place = reader.head_bytes(file.read(BLOCK_BYTES))
+    return place if place >= 0 else part.size
+
+
+def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
+    """A segment in about so many parts of the same size."""
+    part = segment.part
+    shape = shape_of(files, part) if pieces > 1 else Shape.WHOLE
+    if shape is Shape.WHOLE:
+        return [segment]
+    if shape is Shape.GROUPS:
+        last = len(group_rows(part, files.form)) if part.end < 0 else part.end
+        points = sorted({part.start + (last - part.start) * i // pieces for i in range(1, pieces)} - {part.start})
+    else:
+        last = part.size if part.end < 0 else part.end
+        points = _record_points(files, part, last, pieces)
+    bounds = [part.start, *points, part.end]
+    weight = segment.weight // (len(bounds) - 1)
+    return [Segment(files.index, Part(part.path, part.size, part.mtime_ns, a, b), weight) for a, b in pairwise(bounds)]
+
+
+def _record_points(files: TableFiles, part: Part, last: int, pieces: int) -> list[int]:
+    dialect = _dialect(files)
+    points: list[int] = []
+    with opened(part) as file:
+        start = body_start(files, part)
+        for i in range(1, pieces):
+            target = part.start + (last - part.start) * i // pieces
+            if target <= start:
+                continue
+            start = record_end(file.fileno(), start, target, last, dialect)
+            if start >= last:
+                break
+            points.append(start)
+    return points

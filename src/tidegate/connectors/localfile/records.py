@@ -1,0 +1,159 @@
+"""Where records end in the bytes of csv, text and json-lines files. Called by planning.py (driver: cutting files) and streams.py (tasks: cutting blocks).
+
+A newline ends a record unless it stands in quotes or behind an escape character. What is in quotes is decided as Arrow's parser does: a quote opens only at
+the beginning of a field, and from its closing quote on the field goes on as plain text. So a cut is exact whatever a file holds, and quotes cost time
+only where there are some: blocks without a quote are only searched for it.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+BLOCK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape` are empty where there are none."""
+
+    delimiter: bytes = b","
+    quote: bytes = b""
+    escape: bytes = b""
+    terminator: bytes = b"\n"
+
+    @property
+    def plain(self) -> bool:
+        """Whether every terminator ends a record."""
+        return not self.quote and not self.escape
+
+    @property
+    def starts(self) -> tuple[bytes, ...]:
+        """What stands before the first character of a field."""
+        return (self.delimiter, b"\n", b"\r") if self.terminator == b"\n" else (self.delimiter, self.terminator)
+
+
+class _Spans:
+    """The quoted stretches of a block that begins with a record: [opens[i], closes[i]]."""
+
+    def __init__(self, block: bytes, dialect: Dialect) -> None:
+        self.block, self.dialect = block, dialect
+        self.opens: Any = ()
+        self.closes: Any = ()
+        if dialect.quote and dialect.quote in block:
+            self.opens, self.closes = _regular(block, dialect) or _walked(block, dialect)
+
+    def around(self, place: int) -> tuple[int, int] | None:
+        """The quoted stretch that holds a place."""
+        at = int(np.searchsorted(self.opens, place)) - 1
+        if at >= 0 and self.closes[at] > place:
+            return int(self.opens[at]), int(self.closes[at])
+        return None
+
+    def escaped(self, place: int) -> bool:
+        escape = self.dialect.escape
+        before = place
+        while escape and before > 0 and self.block[before - 1 : before] == escape:
+            before -= 1
+        return (place - before) % 2 == 1
+
+
+def _regular(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
+    """The stretches by counting quotes, right where each one is in its place: an opening one at the start of a field, a closing one at its end."""
+    if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1 or (dialect.escape and dialect.escape in block):
+        return None
+    data = np.frombuffer(block, np.uint8)
+    places = np.flatnonzero(data == dialect.quote[0])
+    opens, closes = places[0::2], places[1::2]
+    bounds = np.frombuffer(b"".join(dialect.starts) + dialect.quote, np.uint8)
+    before = data[np.maximum(opens - 1, 0)]
+    after = data[np.minimum(closes + 1, len(data) - 1)]
+    if not np.all(np.isin(before, bounds) | (opens == 0)) or not np.all(np.isin(after, bounds) | (closes == len(data) - 1)):
+        return None
+    # A quote right before an opening one is the closing one of the stretch before: a doubled quote, and the field goes on.
+    return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
+
+
+def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
+    """The stretches, quote by quote."""
+    quote, escape = re.escape(dialect.quote), re.escape(dialect.escape)
+    token = re.compile((escape + b"." if escape else b"(?!)") + b"|" + quote, re.DOTALL)
+    opens: list[int] = []
+    closes: list[int] = []
+    place = escaped = 0
+    while match := token.search(block, place):
+        at, place = match.start(), match.end()
+        if place - at == 2:
+            escaped = place  # a character that means only itself, a delimiter too
+        elif len(opens) == len(closes):
+            if at == 0 or (at != escaped and block[max(at - 16, 0) : at].endswith(dialect.starts)):
+                opens.append(at)
+        elif block[at + 1 : at + 2] == dialect.quote:
+            place = at + 2  # doubled: a quote in the field
+        else:
+            closes.append(at)
+    return opens, closes if len(closes) == len(opens) else [*closes, len(block)]
+
+
+def last_end(block: bytes, dialect: Dialect) -> int:
+    """The end of the last whole record of a block that begins with a record; 0 where there is none."""
+    width = len(dialect.terminator)
+    place = block.rfind(dialect.terminator)
+    if dialect.plain or place < 0:
+        return place + width if place >= 0 else 0
+    spans = _Spans(block, dialect)
+    while place >= 0:
+        around = spans.around(place)
+        if around is None and not spans.escaped(place):
+            return place + width
+        place = block.rfind(dialect.terminator, 0, around[0] if around else place)
+    return 0
+
+
+def first_end(block: bytes, dialect: Dialect, target: int) -> int:
+    """The first end of a record at or behind a target, in a block that begins with a record; -1 where the block does not hold it."""
+    width = len(dialect.terminator)
+    place = block.find(dialect.terminator, max(target - width, 0))
+    if dialect.plain or place < 0:
+        return place + width if place >= 0 else -1
+    spans = _Spans(block, dialect)
+    while place >= 0:
+        around = spans.around(place)
+        if around is None and not spans.escaped(place):
+            return place + width
+        place = block.find(dialect.terminator, around[1] if around else place + 1)
+    return -1
+
+
+def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) -> int:
+    """The first end of a record at or behind `target` in a file of `size` bytes, where a record begins at `start`."""
+    if dialect.plain:
+        start = max(start, target - 1)  # nothing before can matter
+    length = BLOCK_BYTES
+    while start < size:
+        block = os.pread(file, length, start)
+        end = first_end(block, dialect, target - start) if start + len(block) >= target else -1
+        if end >= 0:
+            return start + end
+        if start + len(block) >= size:
+            return size
+        step = len(block) - 1 if dialect.plain else last_end(block, dialect)
+        start += step
+        length = BLOCK_BYTES if step else length * 2  # a record that is longer than the block: see more of it
+    return size
+
+
+def rows_end(file: int, start: int, rows: int, size: int, dialect: Dialect) -> tuple[int, int]:
+    """The end of at most `rows` lines (but at least one record) from `start` on, and how many lines that are."""
+    place, left = start, rows
+    while place < size:
+        block = os.pread(file, 1 << 20, place)
+        lines = block.count(dialect.terminator)
+        if lines >= left:
+            places = np.flatnonzero(np.frombuffer(block, np.uint8) == dialect.terminator[0])
+            target = place + int(places[left - 1]) + 1
+            return record_end(file, start, target, size, dialect), rows
+        place, left = place + len(block), left - lines
+    return size, rows - left + 1  # the last line may lack its terminator

@@ -1,0 +1,36 @@
+"""The LocalFile sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
+
+import os
+
+from tidegate.connectors.localfile.committer import FileCommitter
+from tidegate.connectors.localfile.write_layout import Place
+from tidegate.connectors.localfile.write_names import depends_on_table, fixed_directory
+from tidegate.connectors.localfile.write_savemode import SaveMode
+from tidegate.connectors.localfile.writer import FileWriter
+from tidegate.plugin.contract import Committer, OperatorContext, Sink, Writer, WriteTask
+from tidegate.plugin.option import Values
+
+
+class LocalFileSink(Sink):
+    """Files on a local or shared disk, exactly once."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        path = os.path.abspath(values["path"].removeprefix("file://"))  # tasks may have another working directory
+        super().__init__({**values, "path": path}, context)
+        self._place = Place(fixed_directory(path), context.pipeline, context.operator)
+
+    def writer(self, task: WriteTask) -> Writer:
+        """In a task."""
+        return FileWriter(self._place, self.values, self.context.job_id, task)
+
+    def committer(self) -> Committer:
+        """In the driver."""
+        return FileCommitter(
+            self._place,
+            transactional=bool(self.values["is_enable_transaction"]),
+            save_mode=SaveMode(
+                schema=self.values.get("schema_save_mode") or "CREATE_SCHEMA_WHEN_NOT_EXIST",
+                data=self.values.get("data_save_mode") or "APPEND_DATA",
+            ),
+            directory=None if depends_on_table(self.values["path"]) else self._place.root,
+        )

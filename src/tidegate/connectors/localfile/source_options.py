@@ -1,0 +1,92 @@
+"""The options that LocalFile source and sink share, and the source's own, by the names of the reference. Declarations only.
+
+Options that the reference has for formats or file systems that are not here are declared too, so that its job files give no warnings about unknown keys.
+"""
+
+from tidegate.plugin.option import Kind, Option, OptionSet
+
+FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
+"""What the reference knows; check.py refuses the last three in words."""
+SUPPORTED = FORMATS[:5]
+CODECS = ("none", "lzo", "snappy", "lz4", "zlib", "gzip", "brotli", "zstd", "bz2")
+ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
+
+FORMAT_WORDS = "The format of the files: csv, text, json, parquet or orc."
+UNUSED = "Has no meaning here"
+
+SHARED = (
+    Option("field_delimiter", Kind.TEXT, r"Between the fields of a row; `,` for csv and `\001` for text where nothing is given.", fallbacks=("delimiter",)),
+    Option("encoding", Kind.TEXT, "The character encoding of csv, text and json files.", "UTF-8"),
+    Option("date_format", Kind.TEXT, "How dates are written in csv, text and json files.", "yyyy-MM-dd"),
+    Option("datetime_format", Kind.TEXT, "How timestamps are written in csv, text and json files.", "yyyy-MM-dd HH:mm:ss"),
+    Option("time_format", Kind.TEXT, "How times are written in csv, text and json files.", "HH:mm:ss"),
+    Option("null_format", Kind.TEXT, "The text that stands for null in csv and text files, besides nothing at all."),
+    Option("quote_char", Kind.TEXT, "The quote character of csv files.", '"'),
+    Option("escape_char", Kind.TEXT, "The escape character of csv files; none where nothing is given: a quote is doubled."),
+    Option("sheet_name", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
+    Option("xml_row_tag", Kind.TEXT, f"{UNUSED}: xml files are not supported."),
+    Option("xml_use_attr_format", Kind.BOOL, f"{UNUSED}: xml files are not supported."),
+    Option("hdfs_site_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("remote_user", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("kerberos_principal", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("kerberos_keytab_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("krb5_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+)
+
+_ONE_TABLE = (
+    Option("path", Kind.TEXT, "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or _ are left out."),
+    Option("file_format_type", Kind.ENUM, FORMAT_WORDS, choices=FORMATS, fallbacks=("file_format",)),
+    Option(
+        "schema",
+        Kind.MAP,
+        "The columns of the files; parquet and orc files bring their own, text and csv without it give one column `content`.",
+        fallbacks=("catalog",),
+    ),
+    Option("read_columns", Kind.LIST, "Only these columns, in this order."),
+    *SHARED,
+    Option("row_delimiter", Kind.TEXT, r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where nothing is given."),
+    Option("parse_partition_from_path", Kind.BOOL, "Whether directories such as `day=3` give columns, of type string.", True),
+    Option("skip_header_row_number", Kind.LONG, "So many lines at the top of every csv or text file are left out.", 0, minimum=0),
+    Option("csv_use_header_line", Kind.BOOL, "Whether the first line of every csv file names its columns; they are found by these names then.", False),
+    Option("file_filter_pattern", Kind.TEXT, "A regular expression for the name or the whole path of a file; others are left out."),
+    Option("filename_extension", Kind.TEXT, "Only files whose names end like this, such as `csv` or `.txt`."),
+    Option("file_filter_modified_start", Kind.TEXT, "Only files that were changed at this time or later: yyyy-MM-dd HH:mm:ss, UTC."),
+    Option("file_filter_modified_end", Kind.TEXT, "Only files that were changed before this time: yyyy-MM-dd HH:mm:ss, UTC."),
+    Option("read_partitions", Kind.LIST, "Only files with one of these texts in their path, such as `day=3`."),
+    Option(
+        "compress_codec",
+        Kind.ENUM,
+        "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or .lz4 say it too.",
+        "none",
+        choices=CODECS,
+    ),
+    Option("archive_compress_codec", Kind.ENUM, "Which archives the files are in.", "none", choices=ARCHIVES),
+    Option("excel_engine", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
+    Option("poi_excel_max_file_size", Kind.LONG, f"{UNUSED}: excel files are not supported."),
+    Option("binary_chunk_size", Kind.INT, f"{UNUSED}: binary files are not supported."),
+    Option("binary_complete_file_mode", Kind.BOOL, f"{UNUSED}: binary files are not supported."),
+    Option("sync_mode", Kind.TEXT, f"{UNUSED}: binary files are not supported."),
+    Option("enable_file_split", Kind.BOOL, f"{UNUSED}: large files are always read in parts."),
+    Option("file_split_size", Kind.LONG, f"{UNUSED}: the parts of a file follow from its size and the number of cores."),
+)
+
+TABLE_OPTIONS = OptionSet(options=_ONE_TABLE)
+"""What one entry of `tables_configs` takes."""
+
+SOURCE_OPTIONS = OptionSet(
+    options=(
+        *_ONE_TABLE,
+        Option("tables_configs", Kind.LIST, "Several tables: a list of blocks, each with the options of one table."),
+        Option(
+            "discovery_mode",
+            Kind.ENUM,
+            "`once` reads the files that are there; `continuous` goes on looking for new ones, in STREAMING jobs.",
+            "once",
+            choices=("once", "continuous"),
+        ),
+        Option(
+            "scan_interval", Kind.LONG, "Milliseconds between two looks for new files; a file is read when it did not change for this long.", 10_000, minimum=0
+        ),
+    ),
+    exclusive=(("path", "tables_configs"),),
+)

@@ -1,0 +1,151 @@
+"""One table of a LocalFile source: its options, its files, its columns, its reader. Made by source.py; small and plain, since it travels to the tasks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tidegate.connectors.localfile.columnar import Columnar, file_schema
+from tidegate.connectors.localfile.delimited import Delimited, Lines
+from tidegate.connectors.localfile.jsonlines import JsonReader
+from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
+from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
+from tidegate.connectors.localfile.streams import Part
+from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.problem import Location
+from tidegate.model.types import Column, DataType, Table, TypeName
+from tidegate.plugin.arrow import table_of, table_schema
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.schema import DEFAULT_TABLE, read_schema
+
+_STRING = DataType(TypeName.STRING)
+
+
+class Reader(Protocol):
+    """Reads the columns that stand in the files of one table."""
+
+    def read(self, part: Part) -> Iterator[list[Any]]:
+        """Their arrays, batch after batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table: all that stand in its files, those of them that are read, and those that come from the path."""
+
+    in_file: tuple[Column, ...]
+    wanted: tuple[Column, ...]
+    from_path: tuple[Column, ...]
+    content: bool  # there is no schema: each line is one value
+
+
+class TableFiles:
+    """One table. The columns are found out once, in the driver, and travel along."""
+
+    def __init__(self, index: int, values: Values, name: str) -> None:
+        self.index, self.values, self.name = index, values, name
+        self._found: tuple[Columns, Table] | None = None
+        if self.form not in SUPPORTED:
+            raise Unsupported(f"{self.form} files are not supported: use one of {', '.join(SUPPORTED)}")
+
+    @property
+    def form(self) -> str:
+        """The format."""
+        return str(self.values["file_format_type"])
+
+    def files(self) -> list[FileInfo]:
+        """What is there, in order."""
+        return list_files(self.values)
+
+    def table(self) -> Table:
+        """Its columns and its name."""
+        return self._find()[1]
+
+    def read(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """The rows of parts of files, in the table's schema."""
+        columns, table = self._find()
+        schema = table_schema(table)
+        reader = self.reader(columns)
+        for part in parts:
+            given = partitions_of(part.path)
+            for arrays in reader.read(part):
+                rows = len(arrays[0]) if arrays else 0
+                constant = [_repeated(given.get(c.name), rows) for c in columns.from_path]
+                if rows:
+                    yield pa.RecordBatch.from_arrays([*arrays, *constant], schema=schema)
+
+    def reader(self, columns: Columns) -> Reader:
+        """The reader of its format."""
+        match self.form:
+            case "parquet" | "orc":
+                return Columnar(self.form, columns.wanted)
+            case "json":
+                return JsonReader(self.values, columns.wanted)
+            case _:
+                return Lines(self.values) if columns.content else Delimited(self.values, columns.in_file, columns.wanted)
+
+    def _find(self) -> tuple[Columns, Table]:
+        if self._found is None:
+            files = self.files()
+            first = Part(files[0].path, files[0].size, files[0].mtime_ns, 0, -1) if files else None
+            base, content = self._base(first)
+            columns = self._columns(base, first, content)
+            key = base.primary_key if set(base.primary_key) <= {c.name for c in columns.wanted} else ()
+            self._found = columns, replace(base, path=self.name, columns=(*columns.wanted, *columns.from_path), primary_key=key)
+        return self._found
+
+    def _base(self, first: Part | None) -> tuple[Table, bool]:
+        """The table without columns from the path, and whether it is one of plain lines."""
+        raw = self.values["schema"] or {}
+        if raw.get("fields") or raw.get("columns"):
+            table, problems = read_schema(Block(self.values, lambda _: Location(""), ""), raw)
+            if table is None or problems:
+                raise UserError(f"the schema of {self.values['path']} cannot be read: {'; '.join(p.message for p in problems)}")
+            return table, False
+        if self.form == "json":
+            raise UserError(f"schema is missing: json files ({self.values['path']}) do not say what their columns are")
+        if self.form in ("parquet", "orc"):
+            return self._from_file(first), False
+        if self.values["csv_use_header_line"] and self.form == "csv":
+            if first is None:
+                raise UserError(f"there is no file in {self.values['path']} whose header could name the columns: give a schema")
+            return Table(path=self.name, columns=tuple(Column(name=n, type=_STRING) for n in Delimited(self.values, (), ()).header(first))), False
+        return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
+
+    def _from_file(self, first: Part | None) -> Table:
+        if first is None:
+            raise UserError(f"there is no file in {self.values['path']} to take the columns from: give a schema")
+        try:
+            return table_of(file_schema(first, self.form), self.name)
+        except TypeError as error:
+            raise Unsupported(f"{first.path} has a column that cannot be read: {error}") from error
+
+    def _columns(self, base: Table, first: Part | None, content: bool) -> Columns:
+        by_name = {c.name: c for c in base.columns}
+        asked = self.values["read_columns"] or list(by_name)
+        unknown = [name for name in asked if name not in by_name]
+        if unknown:
+            raise UserError(f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}")
+        parse = first is not None and self.values["parse_partition_from_path"]
+        keys = [key for key in partitions_of(first.path) if key not in by_name] if parse and first is not None else []
+        return Columns(base.columns, tuple(by_name[name] for name in asked), tuple(Column(name=key, type=_STRING) for key in keys), content)
+
+
+def _repeated(value: str | None, rows: int) -> Any:
+    return pa.nulls(rows, pa.string()) if value is None else pa.repeat(pa.scalar(value, pa.string()), rows)
+
+
+def tables_of(values: Values) -> tuple[TableFiles, ...]:
+    """The tables of a source block: one, or those of tables_configs."""
+    if values["tables_configs"] is None:
+        return (TableFiles(0, values, _name(values["schema"], 0)),)
+    tables = []
+    for index, raw in enumerate(values["tables_configs"]):
+        found, _ = TABLE_OPTIONS.read(Block(raw, lambda _: Location(""), ""))
+        tables.append(TableFiles(index, found, _name(found["schema"], index)))
+    return tuple(tables)
+
+
+def _name(schema: Mapping[str, Any] | None, index: int) -> str:
+    """The table's name; tables without one must not meet under the same default."""
+    return str((schema or {}).get("table") or (f"{DEFAULT_TABLE}_{index}" if index else DEFAULT_TABLE))

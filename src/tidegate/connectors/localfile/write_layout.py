@@ -1,0 +1,109 @@
+"""Where the file sink keeps its own things on the disk. The only author of these paths.
+
+    <root>/.tidegate/<lineage>/p<pipeline>-<sink>/
+        fence-g<generation>              a generation that has opened this sink; only the highest counts
+        staging/g<generation>/           what the tasks of a generation write, and its commit records until they get their name
+        dead/g<generation>/              the same directory after a higher generation took it away
+        commits/<checkpoint>.json        what is or will be visible of a batch; created exclusively
+        commits/<checkpoint>-<id>.done   everything in that record is in place
+        started, prepared/<hash>         a fresh lineage began here; the save modes of a table's directory were carried out
+
+Names that begin with a dot are left out by everyone who reads a directory of data files.
+"""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+
+from tidegate.connectors.localfile.durable import names
+from tidegate.plugin.contract import WriteTask
+
+_FENCE = "fence-g"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which sink of which pipeline, and the directory that holds everything it writes."""
+
+    root: str
+    pipeline: int
+    operator: str
+
+    def layout(self, lineage: str) -> "Layout":
+        """The paths of one lineage."""
+        return Layout(self, os.path.join(self.root, ".tidegate", _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"))
+
+    def transaction(self, job_id: int, task: WriteTask) -> str:
+        """The transaction id in file names: unique for every sink, task and batch of a lineage.
+
+        The generation is in the digest too, so that a file's name never comes again: who takes a batch back cannot hit what was written after it.
+        """
+        digest = hashlib.sha256(f"{task.lineage}\n{task.generation}\n{self.pipeline}\n{self.operator}".encode()).hexdigest()[:10]
+        return f"T_{job_id}_{digest}_{task.subtask}_{task.checkpoint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one sink in one lineage."""
+
+    place: Place
+    base: str
+
+    @property
+    def commits(self) -> str:
+        """The directory of the records."""
+        return os.path.join(self.base, "commits")
+
+    @property
+    def stagings(self) -> str:
+        """The directory of the generations' staging directories."""
+        return os.path.join(self.base, "staging")
+
+    @property
+    def deads(self) -> str:
+        """The directory of the staging directories that were taken away."""
+        return os.path.join(self.base, "dead")
+
+    @property
+    def started(self) -> str:
+        """The mark of a fresh lineage."""
+        return os.path.join(self.base, "started")
+
+    def staging(self, generation: int) -> str:
+        """Where the tasks of a generation write."""
+        return os.path.join(self.stagings, f"g{generation}")
+
+    def dead(self, generation: int) -> str:
+        """Where its files are after a higher one took over."""
+        return os.path.join(self.deads, f"g{generation}")
+
+    def record(self, checkpoint: int) -> str:
+        """The record of a batch."""
+        return os.path.join(self.commits, f"{checkpoint}.json")
+
+    def done(self, checkpoint: int, identity: str) -> str:
+        """The mark of a record that was carried out. The identity keeps a late mark from being taken for that of a later record."""
+        return os.path.join(self.commits, f"{checkpoint}-{identity}.done")
+
+    def prepared(self, directory: str) -> str:
+        """The mark of a table's directory."""
+        return os.path.join(self.base, "prepared", hashlib.sha256(directory.encode()).hexdigest()[:24])
+
+    def fence(self, generation: int) -> str:
+        """The mark of a generation."""
+        return os.path.join(self.base, f"{_FENCE}{generation}")
+
+    def fences(self) -> list[int]:
+        """Every generation whose mark is there."""
+        return sorted(int(n.removeprefix(_FENCE)) for n in names(self.base) if n.startswith(_FENCE))
+
+    def final(self, relative: str) -> str:
+        """The path of a published file."""
+        return os.path.join(self.place.root, relative)
+
+
+def _slug(text: str) -> str:
+    """A file name that is readable, and different for different texts."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:80]
+    return plain if plain == text else f"{plain.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

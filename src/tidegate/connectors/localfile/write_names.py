@@ -1,0 +1,131 @@
+"""The names that the file sink gives: a table's directory, partition directories, file names. Called by the sink and its writer. Pure: no files, no clock.
+
+Nothing that comes from data or from a table's name can leave the directory that the job file names: such texts are escaped as Hive does it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from tidegate.connectors.localfile.notation import strptime_of
+from tidegate.model.errors import UserError
+from tidegate.model.types import Table
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The directory of rows without a value."""
+_ALL_KEYS = "${kn}"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
+_TABLE_WORD = re.compile(
+    r"\$\{(database_name|schema_name|table_name|schema_full_name|table_full_name|primary_key|unique_key|field_names|comment|partition_keys)(?::([^}]*))?\}"
+)
+_SUFFIXES = {"csv": ".csv", "text": ".txt", "json": ".json", "parquet": ".parquet", "orc": ".orc"}
+_CODEC_SUFFIXES = {
+    "none": "",
+    "gzip": ".gz",
+    "brotli": ".br",
+    "zstd": ".zstd",
+    "lz4": ".lz4",
+    "snappy": ".snappy",
+    "zlib": ".zlib",
+    "bz2": ".bz2",
+    "lzo": ".lzo",
+}
+
+
+def escape(text: str) -> str:
+    """One component of a path, whatever the text: Hive's escapes, and no leading dot, as that would hide it or lead upwards."""
+    escaped = _UNSAFE.sub(lambda m: f"%{ord(m[0]):02X}", text)
+    return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
+
+
+def table_words(table: Table) -> dict[str, str]:
+    """What the placeholders stand for. Those that a table has nothing for are left out."""
+    parts = table.path.split(".")
+    words = {
+        "table_name": parts[-1],
+        "database_name": parts[0] if len(parts) > 1 else "",
+        "schema_name": parts[1] if len(parts) > 2 else "",
+        "schema_full_name": ".".join(parts[:-1]),
+        "table_full_name": table.path,
+        "primary_key": ",".join(table.primary_key),
+        "unique_key": ",".join(table.unique_key),
+        "field_names": ",".join(table.names()),
+        "comment": table.comment,
+        "partition_keys": ",".join(table.partition_keys),
+    }
+    return {word: text for word, text in words.items() if text}
+
+
+def for_table(text: str, words: Mapping[str, str], *, in_path: bool = False) -> str:
+    """A text with its placeholders replaced: by the table's, else by their default, else left as they are."""
+
+    def word(match: re.Match[str]) -> str:
+        found: str | None = words.get(match[1]) or match[2]  # the group of the default is None where there is none
+        if found is None:
+            return str(match[0])
+        return escape(found) if in_path else found
+
+    return _TABLE_WORD.sub(word, text)
+
+
+def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> list[str]:
+    """A list of names; a single placeholder in it stands for all names that it has."""
+    texts = [str(item) for item in items or ()]
+    if len(texts) == 1 and _TABLE_WORD.fullmatch(texts[0].strip()):
+        return [part for part in for_table(texts[0].strip(), words).split(",") if part]
+    return [for_table(text, words) for text in texts]
+
+
+def fixed_directory(path: str) -> str:
+    """The part of a path before its first component with a placeholder in it: the directory that is the same for all tables."""
+    first = _TABLE_WORD.search(path)
+    return path if first is None else path[: first.start()].rpartition("/")[0] or "/"
+
+
+def depends_on_table(path: str) -> bool:
+    """Whether tables go to directories of their own."""
+    return _TABLE_WORD.search(path) is not None
+
+
+def partition_directory(expression: str, keys: Sequence[str], values: Sequence[str | None]) -> str:
+    """The directory of rows with these values, relative to the table's: `day=3/hour=4`."""
+    safe = [DEFAULT_PARTITION if v is None or v == "" else escape(v) for v in values]
+    if not expression.strip() or _ALL_KEYS in expression:
+        return "/".join(f"{escape(k)}={v}" for k, v in zip(keys, safe, strict=True))
+    words = {f"k{i}": escape(k) for i, k in enumerate(keys)} | {f"v{i}": v for i, v in enumerate(safe)}
+
+    def word(match: re.Match[str]) -> str:
+        if match[1] not in words:
+            raise UserError(f"partition_dir_expression has {match[0]}, but partition_by has only {len(keys)} columns")
+        return words[match[1]]
+
+    return "/".join(_shown(part, re.sub(r"\$\{([kv]\d+)\}", word, part)) for part in expression.split("/") if part)
+
+
+def _shown(pattern: str, component: str) -> str:
+    """A component that is not hidden, and leads nowhere else, because of a value: readers pass over names that begin with . or _."""
+    hidden = component.startswith(".") or (component.startswith("_") and pattern.startswith("${"))
+    return f"%{ord(component[0]):02X}{component[1:]}" if hidden else component
+
+
+def file_name(expression: str, *, transaction: str, transactional: bool, now: datetime, time_format: str, unique: str) -> str:
+    """A file's name without index and suffix. With transactions the transaction id is always in it: it makes the name unique in the lineage."""
+    pattern = expression.strip() or "${transactionId}"
+    if transactional and "${transactionId}" not in pattern:
+        pattern = "${transactionId}_" + pattern
+    try:
+        time = now.strftime(strptime_of(time_format))
+    except ValueError as error:
+        raise UserError(f"filename_time_format: {error}") from error
+    words = {"${transactionId}": transaction, "${now}": time, "${uuid}": unique}
+    for word, text in words.items():
+        pattern = pattern.replace(word, text)
+    return re.sub(r"[/\x00]", lambda m: f"%{ord(m[0]):02X}", pattern)
+
+
+def suffix(file_format: str, codec: str) -> str:
+    """The end of a file's name. Columnar formats are compressed inside and say so before their suffix; text is compressed as a whole and says so at its end."""
+    if file_format in ("parquet", "orc"):
+        return _CODEC_SUFFIXES[codec] + _SUFFIXES[file_format]
+    return _SUFFIXES[file_format] + _CODEC_SUFFIXES[codec].replace(".zstd", ".zst")

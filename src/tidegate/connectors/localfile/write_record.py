@@ -1,0 +1,115 @@
+"""The record of a batch: which staged files become which final ones, for which ranges of the sources. Written and read by the committer only.
+
+A record is created whole and exclusively, and never changed. Version 1 is plain JSON; a newer version is refused by name.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any
+
+from tidegate.connectors.localfile.durable import names
+from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.model.errors import TerminalError
+
+VERSION = 1
+
+
+class BadRecord(TerminalError):
+    """A commit record that cannot be used."""
+
+    condition = "bad-commit-record"
+
+
+class OtherOffsets(TerminalError):
+    """The sink holds this checkpoint, with rows of other ranges."""
+
+    condition = "other-offsets"
+
+    def __init__(self, path: str, checkpoint: int) -> None:
+        super().__init__(
+            f"the files of checkpoint {checkpoint} are already in place for other ranges of the sources than this batch has (see {path}); "
+            "restore from a checkpoint before it, or start fresh"
+        )
+        self.path, self.checkpoint = path, checkpoint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedFile:
+    """One file: `staged` is a name in the staging directory of its generation, `final` a path below the root."""
+
+    staged: str
+    final: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What commits/<checkpoint>.json says. `identity` is different for every record that was ever written."""
+
+    lineage: str
+    pipeline: int
+    sink: str
+    checkpoint: int
+    generation: int
+    identity: str
+    offsets: Mapping[str, Any]
+    files: tuple[StagedFile, ...]
+
+    def encode(self) -> bytes:
+        """As JSON, the version first."""
+        return json.dumps({"version": VERSION, **asdict(self)}, separators=(",", ":")).encode()
+
+    def same_offsets(self, offsets: Mapping[str, Any]) -> bool:
+        """Whether these are the ranges of the record, compared as JSON."""
+        return json.dumps(self.offsets, sort_keys=True) == json.dumps(json.loads(json.dumps(offsets)), sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRecord:
+    """This batch was never committed, or its record was pruned."""
+
+
+def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...]:
+    """The files of all writers. Where two of them made the same final name (one task index twice), the later gets another."""
+    files: list[StagedFile] = []
+    taken: set[str] = set()
+    for raw in (f for m in messages for f in m.get("files", ())):
+        final = next(n for n in numbered(raw["final"], raw["suffix"]) if n not in taken)
+        taken.add(final)
+        files.append(StagedFile(staged=raw["staged"], final=final, rows=raw["rows"], bytes=raw["bytes"]))
+    return tuple(files)
+
+
+def numbered(final: str, suffix: str) -> Iterator[str]:
+    """This name, then the names like it."""
+    yield final
+    for index in count(1):
+        yield f"{final.removesuffix(suffix)}-{index}{suffix}"
+
+
+def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
+    """The record of a batch."""
+    path = layout.record(checkpoint)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return NoRecord()
+    try:
+        raw = json.loads(data)
+        version = raw.pop("version")
+        if version == VERSION:
+            return Record(**{**raw, "files": tuple(StagedFile(**f) for f in raw["files"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadRecord(f"the commit record {path} is damaged: {error}") from error
+    raise BadRecord(f"the commit record {path} has version {version}; this version of Tidegate reads up to {VERSION}")
+
+
+def checkpoints(layout: Layout) -> list[int]:
+    """The ids of all records, in order."""
+    stems = (os.path.splitext(n) for n in names(layout.commits))
+    return sorted(int(stem) for stem, suffix in stems if suffix == ".json" and stem.isdigit())

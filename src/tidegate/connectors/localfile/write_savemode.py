@@ -1,0 +1,99 @@
+"""What happens to a directory that is already there: schema_save_mode and data_save_mode, once in the life of a lineage.
+
+Called by the committer: for a plain `path` when a fresh lineage opens, for a path with placeholders before the first files of a table get their names.
+
+Only files that are older than the lineage count. That is read from the change time of its `started` mark, which nobody can set by hand, so that a
+generation that was thought dead and goes on dropping cannot hit what its successor has published.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidegate.connectors.localfile.durable import Created, discard, make_directory, remove_empty, sync, sync_all, touch
+from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import UserError
+
+
+class NotPrepared(UserError):
+    """The directory is not as the save mode wants it."""
+
+    condition = "save-mode"
+
+
+@dataclass(frozen=True, slots=True)
+class SaveMode:
+    """The two options."""
+
+    schema: str
+    data: str
+
+    @property
+    def passive(self) -> bool:
+        """Whether there is nothing to check and nothing to drop."""
+        return self.data == "APPEND_DATA" and self.schema in ("CREATE_SCHEMA_WHEN_NOT_EXIST", "IGNORE")
+
+    def check_exists(self, directory: str) -> None:
+        """Before anything is created."""
+        if self.schema == "ERROR_WHEN_SCHEMA_NOT_EXIST" and not os.path.isdir(directory):
+            raise NotPrepared(f"the directory {directory} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST")
+
+    def start(self, layout: Layout) -> None:
+        """A fresh lineage begins: from now on, what is newer is ours or someone's who came later."""
+        if not self.passive and isinstance(touch(layout.started), Created):
+            sync(layout.base)
+
+    def prepare(self, layout: Layout, directory: str) -> None:
+        """Carries the modes out for a table's directory, unless that was done before in this lineage, or it did not begin fresh."""
+        mark = layout.prepared(directory)
+        if self.passive or os.path.exists(mark) or not os.path.exists(layout.started):
+            return
+        self.check_exists(directory)
+        failpoint("filesink.prepare.before")
+        older = os.stat(layout.started).st_ctime_ns
+        if self.data == "ERROR_WHEN_DATA_EXISTS" and self.schema != "RECREATE_SCHEMA":
+            self._refuse_data(directory, older)
+        if self.schema == "RECREATE_SCHEMA" or self.data == "DROP_DATA":
+            _drop(directory, older)
+        failpoint("filesink.prepare.middle")
+        parents = make_directory(directory) + make_directory(os.path.dirname(mark))
+        touch(mark)
+        sync_all([*parents, os.path.dirname(mark)])
+        failpoint("filesink.prepare.after")
+
+    @staticmethod
+    def _refuse_data(directory: str, older: int) -> None:
+        found = next(_old_files(directory, older), None)
+        if found is not None:
+            raise NotPrepared(f"there are files in {directory} already, such as {found}, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+
+
+def _walk(directory: str) -> Iterator[tuple[str, list[str]]]:
+    """Every directory below, children first, with its files; hidden directories and links to directories are not entered."""
+    for at, below, files in os.walk(directory, topdown=False):
+        hidden = any(part.startswith(".") for part in os.path.relpath(at, directory).split(os.sep) if part != ".")
+        if not hidden:
+            links = [name for name in below if os.path.islink(os.path.join(at, name))]
+            yield at, [name for name in files if name not in links and not name.startswith(".")]
+
+
+def _old_files(directory: str, older: int) -> Iterator[str]:
+    for at, files in _walk(directory):
+        for name in files:
+            path = os.path.join(at, name)
+            if os.lstat(path).st_ctime_ns <= older:
+                yield path
+
+
+def _drop(directory: str, older: int) -> None:
+    if os.path.dirname(directory) == directory:
+        raise NotPrepared("the root of the file system cannot be emptied: give a directory of its own as path")
+    touched = set()
+    for path in list(_old_files(directory, older)):
+        discard(path)
+        touched.add(os.path.dirname(path))
+    sync_all(touched)
+    for at, _ in list(_walk(directory)):
+        if at != directory:
+            remove_empty(at)

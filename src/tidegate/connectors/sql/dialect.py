@@ -1,0 +1,52 @@
+"""The SQL of job files, read by sqlglot: functions stay as they are written, both kinds of quoted names, no backslash escapes in text.
+
+Called by query.py only. Says nothing about what a function means (functions_*.py do).
+"""
+
+from sqlglot import exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+
+from tidegate.connectors.sql.problem import SqlError
+
+_KEPT = ("CAST", "TRY_CAST", "EXTRACT")  # those with a syntax of their own; all others are name(arguments)
+
+
+class JobSql(Dialect):
+    """What the reference's parser accepts, as far as it maps row by row."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Backticks and double quotes around names; `''` is the only escape in text."""
+
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # the base class declares it so
+        QUOTES = ["'"]  # noqa: RUF012
+        STRING_ESCAPES = ["'"]  # noqa: RUF012
+
+    class Parser(parser.Parser):
+        """No function is understood here, so that the order and number of arguments are the writer's."""
+
+        FUNCTIONS = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {name: read for name, read in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT}  # noqa: RUF012
+
+
+def parse_select(query: str) -> exp.Select:
+    """The one SELECT of a query; SqlError says what it is instead, with its line."""
+    try:
+        statements = [s for s in JobSql().parse(query) if s is not None]
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        near = str(first.get("highlight") or "").strip()
+        what = str(first.get("description") or "cannot be read").strip().rstrip(".")
+        raise SqlError(f"the query is not SQL: {what}" + (f", near {near!r}" if near else ""), line=int(first.get("line") or 1)) from error
+    except TokenError as error:
+        raise SqlError("the query is not SQL: a quotation or a comment has no end") from error
+    if len(statements) != 1:
+        raise SqlError(f"the query holds {len(statements)} statements: write one SELECT")
+    if not isinstance(statements[0], exp.Select):
+        raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
+    return statements[0]
+
+
+def written(node: exp.Expr) -> str:
+    """An expression as text again, for the name of a column without an alias: `id+1` is called `id + 1`."""
+    return node.sql(dialect=JobSql, normalize_functions=False)

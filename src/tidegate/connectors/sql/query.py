@@ -1,0 +1,159 @@
+"""A whole query -> what Spark is to do with a table: rows to make (LATERAL VIEW), rows to keep (WHERE), columns to give (SELECT).
+
+Called by options.py (without a table: is the query possible at all?), by transform.py and by the planner for the columns that a query needs. Pure.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from sqlglot import exp
+
+from tidegate.connectors.sql.dialect import parse_select, written
+from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.scope import Scope
+from tidegate.connectors.sql.translate import condition, parts_of, translate
+from tidegate.connectors.sql.types import Typed, name
+from tidegate.model.types import ROW_KIND, Column, DataType, Table, TypeName
+
+_REFUSED = {
+    "joins": "a join: the Sql transform reads one table",
+    "group": "GROUP BY: the Sql transform works row by row",
+    "having": "HAVING: the Sql transform works row by row",
+    "order": "ORDER BY: the rows of a batch have no order",
+    "sort": "SORT BY: the rows of a batch have no order",
+    "limit": "LIMIT: it would hold for each batch anew",
+    "offset": "OFFSET: it would hold for each batch anew",
+    "distinct": "DISTINCT: the Sql transform works row by row",
+    "qualify": "QUALIFY: the Sql transform works row by row",
+    "windows": "WINDOW: the Sql transform works row by row",
+    "with_": "WITH: the Sql transform reads one table",
+    "into": "INTO: rows go to the sinks of the job",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """One column that comes out: `source` is the input column that it simply is, if it is one."""
+
+    name: str
+    value: Typed
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Translation:
+    """A query for one table. `explodes` and `selects` are for DataFrame.selectExpr, in this order around `where`."""
+
+    explodes: tuple[tuple[str, ...], ...]
+    where: str | None
+    selects: tuple[str, ...]
+    table: Table | None  # None where only Spark knows a type
+    used: frozenset[str] | None  # None: all columns
+
+
+@lru_cache(maxsize=256)
+def parsed(query: str) -> exp.Select:
+    """The query, without the parts that cannot work row by row."""
+    select = parse_select(query)
+    for key, what in _REFUSED.items():
+        if select.args.get(key):
+            raise SqlError(f"the query has {what}")
+    source = select.args.get("from_")
+    if source is not None and not isinstance(source.this, exp.Table):
+        raise SqlError("the query reads from an inner query: the Sql transform reads one table")
+    return select
+
+
+def translated(query: str, table: Table | None) -> Translation:
+    """What the query is for a table; without one, only whether it can be translated."""
+    select = parsed(query)
+    scope = Scope.of(table, _table_names(select))
+    columns = None if table is None else list(table.columns)
+    explodes = []
+    for lateral in select.args.get("laterals") or ():
+        columns, scope, step = _exploded(lateral, columns, scope, kinds=table is not None and table.kinds)
+        explodes.append(step)
+    where = select.args.get("where")
+    kept = condition(where.this, scope) if where else None
+    outputs = [output for item in select.expressions for output in _outputs(item, columns, scope)]
+    _check_names(outputs)
+    selects = [f"{o.value.sql} AS {name(o.name)}" for o in outputs]
+    if table is not None and table.kinds:
+        selects.append(name(ROW_KIND))
+    whole = any(_is_star(item) for item in select.expressions)
+    return Translation(
+        explodes=tuple(explodes),
+        where=kept,
+        selects=tuple(selects),
+        table=None if table is None else _output_table(table, columns or [], outputs),
+        used=None if whole or table is None else frozenset(scope.used) & frozenset(table.names()),
+    )
+
+
+def _table_names(select: exp.Select) -> frozenset[str]:
+    source = select.args.get("from_")
+    if source is None:
+        return frozenset()
+    return frozenset({source.this.name.lower(), source.this.alias_or_name.lower()})
+
+
+def _is_star(item: exp.Expr) -> bool:
+    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+
+def _outputs(item: exp.Expr, columns: list[Column] | None, scope: Scope) -> list[Output]:
+    if _is_star(item):
+        return [Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name) for c in columns or ()]
+    inside = item.this if isinstance(item, exp.Alias) else item
+    value = translate(inside, scope)
+    parts = parts_of(inside)
+    source = parts[-1] if parts and scope.columns is not None and name(parts[-1]) == value.sql else None
+    called = item.alias if isinstance(item, exp.Alias) else parts[-1] if parts else written(inside)
+    return [Output(name=called, value=value, source=source)]
+
+
+def _check_names(outputs: list[Output]) -> None:
+    seen: set[str] = set()
+    for output in outputs:
+        if output.name.lower() in seen:
+            raise SqlError(f"two columns are called {output.name}: give one of them another name with AS")
+        seen.add(output.name.lower())
+
+
+def _output_table(table: Table, columns: list[Column], outputs: list[Output]) -> Table | None:
+    inputs = {c.name: c for c in columns}
+    result: list[Column] = []
+    for output in outputs:
+        kind = output.value.type
+        if kind is None:
+            return None
+        if output.source in inputs:
+            result.append(replace(inputs[output.source], name=output.name))
+        else:
+            result.append(Column(name=output.name, type=kind))
+    names = {c.name for c in result}
+    return replace(
+        table,
+        columns=tuple(result),
+        primary_key=table.primary_key if names.issuperset(table.primary_key) else (),
+        unique_key=table.unique_key if names.issuperset(table.unique_key) else (),
+        partition_keys=tuple(k for k in table.partition_keys if k in names),
+    )
+
+
+def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
+    """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name, else at the end."""
+    call, alias = lateral.this, lateral.args.get("alias")
+    named = [c.name for c in alias.args.get("columns") or ()] if alias else []
+    if not (isinstance(call, exp.Anonymous) and call.name.lower() == "explode" and len(call.expressions) == 1 and len(named) == 1):
+        raise SqlError(f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column")
+    value = translate(call.expressions[0], scope)
+    element = value.type.children[0] if value.type is not None and value.type.name is TypeName.ARRAY else None
+    sql = f"{'explode_outer' if lateral.args.get('outer') else 'explode'}({value.sql}) AS {name(named[0])}"
+    if columns is None:
+        return None, scope, (sql,)
+    known: DataType = element or DataType(TypeName.STRING)
+    made = Column(name=named[0], type=known)
+    after = [made if c.name == made.name else c for c in columns] if any(c.name == made.name for c in columns) else [*columns, made]
+    step = tuple(sql if c.name == made.name else name(c.name) for c in after)
+    return after, replace(scope, columns={c.name: c.type for c in after}), (*step, name(ROW_KIND)) if kinds else step

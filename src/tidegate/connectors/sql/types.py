@@ -1,0 +1,121 @@
+"""Types in SQL text, and which type comes out of two. Called by the translation; knows neither Arrow nor Spark's classes."""
+
+from dataclasses import dataclass
+
+from tidegate.connectors.sql.problem import SqlError
+from tidegate.model.problem import nearest
+from tidegate.model.types import DataType, TypeName
+
+STRING = DataType(TypeName.STRING)
+BOOLEAN = DataType(TypeName.BOOLEAN)
+TINYINT = DataType(TypeName.TINYINT)
+SMALLINT = DataType(TypeName.SMALLINT)
+INT = DataType(TypeName.INT)
+BIGINT = DataType(TypeName.BIGINT)
+FLOAT = DataType(TypeName.FLOAT)
+DOUBLE = DataType(TypeName.DOUBLE)
+BYTES = DataType(TypeName.BYTES)
+DATE = DataType(TypeName.DATE)
+TIME = DataType(TypeName.TIME)
+TIMESTAMP = DataType(TypeName.TIMESTAMP)
+TIMESTAMP_TZ = DataType(TypeName.TIMESTAMP_TZ)
+NULL = DataType(TypeName.NULL)
+DECIMAL = DataType(TypeName.DECIMAL, precision=38, scale=18)
+
+SMALL = frozenset({TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT})
+WHOLE = SMALL | {TypeName.BIGINT}
+FLOATING = frozenset({TypeName.FLOAT, TypeName.DOUBLE})
+NUMBERS = WHOLE | FLOATING | {TypeName.DECIMAL}
+_ORDER = [TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE]
+
+_SPARK = {
+    TypeName.BYTES: "BINARY",
+    TypeName.TIMESTAMP: "TIMESTAMP_NTZ",
+    TypeName.TIMESTAMP_TZ: "TIMESTAMP",
+    TypeName.NULL: "VOID",
+    TypeName.BINARY_VECTOR: "BINARY",
+    TypeName.FLOAT_VECTOR: "ARRAY<FLOAT>",
+    TypeName.FLOAT16_VECTOR: "ARRAY<FLOAT>",
+    TypeName.BFLOAT16_VECTOR: "ARRAY<FLOAT>",
+    TypeName.SPARSE_FLOAT_VECTOR: "MAP<INT, FLOAT>",
+}
+_NAMES = {
+    "VARCHAR": STRING, "STRING": STRING, "TEXT": STRING, "CHAR": STRING, "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
+    "BYTE": TINYINT, "TINYINT": TINYINT, "SMALLINT": SMALLINT, "SHORT": SMALLINT, "BYTES": BYTES, "BINARY": BYTES, "DOUBLE": DOUBLE, "FLOAT": FLOAT,
+    "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMP_TZ": TIMESTAMP_TZ, "TIMESTAMPTZ": TIMESTAMP_TZ, "DATE": DATE, "TIME": TIME, "BOOLEAN": BOOLEAN,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A piece of Spark SQL and its type; None: only Spark knows. `literal` is the value of a constant of the query, where it is one."""
+
+    sql: str
+    type: DataType | None
+    literal: str | int | float | None = None
+
+    def is_a(self, *types: DataType) -> bool:
+        """Whether it is known to be of one of these types."""
+        return self.type in types
+
+    def among(self, names: frozenset[TypeName]) -> bool:
+        """Whether it is known to be of one of these kinds."""
+        return self.type is not None and self.type.name in names
+
+
+def spark_type(kind: DataType) -> str:
+    """A type as Spark SQL writes it."""
+    match kind.name:
+        case TypeName.DECIMAL:
+            return f"DECIMAL({kind.precision},{kind.scale})"
+        case TypeName.ARRAY:
+            return f"ARRAY<{spark_type(kind.children[0])}>"
+        case TypeName.MAP:
+            return f"MAP<{spark_type(kind.children[0])}, {spark_type(kind.children[1])}>"
+        case TypeName.ROW:
+            return "STRUCT<" + ", ".join(f"{name(c.name)}: {spark_type(c.type)}" for c in kind.columns) + ">"
+        case _:
+            return _SPARK.get(kind.name, kind.name.value.upper())
+
+
+def type_named(word: str, sizes: list[int]) -> DataType:
+    """The type of a CAST."""
+    upper = word.upper()
+    if upper in ("DECIMAL", "NUMERIC"):
+        precision, scale = (*sizes, 0)[:2] if sizes else (DECIMAL.precision, DECIMAL.scale)
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise SqlError(f"DECIMAL({precision},{scale}): precision is 1 to 38 and scale at most the precision")
+        return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
+    if upper not in _NAMES:
+        raise SqlError(f"CAST does not know the type {word}", suggestion=nearest(word, [*_NAMES, "DECIMAL"]))
+    return _NAMES[upper]
+
+
+def common_type(left: DataType | None, right: DataType | None) -> DataType | None:
+    """The type of a CASE with these two branches; None: Spark is to find it."""
+    if left is None or right is None:
+        return None
+    if left == right or right == NULL:
+        return left
+    if left == NULL:
+        return right
+    if left.name not in NUMBERS or right.name not in NUMBERS:
+        return None
+    if TypeName.DECIMAL in (left.name, right.name):
+        return wider_decimal(left, right)
+    return max(left, right, key=lambda t: _ORDER.index(t.name))
+
+
+def wider_decimal(left: DataType, right: DataType) -> DataType:
+    """The decimal of two numbers, one of which at least is one: the larger precision and the larger scale."""
+    return DataType(TypeName.DECIMAL, precision=max(left.precision, right.precision), scale=max(left.scale, right.scale))
+
+
+def name(text: str) -> str:
+    """A name in Spark SQL."""
+    return "`" + text.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A text constant in Spark SQL, whose parser reads backslashes as escapes."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

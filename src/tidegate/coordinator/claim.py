@@ -1,0 +1,277 @@
+"""Taking up a job: look, fence, bury, restore (see the package). Called by `tidegate run`, and once more for each restart of its driver.
+
+After `claim` the caller leads the job under a generation of its own and may start a driver for it.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.registry import Known, Stored, look, name_key
+from tidegate.coordinator.wish import Condition, RestoreWish, Start, decide
+from tidegate.failpoint import failpoint
+from tidegate.home import Home
+from tidegate.model.document import to_document
+from tidegate.model.errors import TerminalError, UserError
+from tidegate.model.plan import Plan
+from tidegate.model.records import (
+    CLEANUP,
+    JOBS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    STATES,
+    CleanupRecord,
+    Failure,
+    JobRecord,
+    JobState,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+    ProcessRef,
+)
+from tidegate.runner.process import ProvenDead, is_alive, kill_session
+from tidegate.store.base import Check, Delete, Put, Store
+
+
+class StillAlive(UserError):
+    """Somebody runs this job right now."""
+
+    condition = "job-alive"
+
+    def __init__(self, job: str, leader: ProcessRef) -> None:
+        super().__init__(f"{job} is running already, under process {leader.pid} on {leader.host}. Stop that one first (Ctrl-C, or `kill {leader.pid}`)")
+        self.leader = leader
+
+
+class Incompatible(UserError):
+    """The checkpoint and the job file do not fit together."""
+
+    condition = "restore-incompatible"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A job that is ours to run. `notes` say what was found on the way, for a person."""
+
+    job: JobRecord
+    generation: int
+    start: Start
+    restored: Mapping[int, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """What shall run, and as whom."""
+
+    job_id: int
+    name: str
+    plan: Plan
+    file: str
+    wish: RestoreWish
+    me: ProcessRef
+    now_ms: int
+
+
+class Claimant:
+    """The steps of taking up jobs in one installation."""
+
+    def __init__(self, store: Store, storage: CheckpointStorage, home: Home) -> None:
+        self.store, self.storage, self.home = store, storage, home
+
+    def claim(self, submission: Submission) -> Claim:
+        """All four steps. Raises before anything is written where the job is alive or a choice is needed."""
+        known = look(self.store, submission.job_id)
+        start = self._decide(known, submission)
+        if start is Start.NOTHING:
+            assert known.record is not None
+            assert known.state is not None
+            self._bury(known)
+            return Claim(job=known.record.value, generation=known.state.value.generation, start=start, restored={})
+        if start is Start.RESUME:
+            check_compatible(submission.plan, known, self.storage)
+        job, generation = self._fence(known, submission, start)
+        self._bury(known)
+        carry_out_cleanup(self.store, self.storage, submission.job_id)
+        restored, notes = self._restore(job, submission.wish.checkpoint or None)
+        return Claim(job=job, generation=generation, start=start, restored=restored, notes=notes)
+
+    def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
+        """The driver died: the next generation, from the latest checkpoint, counted durably."""
+        known = look(self.store, job.job_id)
+        assert known.state is not None
+        if known.state.value.leader != me:
+            raise TerminalError(f"job {job.job_id} has been taken over by another process")
+        before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
+        state = replace(
+            before,
+            generation=before.generation + 1,
+            driver=None,
+            status=JobStatus.RECOVERING,
+            restarts=before.restarts + 1 if checkpoints == before.checkpoints else 1,
+            checkpoints=checkpoints,
+            failures=(*before.failures, failure)[-FAILURES_MAX:],
+            changed_ms=now_ms,
+        )
+        self._write_fence(known, job, state, [p.value for p in known.pipelines])
+        self._bury(known)
+        restored, notes = self._restore(job, None)
+        return Claim(job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes)
+
+    def _decide(self, known: Known, submission: Submission) -> Start:
+        job = f"job {submission.name!r} ({submission.job_id})"
+        state = known.state.value if known.state else None
+        if state and not state.status.terminal and state.leader and state.leader != submission.me and is_alive(state.leader):
+            raise StillAlive(job, state.leader)
+        status = state.status.value if state and state.status.terminal else "killed"
+        return decide(submission.wish, condition_of(known), job=job, status=status, place=place_of(known))
+
+    def _fence(self, known: Known, submission: Submission, start: Start) -> tuple[JobRecord, int]:
+        """One transaction: I lead, and every older generation is refused from now on."""
+        generation = (known.state.value.generation if known.state else 0) + 1
+        fresh = start is Start.FRESH
+        lineage = f"{submission.job_id}-{submission.now_ms:x}" if fresh else known.pipelines[0].value.lineage
+        job = JobRecord(
+            job_id=submission.job_id,
+            name=submission.name,
+            initialization_ms=submission.now_ms,
+            lineage=lineage,
+            plan=submission.plan,
+            file=submission.file,
+        )
+        state = JobState(job_id=job.job_id, status=JobStatus.SCHEDULED, generation=generation, leader=submission.me, changed_ms=submission.now_ms)
+        old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines}
+        empty = {p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation) for p in job.plan.pipelines}
+        failpoint("claim.fence.before")
+        self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh)
+        failpoint("claim.fence.after")
+        return job, generation
+
+    def _write_fence(self, known: Known, job: JobRecord, state: JobState, pipelines: list[PipelineState], *, fresh: bool = False) -> None:
+        key = str(job.job_id)
+        checks = [
+            Check(STATES, key, known.state.version if known.state else 0),
+            Check(JOBS, key, known.record.version if known.record else 0),
+            *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
+        ]
+        writes: list[Put | Delete] = [
+            Put(STATES, key, to_document(state)),
+            Put(JOBS, key, to_document(job)),
+            Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
+            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=state.generation))) for p in pipelines),
+        ]
+        if fresh:
+            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, directories=(key,))
+            stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
+            writes += [Put(CLEANUP, key, to_document(cleanup)), *(Delete(PIPELINES, f"{key}/{p}") for p in stale)]
+            writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
+        self.store.transact(checks, writes)
+
+    def _bury(self, known: Known) -> None:
+        """Kill what is left of older drivers and prove them dead; only then may their scratch files go."""
+        driver = known.state.value.driver if known.state else None
+        if driver is not None:
+            proof = kill_session(driver)
+            if not isinstance(proof, ProvenDead):
+                raise TerminalError(f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again")
+        shutil.rmtree(self.home.job_work(known.job_id), ignore_errors=True)
+
+    def _restore(self, job: JobRecord, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
+        """Move every unfinished pipeline to its restore point."""
+        restored: dict[int, int] = {}
+        notes: list[str] = []
+        for pipeline in look(self.store, job.job_id).pipelines:
+            state = pipeline.value
+            if state.status is PipelineStatus.FINISHED:
+                continue
+            candidates = [Candidate(ref, self.storage.damage(ref.path)) for ref in state.retained]
+            resolution = resolve(candidates, wanted)
+            changed = restored_state(state, resolution, str(self.storage.root))
+            self._write_restored(pipeline, changed)
+            restored[state.pipeline] = changed.latest.checkpoint if changed.latest else 0
+            notes += describe(state.pipeline, resolution)
+        return restored, tuple(notes)
+
+    def _write_restored(self, pipeline: Stored[PipelineState], changed: PipelineState) -> None:
+        key = f"{changed.job_id}/{changed.pipeline}"
+        failpoint("claim.restore.before")
+        self.store.transact([Check(PIPELINES, key, pipeline.version)], [Put(PIPELINES, key, to_document(changed))])
+        failpoint("claim.restore.after")
+
+
+FAILURES_MAX = 20
+
+
+def condition_of(known: Known) -> Condition:
+    """What there is of an earlier run."""
+    if known.state is None or not (known.pipelines or known.state.value.status is JobStatus.FINISHED):
+        return Condition.NONE
+    if known.state.value.status is JobStatus.FINISHED:
+        return Condition.FINISHED
+    return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
+
+
+def place_of(known: Known) -> str:
+    """Where an unfinished run stands, in words."""
+    latest = {p.value.pipeline: p.value.latest.checkpoint for p in known.pipelines if p.value.latest}
+    if not latest:
+        return "no checkpoint completed yet"
+    if len(known.pipelines) == 1:
+        return f"last completed checkpoint {next(iter(latest.values()))}"
+    return "last completed checkpoints " + ", ".join(f"{c} of pipeline {p}" for p, c in latest.items())
+
+
+def restored_state(state: PipelineState, resolution: Resolution, root: str) -> PipelineState:
+    """The state from which the next generation starts. Raises, in words for a person, where there is no such state."""
+    started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None)
+    match resolution:
+        case NoCheckpoint():
+            return started
+        case Chosen(ref, _, newer):
+            # Batches after the restore point are undone by the sinks, so the pending one is only repeated when nothing was skipped.
+            pending = state.pending if not newer else None
+            kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
+            return replace(started, retained=kept, doomed=(*state.doomed, *newer), pending=pending)
+        case NotRetained(wanted, available):
+            there = ", ".join(map(str, available)) or "none"
+            raise UserError(f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}")
+        case WantedDamaged(candidate, available):
+            there = ", ".join(map(str, available)) or "none"
+            raise UserError(f"{candidate.damage}. Sound checkpoints of pipeline {state.pipeline}: {there}")
+        case AllDamaged(skipped):
+            reasons = "\n".join(f"  {c.damage}" for c in skipped)
+            raise UserError(
+                f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them under {root}, or start over with --restore fresh"
+            )
+
+
+def describe(pipeline: int, resolution: Resolution) -> list[str]:
+    """What a person should know about a restore."""
+    if not isinstance(resolution, Chosen):
+        return []
+    notes = [f"{c.damage}; it is not used" for c in resolution.skipped]
+    if resolution.newer:
+        rows = sum(ref.rows_read for ref in resolution.newer)
+        notes.append(f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again")
+    return notes
+
+
+def check_compatible(plan: Plan, known: Known, storage: CheckpointStorage) -> None:
+    """State without an owner is an error, never dropped silently."""
+    owners = {a.operator: p.id for p in plan.pipelines for a in p.actions}
+    problems = []
+    for pipeline in known.pipelines:
+        latest = pipeline.value.latest
+        for operator in sorted(storage.operators(latest.path)) if latest else ():
+            if operator not in owners:
+                problems.append(f"{operator} has state in checkpoint {latest.checkpoint} and is no longer in the job file" if latest else "")
+            elif owners[operator] != pipeline.value.pipeline:
+                problems.append(f"{operator} has moved from pipeline {pipeline.value.pipeline} to pipeline {owners[operator]}")
+    if problems:
+        raise Incompatible(
+            "the job file does not fit the state of its unfinished run:\n  " + "\n  ".join(problems) + "\nBring it back, or start over with --restore fresh"
+        )

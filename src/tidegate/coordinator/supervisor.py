@@ -1,0 +1,152 @@
+"""Leading one job from this process: start its driver, watch it, restart it within the budget, end the job. Called by `tidegate run`.
+
+The driver's facts come from the store alone; its exit code only tells that it is time to read them.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidegate.coordinator.claim import Claim, Claimant
+from tidegate.coordinator.ending import end, status_of
+from tidegate.coordinator.registry import Known, look
+from tidegate.model.document import to_document
+from tidegate.model.errors import TerminalError
+from tidegate.model.records import STATES, Failure, JobOutcome, JobStatus, ProcessRef
+from tidegate.pipeline.clock import Clock
+from tidegate.runner.exits import DriverExit
+from tidegate.runner.launch import DriverProcess, LaunchOrder
+from tidegate.store.base import Check, Put
+from tidegate.store.errors import Conflict
+
+LOG = logging.getLogger("tidegate.coordinator")
+WATCH_S = 0.1
+
+
+class TakenOver(TerminalError):
+    """Another process leads this job now."""
+
+    condition = "taken-over"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How drivers are started: everything but the generation."""
+
+    start: Callable[[LaunchOrder], DriverProcess]
+    order: LaunchOrder
+
+
+class Supervisor:
+    """One job, led until it ends."""
+
+    def __init__(self, claimant: Claimant, claim: Claim, me: ProcessRef, launch: Launch, clock: Clock) -> None:
+        self.claimant, self.claim, self.me, self.launch, self.clock = claimant, claim, me, launch, clock
+        self.store = claimant.store
+        self.driver: DriverProcess | None = None
+        self._asked = threading.Event()
+        self._killed = threading.Event()
+
+    def start(self, on_start: Callable[[DriverProcess], None]) -> None:
+        """Start the first driver."""
+        self._on_start = on_start
+        self._launch()
+
+    def ask(self) -> None:
+        """Stop at a checkpoint. Safe to call from a signal handler."""
+        self._asked.set()
+        if self.driver:
+            self.driver.ask()
+
+    def kill(self) -> None:
+        """Stop at once. Safe to call from a signal handler; the work is done by `watch`."""
+        self._asked.set()
+        self._killed.set()
+
+    def stopping(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._asked.is_set()
+
+    def watch(self, each: Callable[[Known], None]) -> JobOutcome:
+        """Until the job has ended; `each` is told what the store knows, a few times a second."""
+        while True:
+            assert self.driver is not None
+            self.clock.wait(self._killed, WATCH_S)
+            if self._killed.is_set():
+                self.driver.kill()
+            code = self.driver.poll()
+            known = look(self.store, self.claim.job.job_id)
+            self._running(known)
+            each(known)
+            if code is not None:
+                outcome = self._after(code, look(self.store, self.claim.job.job_id))
+                if outcome is not None:
+                    return outcome
+
+    def _after(self, code: int, known: Known) -> JobOutcome | None:
+        """The driver has gone: the job's end, or None when another driver was started."""
+        assert self.driver is not None
+        if known.state is None or known.state.value.leader != self.me:
+            raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
+        status = status_of(known)
+        if status is not None:
+            return self._end(status)
+        if self.stopping():
+            self.driver.kill()
+            return self._end(JobStatus.CANCELED)
+        failure = Failure(
+            at_ms=self.clock.now_ms(),
+            generation=self.claim.generation,
+            condition="fenced" if code == DriverExit.FENCED else "driver-died",
+            message=f"the driver died ({describe_exit(code)}){self._last_words()}",
+        )
+        if known.state.value.restarts >= self.claim.job.plan.env.retry_times and not self._progressed(known):
+            self.driver.kill()
+            return self._end(JobStatus.FAILED, failure)
+        LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
+        self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())
+        self.clock.wait(self._asked, self.claim.job.plan.env.retry_interval_s)
+        if self.stopping():
+            return self._end(JobStatus.CANCELED)
+        self._launch()
+        return None
+
+    def _progressed(self, known: Known) -> bool:
+        return known.state is not None and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
+
+    def _last_words(self) -> str:
+        words = self.driver.last_words() if self.driver else ""
+        return f": {words}" if words else ""
+
+    def _launch(self) -> None:
+        self.driver = self.launch.start(replace(self.launch.order, generation=self.claim.generation))
+        self._on_start(self.driver)
+        if self.stopping():
+            self.driver.ask()
+
+    def _running(self, known: Known) -> None:
+        """RUNNING once the driver has put its name into the state."""
+        if known.state is None or known.state.value.leader != self.me or known.state.value.driver is None:
+            return
+        state = known.state.value
+        if state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
+            running = replace(state, status=JobStatus.RUNNING, changed_ms=self.clock.now_ms())
+            try:
+                self.store.transact([Check(STATES, str(known.job_id), known.state.version)], [Put(STATES, str(known.job_id), to_document(running))])
+            except Conflict:
+                return
+            self._log(state.status, JobStatus.RUNNING)
+
+    def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
+        outcome = end(self.store, self.claimant.storage, self.claim.job.job_id, status, self.clock.now_ms(), failure)
+        self._log(JobStatus.RUNNING, status)
+        return outcome
+
+    def _log(self, before: JobStatus, after: JobStatus) -> None:
+        LOG.info("job status", extra={"job_id": self.claim.job.job_id, "generation": self.claim.generation, "from": before.value, "to": after.value})
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

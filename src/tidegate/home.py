@@ -1,0 +1,55 @@
+"""The directory that holds everything of an embedded installation: `--home`, TIDEGATE_HOME, else a per-user default. The only author of its paths."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An installation on this host. Nothing is made until it is needed; only its owner may look into it."""
+
+    root: Path
+
+    @staticmethod
+    def find(given: str | None, environ: Mapping[str, str]) -> "Home":
+        """The wanted one, else TIDEGATE_HOME, else `$XDG_STATE_HOME/tidegate` or `~/.local/state/tidegate`."""
+        chosen = given or environ.get("TIDEGATE_HOME")
+        if chosen:
+            return Home(Path(chosen).expanduser().absolute())
+        state = environ.get("XDG_STATE_HOME")
+        return Home((Path(state) if state else Path.home() / ".local" / "state") / "tidegate")
+
+    @property
+    def store_url(self) -> str:
+        """The embedded store."""
+        return f"sqlite:///{self.root / 'store' / 'tidegate.db'}"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The root of the checkpoint storage."""
+        return self.root / "checkpoints"
+
+    @property
+    def cache(self) -> Path:
+        """What can be made again: class archives, jars."""
+        return self.root / "cache"
+
+    def work(self, job_id: int, generation: int) -> Path:
+        """Scratch files of one generation; removed by it, or by whoever proves it dead."""
+        return self.job_work(job_id) / f"g{generation}"
+
+    def job_work(self, job_id: int) -> Path:
+        """Scratch files of all generations of a job."""
+        return self.root / "work" / str(job_id)
+
+    def logs(self, job_id: int) -> Path:
+        """Logs of one job."""
+        return self.root / "logs" / str(job_id)
+
+    def make(self) -> None:
+        """Create the directory, for its owner only."""
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        for name in ("store", "checkpoints", "work", "logs", "cache"):
+            (self.root / name).mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,57 @@
+"""The roots of every error that Tidegate raises. Retry code looks at the root and at nothing else.
+
+An error class is one fact: its arguments are kept as attributes, `condition` is its stable name in the API, and its text is a sentence for
+a person: what is wrong, where, what to do.
+"""
+
+from enum import StrEnum
+
+
+class Domain(StrEnum):
+    """Whose fault an error is."""
+
+    USER = "user"  # the job file or the command
+    EXTERNAL = "external"  # a database, a disk, the network
+    INTERNAL = "internal"  # ours
+
+
+class TidegateError(Exception):
+    """Something went wrong."""
+
+    condition = "error"
+    domain = Domain.INTERNAL
+
+
+class TransientError(TidegateError):
+    """Worth another try, within a budget."""
+
+    condition = "transient"
+
+
+class TerminalError(TidegateError):
+    """No retry can help."""
+
+    condition = "terminal"
+
+
+class Fenced(TerminalError):
+    """A newer generation runs this job: this one must end and make nothing visible."""
+
+    condition = "fenced"
+
+    def __init__(self, what: str, mine: int, current: int) -> None:
+        super().__init__(f"generation {mine} of {what} is fenced: generation {current} has taken over")
+        self.what, self.mine, self.current = what, mine, current
+
+
+class UserError(TerminalError):
+    """A mistake in a job file or a command, said in one sentence."""
+
+    condition = "bad-input"
+    domain = Domain.USER
+
+
+class Unsupported(UserError):
+    """Asks for something that Tidegate does not do, and says what to use instead."""
+
+    condition = "unsupported"

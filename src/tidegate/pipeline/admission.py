@@ -1,0 +1,81 @@
+"""How much the next batch may take, and when it may begin. Pure.
+
+Without an interval a bounded job is one batch. With one, a batch should take about one interval: its size follows the duration of the last. A rate
+(`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.plugin.contract import Limit
+
+STREAMING_INTERVAL_S = 10.0
+FIRST_ROWS = 250_000
+FIRST_BYTES = 32 * 1024 * 1024
+GROW_MAX = 4.0
+SHRINK_MAX = 0.25
+SCALE_MIN = 1e-4
+SCALE_MAX = 1e6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pace:
+    """What the env block says about batches."""
+
+    interval_s: float | None
+    streaming: bool
+    rows_per_second: float | None = None
+    bytes_per_second: float | None = None
+    rows_max: int | None = None
+    bytes_max: int | None = None
+    files_max: int | None = None
+
+    @staticmethod
+    def of(env: JobEnv, streaming_interval_s: float = STREAMING_INTERVAL_S) -> "Pace":
+        """The pace of a job."""
+        streaming = env.mode is JobMode.STREAMING
+        given = env.checkpoint_interval_ms / 1000 if env.checkpoint_interval_ms else None
+        return Pace(
+            interval_s=given or (streaming_interval_s if streaming else None),
+            streaming=streaming,
+            rows_per_second=env.rows_per_second,
+            bytes_per_second=env.bytes_per_second,
+            rows_max=env.batch_rows_max,
+            bytes_max=env.batch_bytes_max,
+            files_max=env.batch_files_max,
+        )
+
+    @property
+    def rated(self) -> bool:
+        """Whether reading is slowed down on purpose."""
+        return self.rows_per_second is not None or self.bytes_per_second is not None
+
+    def limit(self, scale: float, readers: int) -> Limit:
+        """The limit of one source in the next batch; `scale` is what `rescaled` returned."""
+        interval = self.interval_s if self.interval_s is not None else 1.0
+        adaptive = self.interval_s is not None
+        rows = [FIRST_ROWS * scale] if adaptive else []
+        size = [FIRST_BYTES * scale] if adaptive else []
+        if self.rows_per_second is not None:
+            rows.append(self.rows_per_second * readers * interval)
+        if self.bytes_per_second is not None:
+            size.append(self.bytes_per_second * readers * interval)
+        if self.rows_max is not None:
+            rows = [self.rows_max]
+        if self.bytes_max is not None:
+            size = [self.bytes_max]
+            rows = [self.rows_max] if self.rows_max is not None else []
+        return Limit(rows=max(1, int(min(rows))) if rows else None, bytes=max(1, int(min(size))) if size else None, files=self.files_max)
+
+    def rescaled(self, scale: float, took_s: float) -> float:
+        """The scale after a batch that took so long: towards one interval a batch."""
+        if self.interval_s is None:
+            return scale
+        factor = self.interval_s / max(took_s, 1e-3)
+        return min(SCALE_MAX, max(SCALE_MIN, scale * min(GROW_MAX, max(SHRINK_MAX, factor))))
+
+    def pause_s(self, began_ago_s: float) -> float:
+        """How long to wait before the next batch begins. A bounded read without a rate goes on at once."""
+        if self.interval_s is None:
+            return 1.0 if self.rated and began_ago_s < 1.0 else 0.0
+        return max(0.0, self.interval_s - began_ago_s) if self.streaming or self.rated else 0.0

@@ -1,0 +1,55 @@
+"""A pipeline with its retries: one loop after the other, each from the last checkpoint, within a budget that is durable. Called by driver.
+
+The budget counts attempts without a checkpoint between them: who gets on may stumble often.
+"""
+
+import logging
+
+from tidegate.model.errors import Fenced, TerminalError, TidegateError
+from tidegate.model.plan import PipelinePlan
+from tidegate.model.records import Failure, PipelineStatus
+from tidegate.pipeline.graph import build
+from tidegate.pipeline.ledger import Ledger
+from tidegate.pipeline.loop import Loop, Surroundings
+from tidegate.pipeline.meter import Meter
+
+LOG = logging.getLogger("tidegate.pipeline")
+MESSAGE_CHARS_MAX = 4096
+
+
+def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter) -> PipelineStatus:
+    """Until the pipeline has ended, one way or the other. Only Fenced comes out as an exception."""
+    env = around.job.plan.env
+    while True:
+        try:
+            status = Loop(around, build(around.job, plan), ledger, meter).run()
+            ledger.end(status)
+            return status
+        except Fenced:
+            raise
+        except Exception as error:
+            LOG.exception("attempt failed", extra={"job_id": ledger.job_id, "pipeline": ledger.pipeline, "generation": ledger.generation})
+            failure = failure_of(error, around.clock.now_ms(), ledger.generation, plan.id)
+            if around.stop.is_set():
+                ledger.end(PipelineStatus.CANCELED, failure)
+                return PipelineStatus.CANCELED
+            if isinstance(error, TerminalError) or ledger.load().restarts >= env.retry_times:
+                ledger.end(PipelineStatus.FAILED, failure)
+                return PipelineStatus.FAILED
+            ledger.retry(failure)
+            meter.phase("retrying")
+            around.clock.wait(around.stop, env.retry_interval_s)
+
+
+def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
+    """An exception as a record: the one useful sentence."""
+    known = isinstance(error, TidegateError)
+    text = str(error).strip() or type(error).__name__
+    return Failure(
+        at_ms=now_ms,
+        generation=generation,
+        pipeline=pipeline,
+        condition=error.condition if isinstance(error, TidegateError) else "error",
+        domain=error.domain.value if isinstance(error, TidegateError) else "internal",
+        message=(text if known else f"{type(error).__name__}: {text}")[:MESSAGE_CHARS_MAX],
+    )

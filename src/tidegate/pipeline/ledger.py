@@ -1,0 +1,175 @@
+"""One generation's hand on the durable state of its pipeline. The only author of PipelineState in a driver.
+
+Every write is conditioned on the version of the document that was last seen. Only the job's leader changes it besides, and only to move the generation: so a
+conflict is read again, and a newer generation is Fenced. While the store is out of reach nothing is begun or completed: calls wait, and go on if the
+generation is still the current one when it is back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidegate.checkpoints.retention import retain
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import Fenced, TerminalError
+from tidegate.model.records import (
+    MONITOR,
+    PIPELINES,
+    CheckpointHistory,
+    CheckpointKind,
+    CheckpointRef,
+    Failure,
+    PendingBatch,
+    PipelineState,
+    PipelineStatus,
+    SourceRange,
+)
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, OutcomeUnknown, Put, Store
+from tidegate.store.errors import Conflict, StoreUnavailable
+
+LOG = logging.getLogger("tidegate.pipeline")
+HISTORY_MAX = 32
+OUTAGE_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+def pipeline_key(job_id: int, pipeline: int) -> str:
+    """The key of a pipeline in the maps that have one entry for each."""
+    return f"{job_id}/{pipeline}"
+
+
+class Ledger:
+    """Begins, completes and ends the batches of one pipeline, for one generation."""
+
+    def __init__(self, store: Store, job_id: int, pipeline: int, generation: int, *, clock: Clock, abandon: threading.Event) -> None:
+        self.store, self.job_id, self.pipeline, self.generation = store, job_id, pipeline, generation
+        self.clock, self.abandon = clock, abandon
+        self.key = pipeline_key(job_id, pipeline)
+        self._version = 0
+        self._state: PipelineState | None = None
+        self._history = CheckpointHistory()
+
+    @property
+    def state(self) -> PipelineState:
+        """The state as last seen."""
+        assert self._state is not None, "load first"
+        return self._state
+
+    def load(self) -> PipelineState:
+        """Read the state; Fenced if it belongs to a newer generation."""
+        self._patient(self._read)
+        return self.state
+
+    def start(self, initial: Callable[[], Mapping[str, Any]]) -> None:
+        """RUNNING; where the sources begin is asked and recorded now, unless it is known."""
+        begun = self.state.initial
+        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun if begun is not None else initial(), error=None))
+
+    def begin(self, ranges: Mapping[str, SourceRange]) -> PendingBatch:
+        """The next batch, durable before any of it is read. Its id is never used again."""
+        pending = PendingBatch(checkpoint=self.state.next_checkpoint, ranges=ranges, generation=self.generation, begun_ms=self.clock.now_ms())
+        assert self.state.pending is None, "a pending batch is repeated, not replaced"
+        failpoint("ledger.begin.before")
+        self._change(lambda s: replace(s, pending=pending, next_checkpoint=pending.checkpoint + 1))
+        failpoint("ledger.begin.after")
+        self._log("batch begun", checkpoint=pending.checkpoint)
+        return pending
+
+    def complete(self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> None:
+        """The batch is a checkpoint now. What is no longer retained is named in `doomed` before anyone deletes it."""
+        self._history = replace(self._history, entries=(*self._history.entries, ref)[-HISTORY_MAX:])
+        failpoint("ledger.complete.before")
+        self._change(lambda s: _completed(s, ref, ready, retained_max, deleted), Put(MONITOR, self.key, to_document(self._history)))
+        failpoint("ledger.complete.after")
+        self._log("checkpoint completed", checkpoint=ref.checkpoint, rows_read=ref.rows_read, rows_written=ref.rows_written, bytes=ref.bytes)
+
+    def confirm(self) -> None:
+        """Nothing to read: the last checkpoint is as good as new."""
+        now_ms = self.clock.now_ms()
+        self._change(lambda s: replace(s, confirmed_ms=now_ms))
+
+    def retry(self, failure: Failure) -> None:
+        """An attempt failed and another one follows: counted durably, so that no restart resets the budget."""
+        self._change(lambda s: replace(s, restarts=s.restarts + 1, error=failure))
+        self._log("attempt failed", restarts=self.state.restarts, condition=failure.condition, why=failure.message)
+
+    def end(self, status: PipelineStatus, failure: Failure | None = None) -> None:
+        """The pipeline ends. FINISHED makes the last checkpoint the completed point, in the same transaction."""
+        failpoint("ledger.end.before")
+        self._change(lambda s: _ended(s, status, failure))
+        failpoint("ledger.end.after")
+        self._log("pipeline ended", to=status.value, why=failure.message if failure else "")
+
+    def _read(self) -> None:
+        entry = self.store.get(PIPELINES, self.key)
+        if entry is None:
+            raise TerminalError(f"pipeline {self.pipeline} of job {self.job_id} is not in the store")
+        state = from_document(PipelineState, entry.value, f"state of pipeline {self.key}")
+        if state.generation != self.generation:
+            raise Fenced(f"job {self.job_id}", self.generation, state.generation)
+        if self._state is None:
+            monitor = self.store.get(MONITOR, self.key)
+            self._history = from_document(CheckpointHistory, monitor.value) if monitor else CheckpointHistory()
+        self._state, self._version = state, entry.version
+
+    def _change(self, change: Callable[[PipelineState], PipelineState], *more: Put) -> None:
+        """Apply a change once, whatever happens to the store meanwhile."""
+        wanted = change(self.state)
+
+        def attempt() -> None:
+            nonlocal wanted
+            try:
+                document = to_document(wanted)
+                self._version = self.store.transact([Check(PIPELINES, self.key, self._version)], [Put(PIPELINES, self.key, document), *more])
+                self._state = wanted
+            except (Conflict, OutcomeUnknown):
+                before = self.state
+                self._read()
+                if self.state != wanted:
+                    assert self.state == before, "only this driver changes more than the generation"
+                    raise StoreUnavailable("the pipeline's state was touched: once more") from None
+
+        self._patient(attempt)
+
+    def _log(self, event: str, **facts: object) -> None:
+        """One event for each transition, as fields."""
+        LOG.info(event, extra={"job_id": self.job_id, "pipeline": self.pipeline, "generation": self.generation, **facts})
+
+    def _patient(self, attempt: Callable[[], None]) -> None:
+        """Wait while the store is out of reach. Given up only when this driver is told to end at once."""
+        tries = 0
+        while True:
+            try:
+                return attempt()
+            except (StoreUnavailable, OutcomeUnknown):
+                pause = OUTAGE_PAUSES_S[min(tries, len(OUTAGE_PAUSES_S) - 1)]
+                tries += 1
+                if self.clock.wait(self.abandon, pause):
+                    raise
+
+
+def _completed(state: PipelineState, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> PipelineState:
+    kept, doomed = retain([*state.retained, ref], retained_max)
+    return replace(
+        state,
+        pending=None,
+        retained=kept,
+        doomed=(*(d for d in state.doomed if d.path not in deleted), *doomed),
+        ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
+        rows_read=state.rows_read + ref.rows_read,
+        rows_written=state.rows_written + ref.rows_written,
+        checkpoints=state.checkpoints + 1,
+        confirmed_ms=ref.completed_ms,
+        restarts=0,
+        error=None,
+    )
+
+
+def _ended(state: PipelineState, status: PipelineStatus, failure: Failure | None) -> PipelineState:
+    retained = state.retained
+    if status is PipelineStatus.FINISHED and retained:
+        retained = (*retained[:-1], replace(retained[-1], kind=CheckpointKind.COMPLETED_POINT))
+    return replace(state, status=status, retained=retained, error=failure)

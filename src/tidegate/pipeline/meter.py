@@ -1,0 +1,49 @@
+"""How far a pipeline is, for displays: filled by the loop, read and written behind by the driver. Never used for decisions."""
+
+import threading
+from dataclasses import replace
+
+from tidegate.model.records import PipelineMetrics, PipelineState
+from tidegate.pipeline.engine import Written
+
+
+class Meter:
+    """The latest figures of one pipeline; safe to read from another thread."""
+
+    def __init__(self, pipeline: int, generation: int) -> None:
+        self._lock = threading.Lock()
+        self._metrics = PipelineMetrics(pipeline=pipeline, generation=generation)
+
+    def read(self) -> PipelineMetrics:
+        """The figures as they are."""
+        with self._lock:
+            return self._metrics
+
+    def phase(self, name: str) -> None:
+        """What the loop does now."""
+        self._set(phase=name)
+
+    def batch(self, checkpoint: int) -> None:
+        """A batch is being written."""
+        self._set(phase="writing", checkpoint=checkpoint)
+
+    def written(self, written: Written) -> None:
+        """The tasks of a batch are done; not yet committed."""
+        now = self.read()
+        self._set(rows_read=now.rows_read + sum(written.rows_read.values()), rows_written=now.rows_written + written.rows_written())
+
+    def restored(self, state: PipelineState) -> None:
+        """Figures of earlier generations count too."""
+        self._set(rows_read=state.rows_read, rows_written=state.rows_written, checkpoint=state.latest.checkpoint if state.latest else 0)
+
+    def completed(self, state: PipelineState) -> None:
+        """A checkpoint: what is committed is the truth."""
+        self._set(phase="waiting", rows_read=state.rows_read, rows_written=state.rows_written)
+
+    def progress(self, done: float, total: float, unit: str) -> None:
+        """How much of the bounded sources is read."""
+        self._set(done=done, total=total, unit=unit)
+
+    def _set(self, **changes: object) -> None:
+        with self._lock:
+            self._metrics = replace(self._metrics, **changes)  # type: ignore[arg-type]  # the callers above name fields of it

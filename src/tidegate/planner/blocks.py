@@ -1,0 +1,114 @@
+"""One block of a job file by itself: its connector, its options, what it can do with them. Called by plan.py; knows nothing of the other blocks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from tidegate.config.structure import COMMON_KEYS
+from tidegate.model.job import BlockKind, JobMode, PluginBlock
+from tidegate.model.problem import Problem, ProblemKind, Severity
+from tidegate.plugin import registry
+from tidegate.plugin.connector import Capabilities, Connector
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.registry import BUILT_IN, UnknownConnector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A block whose connector is there. With problems of severity error its values are only what could be read."""
+
+    block: PluginBlock
+    connector: Connector
+    values: Values
+    capabilities: Capabilities
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """`Source[0]-FakeSource`: the block's name where it has none of its own."""
+        return f"{self.block.kind.value.capitalize()}[{self.block.index}]-{self.connector.name}"
+
+    @property
+    def operator(self) -> str:
+        """The key of its state: the name it was given, else the label."""
+        is_option = any(option.key == "name" for option in self.connector.options.options)  # then the word is the connector's, not ours
+        return self.label if is_option or not self.block.name else self.block.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unknown:
+    """A block whose connector is not there."""
+
+    block: PluginBlock
+    problems: list[Problem]
+
+
+def examine(block: PluginBlock, mode: JobMode, *, strict: bool) -> Known | Unknown:
+    """Everything that can be said about a block alone."""
+    try:
+        connector = registry.find(block.kind, block.plugin)
+    except UnknownConnector as error:
+        return Unknown(block=block, problems=[_unknown(block, error)])
+    whole = Block.of(block)
+    values, problems = connector.options.read(whole, strict=strict, also=COMMON_KEYS)
+    problems = [*problems, *_deeper(connector, whole, values)]
+    capabilities = connector.capabilities_of(values)
+    return Known(
+        block=block,
+        connector=connector,
+        values=values,
+        capabilities=capabilities,
+        problems=[*problems, *_mode_problems(block, connector, capabilities, mode)],
+    )
+
+
+def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Problem]:
+    """What the connector itself finds. It may be anybody's code: where it stumbles, that is a problem of this block and hides no other."""
+    try:
+        yield from connector.check(block, values) if connector.check else ()
+    except Exception as error:
+        yield block.problem((), f"{connector.name} cannot make sense of these options: {type(error).__name__}: {error}")
+
+
+def _mode_problems(block: PluginBlock, connector: Connector, capabilities: Capabilities, mode: JobMode) -> list[Problem]:
+    able = capabilities.batch if mode is JobMode.BATCH else capabilities.streaming
+    if able:
+        return []
+    severity = Severity.ERROR
+    if block.kind is BlockKind.SOURCE and mode is JobMode.BATCH:
+        message = f'{connector.name} never ends with these options: a BATCH job needs a source that does (or set job.mode = "STREAMING")'
+    elif block.kind is BlockKind.SOURCE:
+        message = f"{connector.name} comes to an end: in this STREAMING job it is read once, and its pipeline finishes when all its sources have"
+        severity = Severity.NOTICE
+    else:
+        message = f"{connector.name} cannot be used in a {mode.value} job with these options"
+    return [Problem(kind=ProblemKind.OPTION, message=message, at=block.at, path=block.path, severity=severity)]
+
+
+def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
+    at, kind = block.at, ProblemKind.UNKNOWN_PLUGIN
+    reason = unsupported(block.plugin)
+    if reason:
+        return Problem(kind=kind, message=reason, at=at, path=block.path)
+    here = [c.name for c in registry.connectors() if c.kind is block.kind]
+    other = _of_other_kind(block)
+    if other and not error.suggestion:
+        return Problem(kind=kind, message=f"{block.plugin} is a {' and a '.join(other)}, not a {block.kind.value}", at=at, path=block.path)
+    message = f"there is no {block.kind.value} {block.plugin!r}"
+    return Problem(kind=kind, message=message, at=at, path=block.path, expected=f"one of {', '.join(here)}", suggestion=error.suggestion)
+
+
+def _of_other_kind(block: PluginBlock) -> list[str]:
+    return [
+        c.kind.value for c in registry.connectors() if c.kind is not block.kind and block.plugin.lower() in (c.name.lower(), *(a.lower() for a in c.aliases))
+    ]
+
+
+def unsupported(plugin: str) -> str:
+    """The sentence for a plugin that is known and not there on purpose; empty for any other name."""
+    for module in BUILT_IN:
+        sentences: Mapping[str, str] = getattr(import_module(module), "UNSUPPORTED", {})
+        for name, sentence in sentences.items():
+            if name.lower() == plugin.lower():
+                return sentence
+    return ""

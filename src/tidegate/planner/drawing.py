@@ -1,0 +1,40 @@
+"""The graph of a pipeline as a tree of text: sources at the left, what reads them below and to the right. Called by `tidegate explain`."""
+
+from collections.abc import Iterator
+
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Action, PipelinePlan
+
+
+def draw(pipeline: PipelinePlan) -> list[str]:
+    """The lines of the drawing. What several read or give is drawn once and named again where it is met again."""
+    readers = {action.operator: [other for other in pipeline.actions if action.operator in other.inputs] for action in pipeline.actions}
+    drawn: set[str] = set()
+    lines: list[str] = []
+    for source in pipeline.of_kind(BlockKind.SOURCE):
+        lines.append(title(source))
+        lines += _below(source, readers, "", drawn)
+    return lines
+
+
+def title(action: Action) -> str:
+    """The label, with the operator id where the job file gave one."""
+    return action.label if action.operator == action.label else f"{action.label} ({action.operator})"
+
+
+def _below(action: Action, readers: dict[str, list[Action]], indent: str, drawn: set[str]) -> Iterator[str]:
+    """Depth first, with a stack of our own: a chain may be longer than Python's."""
+    pending = [(reader, indent, last) for reader, last in _marked(readers[action.operator])][::-1]
+    while pending:
+        reader, margin, last = pending.pop()
+        again = reader.operator in drawn
+        goes_on = again and readers[reader.operator]
+        yield f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if goes_on else ''}"
+        if not again:
+            drawn.add(reader.operator)
+            deeper = margin + ("    " if last else "│   ")
+            pending += [(below, deeper, is_last) for below, is_last in _marked(readers[reader.operator])][::-1]
+
+
+def _marked(actions: list[Action]) -> list[tuple[Action, bool]]:
+    return [(action, action is actions[-1]) for action in actions]

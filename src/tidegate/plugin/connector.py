@@ -1,0 +1,59 @@
+"""A connector as data: name, options, capabilities, and where its code is. Importable without Spark and without Arrow."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Delivery
+from tidegate.model.problem import Problem
+from tidegate.plugin.option import Block, OptionSet, Values
+
+
+class GoBack(StrEnum):
+    """What a sink can do when an older restore point is wanted."""
+
+    REWIND = "rewind"  # drop what is newer
+    REPLAY = "replay"  # keyed upserts converge
+    DUPLICATE = "duplicate"  # plain appends: rows may come twice
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capabilities:
+    """What the planner asks. `state` says in words what a checkpoint keeps of it."""
+
+    batch: bool = True
+    streaming: bool = True
+    delivery: Delivery | None = None  # sinks
+    go_back: GoBack | None = None  # sinks
+    row_kinds: bool = False  # a sink that understands them; a source that may emit more than inserts
+    multi_table: bool = False
+    fusable: bool = False  # works over Arrow in the task, without a DataFrame
+    state: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connector:
+    """One source, transform or sink. `implementation` is `module:Class`, imported only by drivers."""
+
+    name: str
+    kind: BlockKind
+    summary: str
+    options: OptionSet
+    capabilities: Capabilities
+    implementation: str
+    spark: str = ""  # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the only way
+    check: Callable[[Block, Values], Iterable[Problem]] | None = None  # deeper checks of read values; may look at the disk, never at the network
+    refine: Callable[[Values, Capabilities], Capabilities] | None = None  # capabilities that depend on options
+    aliases: tuple[str, ...] = ()
+
+    def capabilities_of(self, values: Values) -> Capabilities:
+        """The capabilities with these options."""
+        return self.refine(values, self.capabilities) if self.refine else replace(self.capabilities)
+
+    def load(self) -> Any:
+        """The implementing class."""
+        module, _, name = self.implementation.partition(":")
+        return getattr(import_module(module), name)

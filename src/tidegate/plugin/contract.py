@@ -1,0 +1,254 @@
+"""The two contracts of the data path, both over Arrow, and the transforms between them.
+
+A source gives `initial`, `latest`, `splits` in the driver and `read` in the tasks. A sink gives a writer for the tasks and a committer for the driver. How they
+meet is the engine's: through a DataFrame, or fused in one Python worker. Implementations are plain objects that can be pickled (they travel to the tasks);
+what cannot be pickled is opened late, in `read` or in the writer.
+
+Offsets are JSON values that only their source understands. `splits(start, end)` and `read` must give the same rows whenever they are asked for the same range:
+that is what makes a repeated batch exact.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tidegate.model.job import JobMode
+from tidegate.model.types import Table
+from tidegate.plugin.option import Values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offset = Any
+"""A JSON value: where a source is."""
+Message = Mapping[str, Any]
+"""A JSON object that a writer sends from its task to the committer; `rows` (written) is always in it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OperatorContext:
+    """Who an operator is. `operator` is its id in plan and state."""
+
+    job_id: int
+    job_name: str
+    pipeline: int
+    operator: str
+    mode: JobMode
+    parallelism: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """How much one batch may take; None = no limit. A source takes at least one unit, so that it always gets on."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads: small, plain JSON. `table` is the path of the one table it holds rows of."""
+
+    table: str
+    payload: Any
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of a bounded source is read, in `unit` (rows, bytes, files)."""
+
+    done: float
+    total: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runway:
+    """Whether a source still holds a position, and how long it will."""
+
+    held: bool
+    reason: str = ""
+
+
+class Source(ABC):
+    """Where rows come from. Constructed in the driver from validated values; must not do I/O in the constructor."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        self.values, self.context = values, context
+
+    @abstractmethod
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of this source with their schemas. May read files or databases to find out; asked once per driver."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether this source comes to an end."""
+        return self.context.mode is JobMode.BATCH
+
+    @abstractmethod
+    def initial(self) -> Offset:
+        """Where the source begins. Asked once in the life of a lineage; everything random about the source belongs into it."""
+
+    @abstractmethod
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """The end of the next batch; equal to start when there is nothing new."""
+
+    @abstractmethod
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+        """(start, end] in about `count` parts (cores to 4 x cores); order matters only within a split."""
+
+    @abstractmethod
+    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
+        """In a task: the rows of a split, of exactly the table's Arrow schema (plugin.arrow.table_schema, ROW_KIND last where table.kinds)."""
+
+    def at_end(self, offset: Offset) -> bool:  # noqa: ARG002  # for sources that never end
+        """Whether a bounded source has nothing more to read after this offset (ready to close)."""
+        return False
+
+    def progress(self, offset: Offset) -> Progress | None:  # noqa: ARG002  # unknown by default
+        """How much is read, where that is known."""
+        return None
+
+    def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # most sources keep everything
+        """Whether this position is still held."""
+        return Runway(True)
+
+    def release(self, offset: Offset) -> None:  # noqa: B027  # most sources keep everything
+        """Everything before this offset may go: no restore point needs it any more."""
+
+
+class Transform:
+    """One step between source and sink, for every table of its input."""
+
+    fusable: ClassVar[bool] = False
+    """Whether `arrow` is there: a move of columns or row kinds, without SQL."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        self.values, self.context = values, context
+
+    def table(self, table: Table) -> Table | None:
+        """The table that comes out, where that is known without Spark; None where only Spark knows (Sql)."""
+        raise NotImplementedError
+
+    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":
+        """In a task: one batch of `table`, changed. Its schema is table_schema(self.table(table))."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriteTask:
+    """One writer's place in the world. `token` is unique for every attempt of every task: staged names are made of it."""
+
+    lineage: str
+    checkpoint: int
+    generation: int
+    subtask: int
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SinkRange:
+    """The ranges of every source of the pipeline in one batch, as the sink's record keeps them."""
+
+    checkpoint: int
+    offsets: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """A batch to make visible: the messages of one attempt of its tasks."""
+
+    lineage: str
+    pipeline: int
+    checkpoint: int
+    generation: int
+    offsets: Mapping[str, Any]
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resume:
+    """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can), except the very batch `pending`, which will be repeated."""
+
+    lineage: str
+    generation: int
+    checkpoint: int
+    pending: int | None = None
+    state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """This batch is visible now, because of this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The sink had it before, with the same offsets; nothing was done, or what was half-done was carried out."""
+
+
+class Writer(ABC):
+    """In a task: takes batches, stages them, says what it staged. One writer serves all tables of its sink in its task."""
+
+    @abstractmethod
+    def write(self, table: Table, batch: "pa.RecordBatch") -> None:
+        """Stage one batch of a table; ROW_KIND is its last column where table.kinds."""
+
+    @abstractmethod
+    def close(self) -> Message:
+        """End of the task: everything is on disk; the message for the committer, with `rows`."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """The task failed: drop what was staged."""
+
+
+class Committer(ABC):
+    """In the driver, one for each sink of a pipeline. Methods are called in the order open, (commit)*, finish?, close."""
+
+    @abstractmethod
+    def open(self, resume: Resume) -> None:
+        """Fence older generations, carry out a half-done commit, undo what is newer than `resume`, collect dead staging."""
+
+    @abstractmethod
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        """Make a batch visible once. The same id with the same offsets is skipped; with others it is an error; a newer generation raises Fenced."""
+
+    def state(self) -> Any:
+        """What belongs into the checkpoint after the last commit (JSON); comes back as Resume.state."""
+        return None
+
+    def retain(self, oldest: int) -> None:  # noqa: B027  # many sinks keep one row
+        """No restore point older than this checkpoint is kept: records before it may go."""
+
+    def finish(self) -> None:  # noqa: B027  # most sinks have nothing to say
+        """The last batch of a bounded pipeline is committed; raise if the whole is not as it should be (Assert)."""
+
+    def close(self) -> None:  # noqa: B027  # most sinks hold nothing open
+        """The driver ends in an orderly way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SinkContext:
+    """Who a sink is, and which tables come to it (known when the graph is built)."""
+
+    operator: OperatorContext
+    tables: tuple[Table, ...] = field(default_factory=tuple)
+
+
+class Sink(ABC):
+    """Where rows go."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        self.values, self.context = values, context
+
+    @abstractmethod
+    def writer(self, task: WriteTask) -> Writer:
+        """In a task."""
+
+    @abstractmethod
+    def committer(self) -> Committer:
+        """In the driver."""

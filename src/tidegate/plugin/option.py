@@ -1,0 +1,283 @@
+"""Options as data: what a connector accepts, and the reading of a block by it.
+
+Called by config (env), planner (blocks), connectors (nested blocks such as `tables_configs`), the CLI and the reference docs. The rules are the
+reference's: `a.b` is looked up flat and then nested, then by each fallback key; ints from text, booleans only true/false, enums by name in any case,
+lists from comma text, text from anything. All problems are collected.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tidegate.model.job import Path, PluginBlock
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
+
+ABSENT: Any = object()
+"""No value and no default."""
+
+
+class Kind(StrEnum):
+    """The type of an option's value."""
+
+    TEXT = "string"
+    INT = "int"  # 32 bits
+    LONG = "long"
+    DOUBLE = "double"
+    BOOL = "boolean"
+    ENUM = "enum"
+    LIST = "list"  # of text, unless the connector reads it further
+    MAP = "map"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One key. `default` None means: none. `choices` are the names of an enum, upper or lower case as documented."""
+
+    key: str
+    kind: Kind
+    description: str
+    default: Any = None
+    required: bool = False
+    fallbacks: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    secret: bool = False
+
+    @property
+    def expected(self) -> str:
+        """The type in words."""
+        return f"one of {', '.join(self.choices)}" if self.choices else self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """These keys are needed where another key has one of these values."""
+
+    key: str
+    values: tuple[Any, ...]
+    required: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block's data with its places: what is read. `prefix` is its path for messages: `source[0]`."""
+
+    data: Mapping[str, Any]
+    locate: Callable[[Path], Location]
+    prefix: str
+
+    @staticmethod
+    def of(block: PluginBlock) -> "Block":
+        """The whole of a plugin block."""
+        return Block(block.options, block.locate, block.path)
+
+    def problem(self, path: Path, message: str, **more: Any) -> Problem:
+        """An option problem at a place of this block."""
+        dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+        return Problem(kind=ProblemKind.OPTION, message=message, at=self.locate(path), path=(self.prefix + dotted).lstrip("."), **more)
+
+    def inside(self, path: Path, data: Mapping[str, Any]) -> "Block":
+        """A nested block, such as one of `tables_configs`."""
+        dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+        return Block(data, lambda below: self.locate((*path, *below)), self.prefix + dotted)
+
+    def find(self, key: str) -> tuple[Path, Any] | None:
+        """A value by flat key, else by walking nested maps."""
+        if key in self.data:
+            return (key,), self.data[key]
+        node: Any = self.data
+        path: list[str] = []
+        rest = key
+        while isinstance(node, Mapping):
+            if rest in node:
+                return (*path, rest), node[rest]
+            step = next((k for k in node if rest.startswith(f"{k}.")), None)
+            if step is None:
+                return None
+            node, rest = node[step], rest[len(step) + 1 :]
+            path.append(step)
+        return None
+
+
+Values = dict[str, Any]
+"""Option key -> value, of the option's type; keys without value and default are None."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSet:
+    """All options of a connector, and the rules between them."""
+
+    options: tuple[Option, ...]
+    exclusive: tuple[tuple[str, ...], ...] = ()  # exactly one of each group
+    at_most_one: tuple[tuple[str, ...], ...] = ()
+    bundled: tuple[tuple[str, ...], ...] = ()  # all of a group or none
+    conditions: tuple[When, ...] = ()
+
+    def keys(self) -> list[str]:
+        """Every key that is understood, fallbacks too."""
+        return [k for o in self.options for k in (o.key, *o.fallbacks)]
+
+    def read(self, block: Block, *, strict: bool = False, also: Iterable[str] = ()) -> tuple[Values, list[Problem]]:
+        """All values and all problems. `also` are keys that belong to the block but not to the connector."""
+        values: Values = {}
+        given: dict[str, Path] = {}
+        problems: list[Problem] = []
+        for option in self.options:
+            self._read_one(option, block, values, given, problems)
+        problems += self._rules(block, values, given)
+        problems += self._unknown(block, [*self.keys(), *also], strict)
+        return values, problems
+
+    def _read_one(self, option: Option, block: Block, values: Values, given: dict[str, Path], problems: list[Problem]) -> None:
+        values[option.key] = option.default
+        for key in (option.key, *option.fallbacks):
+            found = block.find(key)
+            if found is None or found[1] is None:
+                continue
+            path, raw = found
+            given[option.key] = path
+            try:
+                values[option.key] = coerce(option, raw)
+            except ValueError as error:
+                close = nearest(str(raw), list(option.choices)) if option.choices else ""
+                problems.append(block.problem(path, str(error), expected=option.expected, suggestion=close))
+            return
+        if option.required:
+            problems.append(block.problem((), f"{option.key} is missing: {option.description}", expected=option.expected))
+
+    def _rules(self, block: Block, values: Values, given: Mapping[str, Path]) -> Iterator[Problem]:
+        for group in (*self.exclusive, *self.at_most_one):
+            have = [k for k in group if k in given]
+            if not have and group in self.exclusive:
+                yield block.problem((), f"one of {', '.join(group)} is missing")
+            elif len(have) > 1:
+                yield block.problem(given[have[1]], f"only one of {', '.join(group)} can be given, not {' and '.join(have)}")
+        yield from self._bundles(block, given)
+        for when in self.conditions:
+            for key in when.required if values.get(when.key) in when.values else ():
+                if key not in given:
+                    yield block.problem((), f"{key} is missing: it is needed where {when.key} = {values[when.key]}")
+
+    def _bundles(self, block: Block, given: Mapping[str, Path]) -> Iterator[Problem]:
+        for group in self.bundled:
+            have = [k for k in group if k in given]
+            if have and len(have) < len(group):
+                lacking = [k for k in group if k not in given]
+                yield block.problem(given[have[0]], f"{', '.join(have)} needs {', '.join(lacking)} too")
+
+    def _unknown(self, block: Block, known: Sequence[str], strict: bool) -> Iterator[Problem]:
+        severity = Severity.ERROR if strict else Severity.WARNING
+        for path in unknown_paths(block.data, known):
+            dotted = ".".join(map(str, path))
+            yield block.problem(path, f"unknown option {dotted}", suggestion=nearest(dotted, list(known)), severity=severity)
+
+
+def unknown_paths(data: Mapping[str, Any], known: Sequence[str], above: Path = ()) -> Iterator[Path]:
+    """The shortest paths in nested data that no known dotted key explains."""
+    for key, value in data.items():
+        path = (*above, key)
+        dotted = ".".join(map(str, path))
+        if dotted in known:
+            continue
+        if isinstance(value, Mapping) and any(k.startswith(f"{dotted}.") for k in known):
+            yield from unknown_paths(value, known, path)
+        else:
+            yield path
+
+
+def coerce(option: Option, raw: Any) -> Any:
+    """The option's value from what stands in the file; ValueError in words for a person."""
+    match option.kind:
+        case Kind.INT | Kind.LONG:
+            return _bounded(option, _whole(raw, 31 if option.kind is Kind.INT else 63))
+        case Kind.DOUBLE:
+            return _bounded(option, _number(raw))
+        case Kind.BOOL:
+            return _boolean(raw)
+        case Kind.ENUM:
+            return _choice(option, raw)
+        case Kind.LIST:
+            return _items(raw)
+        case Kind.MAP:
+            if not isinstance(raw, Mapping):
+                raise ValueError(f"{shown(raw)} is not a block {{ ... }}")
+            return dict(raw)
+        case Kind.TEXT:
+            return as_text(raw)
+        case Kind.ANY:
+            return raw
+
+
+def as_text(raw: Any) -> str:
+    """Text from any JSON value, as the reference does: objects and lists become JSON text."""
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, Mapping | list):
+        return json.dumps(raw)
+    return json.dumps(raw) if isinstance(raw, bool) else str(raw)
+
+
+def _items(raw: Any) -> list[Any]:
+    if isinstance(raw, list):
+        return raw
+    if isinstance(raw, str):
+        return [part.strip() for part in raw.split(",")]
+    raise ValueError(f"{shown(raw)} is not a list")
+
+
+def _whole(raw: Any, bits: int) -> int:
+    if isinstance(raw, bool):
+        raise ValueError(f"{shown(raw)} is not a whole number")
+    try:
+        value = int(raw) if isinstance(raw, int | str) else int(float(raw))
+        exact = isinstance(raw, int | str) or value == float(raw)
+    except (TypeError, ValueError):
+        exact = False
+        value = 0
+    if not exact:
+        raise ValueError(f"{shown(raw)} is not a whole number")
+    if not -(2**bits) <= value < 2**bits:
+        raise ValueError(f"{value} does not fit into {bits + 1} bits")
+    return value
+
+
+def _number(raw: Any) -> float:
+    try:
+        if isinstance(raw, bool):
+            raise ValueError
+        return float(raw)
+    except (TypeError, ValueError):
+        raise ValueError(f"{shown(raw)} is not a number") from None
+
+
+def _bounded(option: Option, value: Any) -> Any:
+    if option.minimum is not None and value < option.minimum:
+        raise ValueError(f"{value} is too small: at least {option.minimum:g}")
+    if option.maximum is not None and value > option.maximum:
+        raise ValueError(f"{value} is too large: at most {option.maximum:g}")
+    return value
+
+
+def _boolean(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and raw.strip().lower() in ("true", "false"):
+        return raw.strip().lower() == "true"
+    raise ValueError(f"{shown(raw)} is neither true nor false")
+
+
+def _choice(option: Option, raw: Any) -> str:
+    for choice in option.choices:
+        if isinstance(raw, str) and raw.strip().lower() == choice.lower():
+            return choice
+    raise ValueError(f"{shown(raw)} is not possible here")
+
+
+def shown(raw: Any) -> str:
+    """A value in a message, cut to a readable length."""
+    text = json.dumps(raw, default=str, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,86 @@
+"""The keys by which one transform block treats several tables differently: `table_match_regex`, `table_transform`, `rule_match_mode`.
+
+Called by the transforms, in options.py (declaration and check) and where they run (which rules hold for a table). Knows no transform: a rule is
+the block's own options, read once more from an entry of `table_transform`. A table without a rule passes unchanged.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.model.problem import Location, Problem
+from tidegate.model.types import Table
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+
+MULTI_TABLE = (
+    Option("table_match_regex", Kind.TEXT, "Which tables the options of this block are for: a regular expression for the whole path of a table.", default=".*"),
+    Option(
+        "table_transform", Kind.LIST, "Rules for single tables, each with table_path and the options of this transform; they come before those of the block."
+    ),
+    Option(
+        "rule_match_mode",
+        Kind.ENUM,
+        "What happens where several table_transform entries name the same table_path; without it that is an error.",
+        choices=("FIRST_MATCH", "ALL_MATCH"),
+    ),
+)
+
+Check = Callable[[Block, Values], Iterable[Problem]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleSet:
+    """The options of a transform as rules: `required` are needed wherever the options are used, so not in a block that has only `table_transform`."""
+
+    options: OptionSet
+    required: tuple[str, ...] = ()
+    check: Check | None = None
+
+    def problems(self, block: Block, values: Values) -> Iterator[Problem]:
+        """All problems of the block's own rule and of every entry of `table_transform`."""
+        entries = values["table_transform"]
+        if entries is None or any(values[key] is not None for key in self.required):
+            yield from self._rule_problems(block, values)
+        yield from _pattern_problem(block, values)
+        seen: set[str] = set()
+        for index, entry in enumerate(entries or ()):
+            yield from self._entry_problems(block, values, index, entry, seen)
+
+    def _entry_problems(self, block: Block, values: Values, index: int, entry: Any, seen: set[str]) -> Iterator[Problem]:
+        path = ("table_transform", index)
+        if not isinstance(entry, Mapping) or not entry.get("table_path"):
+            yield block.problem(path, "an entry of table_transform is a block { table_path = ..., and the options for that table }")
+            return
+        inside = block.inside(path, entry)
+        own, problems = self.options.read(inside, also=("table_path",))
+        yield from problems
+        yield from self._rule_problems(inside, own)
+        if str(entry["table_path"]) in seen and values["rule_match_mode"] is None:
+            yield inside.problem(("table_path",), f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH says what that means")
+        seen.add(str(entry["table_path"]))
+
+    def _rule_problems(self, block: Block, values: Values) -> Iterator[Problem]:
+        options = {option.key: option for option in self.options.options}
+        lacking = [key for key in self.required if values[key] is None]
+        for key in lacking:
+            yield block.problem((), f"{key} is missing: {options[key].description}", expected=options[key].expected)
+        if not lacking and self.check:
+            yield from self.check(block, values)
+
+    def rules(self, values: Values, table: Table) -> list[Values]:
+        """What is to be done with a table, in this order; nothing: it passes unchanged."""
+        entries = [e for e in values.get("table_transform") or () if str(e["table_path"]) == table.path]
+        if entries:
+            own = entries if values.get("rule_match_mode") == "ALL_MATCH" else entries[:1]
+            return [self.options.read(Block(entry, lambda _: Location(""), ""))[0] for entry in own]
+        if any(values.get(key) is None for key in self.required):
+            return []
+        return [values] if re.fullmatch(values.get("table_match_regex") or ".*", table.path) else []
+
+
+def _pattern_problem(block: Block, values: Values) -> Iterator[Problem]:
+    try:
+        re.compile(values["table_match_regex"])
+    except re.error as error:
+        yield block.problem(("table_match_regex",), f"{values['table_match_regex']!r} is no regular expression: {error}")

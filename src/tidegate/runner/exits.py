@@ -1,0 +1,10 @@
+"""How a driver says that it has ended, to whoever started it. What became of its pipelines is in the store."""
+
+from enum import IntEnum
+
+
+class DriverExit(IntEnum):
+    """Exit codes of a driver."""
+
+    ENDED = 0  # every pipeline has ended; how is in the store
+    FENCED = 75  # another generation has taken over

@@ -1,0 +1,91 @@
+"""Processes by name and not by luck: a pid with its start time, and the session that it leads. Called by coordinator (who lives?) and worker.
+
+A driver is one session: Python, its JVM, the worker daemons. Daemons make process groups of their own, so only an empty session
+proves death. Linux only (/proc).
+"""
+
+import os
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.model.records import ProcessRef
+
+PROC = Path("/proc")
+KILL_DEADLINE_S = 20.0
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenDead:
+    """No process of the session is left; this many had to be killed."""
+
+    killed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StillThere:
+    """These pids did not go within the deadline."""
+
+    pids: tuple[int, ...]
+
+
+def boot_id() -> str:
+    """Which boot of this machine this is."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def started_at(pid: int) -> int | None:
+    """The start time of a process in clock ticks since boot; None where there is none, or only its zombie."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def reference(pid: int) -> ProcessRef:
+    """The name of a running process."""
+    return ProcessRef(pid=pid, started=started_at(pid) or 0, boot=boot_id(), host=socket.gethostname())
+
+
+def is_alive(process: ProcessRef) -> bool:
+    """Whether exactly this process runs on this host."""
+    return process.host == socket.gethostname() and process.boot == boot_id() and started_at(process.pid) == process.started
+
+
+def session_members(process: ProcessRef) -> list[int]:
+    """The pids of the session that this process leads, or led. A later process with the same pid is not taken for it."""
+    if process.host != socket.gethostname() or process.boot != boot_id():
+        return []
+    leader = started_at(process.pid)
+    if leader is not None and leader != process.started:
+        return []
+    members = []
+    for pid in (int(name) for name in os.listdir(PROC) if name.isdigit()):
+        try:
+            if os.getsid(pid) == process.pid and started_at(pid) is not None:
+                members.append(pid)
+        except OSError:
+            continue
+    return members
+
+
+def kill_session(process: ProcessRef, deadline_s: float = KILL_DEADLINE_S) -> ProvenDead | StillThere:
+    """SIGKILL until the session is empty."""
+    seen: set[int] = set()
+    end = time.monotonic() + deadline_s
+    while members := session_members(process):
+        if time.monotonic() > end:
+            return StillThere(tuple(members))
+        for pid in members:
+            seen.add(pid)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(POLL_S)
+    return ProvenDead(len(seen))

@@ -1,0 +1,196 @@
+"""A graph as DataFrames, for batches that need SQL. Called by engine.py; one FrameBuilder for each pipeline, as schemas do not change between batches.
+
+    source   a frame per table over its splits (mapInArrow), or the source's own `frame` where Spark reads better
+    transform   its `frame` function; where it has none, its Arrow way inside mapInArrow
+    sink     a frame of messages per input (mapInArrow: one writer per task), or its own `save`
+
+All message frames are one frame, and so one Spark job. What several operators read is cached, so that every source is read once: a transform must not make a
+temporary view of its frame, as Spark frees the cache below a view that is dropped or replaced.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from importlib import import_module
+from typing import Any
+from uuid import uuid4
+
+from pyspark.accumulators import Accumulator
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tidegate.model.types import Table
+from tidegate.pipeline.engine import Batch
+from tidegate.pipeline.fused import splits_of
+from tidegate.pipeline.graph import Graph
+from tidegate.plugin.contract import Sink, Source, Split, Transform, WriteTask
+from tidegate.spark.tasks import ApplyTransform, ReadSplits, WriteRows
+from tidegate.spark.types import struct_of, table_of
+
+MESSAGE = StructType([StructField("message", StringType())])
+TASKS_PER_CORE_MAX = 4
+SPLIT_WEIGHT_MAX = 32 << 20  # bytes or rows: where splits are heavier than this, more of them give a better balance
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The rows of one table at one place of the graph."""
+
+    table: Table
+    frame: DataFrame
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Save:
+    """Rows that Spark itself writes: `run` is the action, `observation` tells how many there were."""
+
+    operator: str
+    run: Callable[[], None]
+    observation: Observation
+
+
+@dataclass(kw_only=True, slots=True)
+class Frames:
+    """One batch, ready to run. `observed` counts the rows of sources that Spark reads by itself; `cached` must be freed afterwards."""
+
+    messages: list[DataFrame] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    cached: list[DataFrame] = field(default_factory=list)
+    observed: list[tuple[str, Observation | DataFrame]] = field(default_factory=list)
+
+    def message_frame(self) -> DataFrame | None:
+        """All messages of all sinks; None where no sink writes in our tasks."""
+        return reduce(DataFrame.union, self.messages) if self.messages else None
+
+
+def load(reference: str) -> Any:
+    """The function that a Connector.spark names."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def tasks_frame(spark: SparkSession, count: int, width: int) -> DataFrame:
+    """The numbers of `count` splits, each in a task of its own unless there are very many of them."""
+    return spark.range(0, count, 1, min(count, width * TASKS_PER_CORE_MAX))
+
+
+def split_count(splits: Sequence[Split], width: int) -> int:
+    """How many splits to ask for, given what `width` of them look like."""
+    heavy = sum(split.weight for split in splits) > SPLIT_WEIGHT_MAX * width
+    return width * TASKS_PER_CORE_MAX if heavy else width
+
+
+def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Split]:
+    """The splits of a source: one for each core, or more where they are heavy."""
+    splits = splits_of(source, batch, name, width)
+    count = split_count(splits, width)
+    return splits if count == width else splits_of(source, batch, name, count)
+
+
+class FrameBuilder:
+    """Builds the frames of every batch of one graph."""
+
+    def __init__(self, spark: SparkSession, graph: Graph, width: int, counts: Accumulator[dict[str, int]]) -> None:
+        self.graph = graph
+        self._spark, self._width, self._counts = spark, width, counts
+        self._structs: dict[tuple[str, int], StructType] = {}
+        self._tables: dict[tuple[str, int], Table] = {}
+
+    def build(self, batch: Batch, name: str) -> Frames:
+        """All frames of a batch; `name` is the prefix of its counts."""
+        frames = Frames()
+        streams: dict[str, list[Stream]] = {}
+        for operator, node in self.graph.nodes.items():
+            inputs = [stream for before in node.action.inputs for stream in streams[before]]
+            match node.operator:
+                case Source() as source:
+                    streams[operator] = self._source(operator, source, batch, frames, name)
+                case Transform() as transform:
+                    streams[operator] = self._transform(operator, transform, inputs)
+                case Sink() as sink:
+                    self._sink(operator, sink, inputs, batch, frames)
+                    continue
+            if len(self.graph.readers[operator]) > 1:
+                streams[operator] = [Stream(s.table, s.frame.persist()) for s in streams[operator]]
+                frames.cached += [s.frame for s in streams[operator]]
+        return frames
+
+    def _source(self, operator: str, source: Source, batch: Batch, frames: Frames, name: str) -> list[Stream]:
+        wanted = batch.ranges[operator]
+        if wanted.start == wanted.end:
+            return []
+        if reference := self.graph.nodes[operator].connector.spark:
+            read = load(reference)
+            return [
+                self._observed(operator, table, read(source, self._spark, table, wanted.start, wanted.end), frames) for table in self.graph.tables[operator]
+            ]
+        splits = well_cut(source, batch, operator, self._width)
+        streams = []
+        for number, table in enumerate(self.graph.tables[operator]):
+            own = [split for split in splits if split.table == table.path]
+            if own:
+                reading = ReadSplits(source=source, table=table, splits=own, name=f"{name}/{operator}/{number}/", counts=self._counts)
+                frame = tasks_frame(self._spark, len(own), self._width).mapInArrow(reading, self._struct(operator, number, table))
+                streams.append(Stream(table, frame))
+        return streams
+
+    def _struct(self, operator: str, number: int, table: Table) -> StructType:
+        if (operator, number) not in self._structs:
+            self._structs[operator, number] = struct_of(table)
+        return self._structs[operator, number]
+
+    def _observed(self, operator: str, table: Table, frame: DataFrame, frames: Frames) -> Stream:
+        """Rows that Spark reads by itself are counted on the way; where they are cached, the cache is asked (an observation below a cache tells nothing)."""
+        if len(self.graph.readers[operator]) > 1:
+            frames.observed.append((operator, frame))
+            return Stream(table, frame)
+        observation = Observation()
+        frames.observed.append((operator, observation))
+        return Stream(table, frame.observe(observation, f.count(f.lit(1)).alias("rows")))
+
+    def _transform(self, operator: str, transform: Transform, inputs: Sequence[Stream]) -> list[Stream]:
+        reference = self.graph.nodes[operator].connector.spark
+        if reference:
+            apply = load(reference)
+            frames = [(stream.table, apply(transform, stream.table, stream.frame)) for stream in inputs]
+            return [Stream(self._after(operator, number, transform, table, frame), frame) for number, (table, frame) in enumerate(frames)]
+        streams = []
+        for number, stream in enumerate(inputs):
+            after = transform.table(stream.table)
+            if after is not None:
+                applying = ApplyTransform(transform=transform, table=stream.table, after=after)
+                streams.append(Stream(after, stream.frame.mapInArrow(applying, self._struct(operator, number, after))))
+        return streams
+
+    def _after(self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame) -> Table:
+        """The table that a transform gives: its schema is the frame's, its name and keys are the transform's where it knows them."""
+        if (operator, number) not in self._tables:
+            try:
+                known = transform.table(table)
+            except NotImplementedError:
+                known = None
+            self._tables[operator, number] = table_of(frame.schema, known or table)
+        return self._tables[operator, number]
+
+    def _sink(self, operator: str, sink: Sink, inputs: Sequence[Stream], batch: Batch, frames: Frames) -> None:
+        if reference := self.graph.nodes[operator].connector.spark:
+            save = load(reference)
+            for number, stream in enumerate(inputs):
+                frames.saves.append(_save(operator, sink, save, stream, _write_task(batch, number)))
+            return
+        for stream in inputs:
+            writing = WriteRows(
+                sink=sink, operator=operator, table=stream.table, lineage=batch.lineage, checkpoint=batch.checkpoint, generation=batch.generation
+            )
+            frames.messages.append(stream.frame.mapInArrow(writing, MESSAGE))
+
+
+def _write_task(batch: Batch, number: int) -> WriteTask:
+    return WriteTask(lineage=batch.lineage, checkpoint=batch.checkpoint, generation=batch.generation, subtask=number, token=uuid4().hex)
+
+
+def _save(operator: str, sink: Sink, save: Callable[[Sink, DataFrame, Table, WriteTask], None], stream: Stream, task: WriteTask) -> Save:
+    observation = Observation()
+    frame = stream.frame.observe(observation, f.count(f.lit(1)).alias("rows"))
+    return Save(operator=operator, run=lambda: save(sink, frame, stream.table, task), observation=observation)

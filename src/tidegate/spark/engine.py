@@ -1,0 +1,157 @@
+"""Runs the batches of a driver's pipelines as Spark jobs: fused in the Python workers where no SQL is needed, through DataFrames otherwise.
+
+Called by the protocol (pipeline/), from one thread for each pipeline; `cancel` and `tasks` from any. It knows neither the store nor the sinks' commits.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from tidegate.model.errors import TidegateError
+from tidegate.pipeline.engine import Batch, TaskCount, Written
+from tidegate.pipeline.fused import collect, encode, fused_tasks
+from tidegate.pipeline.graph import Graph
+from tidegate.spark.build import MESSAGE, FrameBuilder, Frames, split_count, tasks_frame
+from tidegate.spark.errors import BatchCancelled, cancelled, translating
+from tidegate.spark.tasks import CountsParam, RunFused
+
+CANCEL_AGAIN_S = 0.2  # a batch may be between two jobs when it is cancelled
+
+
+@dataclass(slots=True)
+class _Running:
+    """The batch that a pipeline runs now: all its Spark jobs are of one group."""
+
+    group: str
+    cancelled: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class SparkEngine:
+    """An Engine over a session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._context = spark.sparkContext
+        self.width: int = self._context.defaultParallelism
+        self._counts = self._context.accumulator({}, CountsParam())
+        self._builders: dict[int, FrameBuilder] = {}
+        self._running: dict[int, _Running] = {}
+        self._numbers = count(1)
+
+    def run(self, graph: Graph, batch: Batch) -> Written:
+        """One batch: read, transform, stage. Its errors are ours."""
+        with self._group(batch) as running, translating():
+            if graph.fusable:
+                return self._run_fused(graph, batch)
+            return self._run_frames(graph, batch, running)
+
+    def tasks(self, pipeline: int) -> TaskCount:
+        """Tasks of the jobs of the running batch, as far as Spark has planned them."""
+        running = self._running.get(pipeline)
+        if running is None:
+            return TaskCount(0, 0)
+        tracker = self._context.statusTracker()
+        with translating():
+            jobs = filter(None, (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.group)))
+            stages = [stage for job in jobs for number in job.stageIds if (stage := tracker.getStageInfo(number)) is not None]
+        return TaskCount(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages))
+
+    def cancel(self, pipeline: int) -> None:
+        """Interrupt the running batch; nothing where none runs."""
+        running = self._running.get(pipeline)
+        if running is not None:
+            running.cancelled = True
+            threading.Thread(target=self._cancel_until_over, args=(running,), name=f"cancel-pipeline-{pipeline}", daemon=True).start()
+
+    def _cancel_until_over(self, running: _Running) -> None:
+        while not running.over.is_set():
+            try:
+                self._context.cancelJobGroup(running.group)
+            except Exception:  # the JVM is gone, and the batch ends by that
+                return
+            running.over.wait(CANCEL_AGAIN_S)
+
+    def thread(self, target: Callable[[], Any], name: str) -> threading.Thread:
+        """A thread for a pipeline's loop, with a thread of its own in the JVM that ends with it."""
+        return InheritableThread(target=target, name=name, daemon=True)
+
+    @contextmanager
+    def _group(self, batch: Batch) -> Iterator[_Running]:
+        running = _Running(f"tidegate-{batch.pipeline}-{batch.checkpoint}-{next(self._numbers)}")
+        self._running[batch.pipeline] = running
+        try:
+            with translating():
+                self._context.setJobGroup(running.group, f"pipeline {batch.pipeline} batch {batch.checkpoint}", interruptOnCancel=True)
+                self._context.setLocalProperty("spark.scheduler.pool", f"pipeline-{batch.pipeline}")
+            yield running
+            if running.cancelled:  # asked for, and too late to interrupt anything: whoever asked expects an end
+                raise BatchCancelled(batch.pipeline)
+        except TidegateError as error:
+            if running.cancelled and error.__cause__ is not None and cancelled(error.__cause__):
+                raise BatchCancelled(batch.pipeline) from error
+            raise
+        finally:
+            running.over.set()
+            self._running.pop(batch.pipeline, None)
+
+    def _run_fused(self, graph: Graph, batch: Batch) -> Written:
+        tasks = fused_tasks(graph, batch, self.width)
+        wanted = split_count([split for _, split in tasks.splits], self.width)
+        if wanted != self.width:
+            tasks = fused_tasks(graph, batch, wanted)
+        if not tasks.splits:
+            return collect(graph, [])
+        frame = tasks_frame(self._spark, len(tasks.splits), self.width).mapInArrow(RunFused(tasks), MESSAGE)
+        return collect(graph, [row[0] for row in frame.collect()])
+
+    def _run_frames(self, graph: Graph, batch: Batch, running: _Running) -> Written:
+        builder = self._builders.get(batch.pipeline)
+        if builder is None or builder.graph is not graph:
+            builder = self._builders[batch.pipeline] = FrameBuilder(self._spark, graph, self.width, self._counts)
+        frames = builder.build(batch, running.group)
+        try:
+            texts = self._write(frames, running, batch)
+            return collect(graph, texts, self._rows_read(graph, frames, running.group))
+        finally:
+            self._forget(frames, running.group)
+
+    def _write(self, frames: Frames, running: _Running, batch: Batch) -> list[str]:
+        """One job for all our writers, then one for each sink that Spark writes."""
+        frame = frames.message_frame()
+        texts = [row[0] for row in frame.collect()] if frame is not None else []
+        for save in frames.saves:
+            if running.cancelled:
+                raise BatchCancelled(batch.pipeline)
+            save.run()
+            texts.append(encode(save.operator, {"rows": save.observation.get["rows"]}))
+        return texts
+
+    def _rows_read(self, graph: Graph, frames: Frames, group: str) -> dict[str, int]:
+        rows = dict.fromkeys(graph.sources, 0)
+        for operator, seen in frames.observed:
+            rows[operator] += int(seen.get["rows"]) if isinstance(seen, Observation) else seen.count()
+        for name, number in list(self._counts.value.items()):
+            if name.startswith(f"{group}/"):
+                rows[name.removeprefix(f"{group}/").rsplit("/", 2)[0]] += number
+        return rows
+
+    def _forget(self, frames: Frames, group: str) -> None:
+        for frame in frames.cached:
+            _unpersist(frame)
+        for name in [name for name in list(self._counts.value) if name.startswith(f"{group}/")]:
+            self._counts.value.pop(name, None)
+
+
+def _unpersist(frame: DataFrame) -> None:
+    """Free the cache; where the JVM is gone there is none."""
+    try:
+        frame.unpersist()
+    except Exception:  # what went wrong before is the error to tell
+        return

@@ -1,0 +1,207 @@
+"""What Spark throws -> our errors. Called where Spark is called: engine, build, session; `marked` also in the tasks.
+
+An error of ours that is raised in a task travels as one line of JSON behind a marker, in the text of the exception that Spark carries to the driver,
+and is built again here with its class and its facts. Everything else becomes its one useful line. The whole story is in Spark's own log.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pickle import PicklingError
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from tidegate.model.errors import Domain, TerminalError, TidegateError, TransientError, UserError
+
+MARKER = "TIDEGATE-ERROR "
+TEXT_MAX = 4000  # Spark's own regular expressions choke on long texts
+LINE_MAX = 1000
+# Conditions of Spark that say: the data or the SQL is wrong, and will be so next time.
+DATA_CONDITIONS = re.compile(
+    r"\[((?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|INTERVAL_|NUMERIC_|INVALID_ARRAY_INDEX|INVALID_INDEX|MAP_KEY|CANNOT_PARSE|"
+    r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
+)
+CANCELLED = re.compile(r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled", re.I)
+SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext", re.I)
+GONE = (ConnectionError, Py4JNetworkError, EOFError)
+
+
+class JvmGone(TransientError):
+    """The JVM of this driver has ended; only a new driver can go on."""
+
+    condition = "jvm-gone"
+
+    def __init__(self) -> None:
+        super().__init__("the Spark driver JVM is gone")
+
+
+class BatchCancelled(TransientError):
+    """The batch was interrupted because someone asked for it."""
+
+    condition = "batch-cancelled"
+
+    def __init__(self, pipeline: int) -> None:
+        super().__init__(f"the running batch of pipeline {pipeline} was cancelled")
+        self.pipeline = pipeline
+
+
+class TaskFailed(TransientError):
+    """A task failed for a reason that we do not know: worth another try."""
+
+    condition = "task-failed"
+
+
+class TaskTerminal(TerminalError):
+    """A task failed with an error that only the task could name; no retry can help."""
+
+    condition = "task-failed"
+
+
+class SqlRefused(UserError):
+    """Spark does not accept the SQL, or something that it names."""
+
+    condition = "bad-sql"
+
+
+class DataRefused(UserError):
+    """A value cannot be converted or computed as the job file asks."""
+
+    condition = "bad-data"
+
+
+class CannotTravel(TerminalError):
+    """An operator holds something that cannot be sent to the tasks."""
+
+    condition = "cannot-travel"
+
+
+class _Marked(Exception):
+    """Carries the marker out of a task."""
+
+
+def marked(error: Exception) -> Exception:
+    """In a task: the error in the form in which it survives the way to the driver."""
+    if isinstance(error, _Marked):
+        return error
+    kind = type(error)
+    ours = isinstance(error, TidegateError)
+    text = str(error) if ours else last_line(f"{kind.__name__}: {error}")
+    facts = {key: value for key, value in vars(error).items() if _plain(value)} if ours else {}
+    document = {
+        "class": f"{kind.__module__}:{kind.__qualname__}" if ours else "",
+        "terminal": isinstance(error, TerminalError),
+        "condition": getattr(error, "condition", ""),
+        "domain": getattr(error, "domain", Domain.INTERNAL),
+        "text": text[:TEXT_MAX],
+        "facts": facts,
+    }
+    return _Marked(MARKER + json.dumps(document))
+
+
+def _plain(value: Any) -> bool:
+    try:
+        return len(json.dumps(value)) <= TEXT_MAX
+    except (TypeError, ValueError):
+        return False
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Around every use of Spark in the driver."""
+    try:
+        yield
+    except TidegateError:
+        raise
+    except (PySparkException, Py4JError, PicklingError, ConnectionError, EOFError) as error:
+        raise translated(error) from error
+
+
+def translated(error: BaseException) -> TidegateError:
+    """Our error for one of Spark's."""
+    if isinstance(error, GONE) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Answer from Java side is empty" in str(error)):
+        return JvmGone()
+    text = _text(error)
+    if SHUT_DOWN.search(text):
+        return JvmGone()
+    if isinstance(error, PicklingError):
+        return CannotTravel(f"an operator cannot be sent to the tasks: {last_line(text)}")
+    if MARKER in text:
+        return _rebuilt(text)
+    if isinstance(error, AnalysisException | ParseException):
+        return SqlRefused(f"Spark refuses: {useful_line(text)}")
+    if found := DATA_CONDITIONS.search(text):
+        return DataRefused(_from(text, found.start()))
+    return TaskFailed(useful_line(text))
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Py4JJavaError):
+        try:
+            return f"{error.java_exception.toString()}\n{error}"
+        except (Py4JError, ConnectionError):
+            return str(error)
+    return str(error)
+
+
+def _rebuilt(text: str) -> TidegateError:
+    document, _ = json.JSONDecoder().raw_decode(text, text.index(MARKER) + len(MARKER))
+    kind = _class(document["class"]) if document["class"] else TaskFailed
+    if kind is None:  # a class that only the workers know
+        kind = TaskTerminal if document["terminal"] else TaskFailed
+        document["facts"] |= {"condition": document["condition"], "domain": Domain(document["domain"])}
+    error = kind.__new__(kind, document["text"])
+    error.args = (document["text"],)
+    error.__dict__.update(document["facts"])
+    return error
+
+
+def _class(name: str) -> type[TidegateError] | None:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return None
+    return found if isinstance(found, type) and issubclass(found, TidegateError) else None
+
+
+def cancelled(error: BaseException) -> bool:
+    """Whether Spark says that the job was cancelled, by whomever."""
+    return bool(CANCELLED.search(_text(error)))
+
+
+def useful_line(text: str) -> str:
+    """The one line of a long text that tells a person what happened."""
+    if "Python worker exited unexpectedly" in text:
+        return "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
+    if "Traceback (most recent call last)" in text:
+        return last_line(_traceback_of(text))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        caused = re.match(r"(?:Caused by: )?(?:[\w$]+\.)+(\w+(?:Exception|Error)): (.*)", line)
+        if caused and caused[1] != "SparkException":
+            return f"{caused[1]}: {caused[2]}"[:LINE_MAX]
+    return (lines[0] if lines else "Spark failed without a word")[:LINE_MAX]
+
+
+def _traceback_of(text: str) -> str:
+    """The last Python traceback of a text, without the Java lines after it."""
+    traceback = text.rpartition("Traceback (most recent call last)")[2]
+    return re.split(r"\n\s*(?:at [\w.$/]+\(|Driver stacktrace|JVM stacktrace|==)", traceback)[0]
+
+
+def last_line(text: str) -> str:
+    """The last line with something in it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else "")[:LINE_MAX]
+
+
+def _from(text: str, start: int) -> str:
+    """The sentence of a condition: up to the query context that Spark appends."""
+    end = re.search(r" SQLSTATE: |\n", text[start:])
+    return text[start : start + end.start()] if end else text[start : start + LINE_MAX]

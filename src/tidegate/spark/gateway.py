@@ -1,0 +1,149 @@
+"""Starts the JVM of a driver and connects to it. Called by session.py, once in the life of a process.
+
+The JVM is a child of this process with its stdin as a life line: when this process is gone, however, the JVM ends. All that it prints, and all that Python
+workers print, goes into one file.
+
+Where startup_cache.py knows the exact command line, the JVM is started directly; otherwise by Spark's own launcher, which costs a JVM start of its own.
+"""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+from tidegate.model.errors import Domain, TerminalError, TransientError
+
+START_S_MAX = 180  # includes the download of packages
+POLL_S = 0.02
+TAIL_BYTES_MAX = 65536
+BEFORE_CONTEXT = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives", "spark.kubernetes.", "spark.yarn.")
+PASSING = re.compile(
+    r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed", re.I
+)
+USEFUL = re.compile(r"^(Error[: ]|Exception in thread|Caused by: |Unrecognized |Invalid |Improperly |Could not |.*\b\w+(Error|Exception): )")
+
+
+class JvmNotStarted(TerminalError):
+    """The JVM ended before Spark was there, and would do so again."""
+
+    condition = "jvm-not-started"
+    domain = Domain.EXTERNAL
+
+
+class JvmNotStartedYet(TransientError):
+    """The JVM ended before Spark was there, for a reason that may pass."""
+
+    condition = "jvm-not-started"
+    domain = Domain.EXTERNAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """How to start a JVM."""
+
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    output: Path  # what the JVM prints goes to the end of this file
+    tmp: Path
+
+
+def spark_home() -> Path:
+    """Where this Python's Spark is."""
+    return Path(_find_spark_home())
+
+
+def submit_command(conf: Mapping[str, str]) -> list[str]:
+    """The start by Spark's own launcher."""
+    return [str(spark_home() / "bin" / "spark-submit"), *submit_arguments(conf)]
+
+
+def submit_arguments(conf: Mapping[str, str]) -> list[str]:
+    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines."""
+    return [part for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) for part in ("--conf", f"{key}={value}")] + ["pyspark-shell"]
+
+
+def start_jvm(launch: Launch) -> Any:
+    """The connected py4j gateway; its `proc` is the process of the JVM."""
+    answer_dir = Path(tempfile.mkdtemp(prefix="gateway-", dir=launch.tmp))
+    try:
+        answer = answer_dir / "answer"
+        environ = {**launch.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+        with launch.output.open("ab") as output:
+            began = output.tell()
+            process = subprocess.Popen(list(launch.command), stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ, preexec_fn=_ignore_interrupts)
+        try:
+            _await(process, answer, launch.output, began)
+        except BaseException:
+            _end(process)
+            raise
+        port, secret = _read_answer(answer)
+    finally:
+        shutil.rmtree(answer_dir, ignore_errors=True)
+    return _connect(process, port, secret)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches the whole group of a terminal; the driver decides what it means for the JVM."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _await(process: "subprocess.Popen[bytes]", answer: Path, output: Path, began: int) -> None:
+    deadline = time.monotonic() + START_S_MAX
+    while not answer.exists():
+        if process.poll() is not None:
+            raise not_started(process.returncode, _tail(output, began), output)
+        if time.monotonic() > deadline:
+            raise JvmNotStartedYet(f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in {output}")
+        time.sleep(POLL_S)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _read_answer(answer: Path) -> tuple[int, str]:
+    """Port and secret of the JVM's end: two 4 byte numbers, the second one the length of the secret."""
+    raw = answer.read_bytes()
+    port, length = struct.unpack(">ii", raw[:8])
+    return port, raw[8 : 8 + length].decode("utf-8")
+
+
+def _tail(output: Path, began: int) -> str:
+    with output.open("rb") as stream:
+        stream.seek(max(began, output.stat().st_size - TAIL_BYTES_MAX))
+        return stream.read().decode("utf-8", "replace")
+
+
+def not_started(code: int, said: str, output: Path) -> JvmNotStarted | JvmNotStartedYet:
+    """The error for a JVM that ended with this code after saying this."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    line = next((line for line in lines if USEFUL.match(line)), lines[-1] if lines else "it said nothing")
+    passing = code < 0 or bool(PASSING.search(said))
+    kind = JvmNotStartedYet if passing else JvmNotStarted
+    return kind(f"Spark's JVM did not start (exit code {code}): {line[:500]}; the rest is in {output}")
+
+
+def _connect(process: "subprocess.Popen[bytes]", port: int, secret: str) -> Any:
+    """pyspark connects to a JVM that is there already when the environment names it."""
+    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    try:
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has no types there
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    gateway.proc = process
+    return gateway

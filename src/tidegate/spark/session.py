@@ -1,0 +1,237 @@
+"""Opens the SparkSession of a driver with the settings that were measured to be best. Called by the driver and by the test suite; one session a process.
+
+Everything that Spark writes by itself is below `work` (its owner removes it, also after a kill) and `logs`. Nothing reaches stdout or stderr of this process.
+
+Two kinds of JVM. Where rows never enter it (`light`), it only schedules tasks: the quick compiler alone and no generated code make it start a second earlier,
+and lose nothing later. Where it does SQL, it gets both compilers.
+"""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import tidegate
+from tidegate.model.errors import TidegateError
+from tidegate.runner.java import Java, find_java
+from tidegate.spark import gateway, startup_cache
+from tidegate.spark.errors import translated
+
+TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
+CLOSE_S = 10  # how long the JVM may take to end by itself
+SOCKET_PATH_MAX = 107  # of a unix domain socket
+SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
+QUIET_LOGGERS = ("py4j", "py4j.clientserver", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+LOG4J = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.filePattern = {file}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 20MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+logger.hints.name = org.apache.spark.util.Utils
+logger.hints.level = error
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionSettings:
+    """What a session needs to know. `conf` are the user's own `spark.*` settings: they win, except where the engine could not work."""
+
+    name: str
+    work: Path
+    logs: Path
+    conf: Mapping[str, str] = field(default_factory=dict)
+    jars: tuple[str, ...] = ()
+    cache: Path | None = None  # the installation's `cache` directory; None: start without what earlier runs left
+    light: bool = False  # rows never enter the JVM (every pipeline is fused)
+    log_level: str = "warn"
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """A started session. JvmNotStarted and its kin say the one line that matters, and where the rest is."""
+    _make_directories(settings)
+    for name in QUIET_LOGGERS:  # their handlers write to stderr; what they tell is in the errors as well
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
+        return _session(spark_conf(settings, None), None)
+    java = find_java(os.environ)
+    cached = startup_cache.find(settings.cache, java, gateway.spark_home()) if settings.cache else None
+    conf = spark_conf(settings, cached)
+    os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
+    command = startup_cache.command(cached, conf) if cached else gateway.submit_command(conf)
+    output = settings.logs / "spark-jvm.log"
+    opened = gateway.start_jvm(gateway.Launch(command=command, environ=jvm_environ(settings, java), output=output, tmp=settings.work / "tmp"))
+    return _session(conf, opened)
+
+
+def _session(conf: Mapping[str, str], opened: Any) -> SparkSession:
+    try:
+        context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=opened)
+        return SparkSession(context)
+    except TidegateError:
+        raise
+    except (PySparkException, Py4JError, OSError) as error:
+        if opened is not None:
+            opened.proc.kill()
+            opened.proc.wait()
+        raise translated(error) from error
+
+
+def close_session(spark: SparkSession, wait_s: float = CLOSE_S) -> None:
+    """Stop Spark and its JVM, and wait for the end of both. Harmless where the JVM is gone already."""
+    opened = SparkContext._gateway
+    with suppress(PySparkException, Py4JError, OSError):  # where the JVM is gone, nothing is left to stop
+        spark.stop()
+    if opened is not None and getattr(opened, "proc", None) is not None:
+        opened.shutdown()
+        opened.proc.stdin.close()  # the JVM's life line
+        try:
+            opened.proc.wait(timeout=wait_s)
+        except subprocess.TimeoutExpired:
+            opened.proc.kill()
+            opened.proc.wait()
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def jvm_pid(spark: SparkSession) -> int | None:
+    """The process of the JVM where it is our child; a driver watches it, as its death goes unnoticed between two Spark jobs."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return None if process is None else int(process.pid)
+
+
+def jvm_alive(spark: SparkSession) -> bool:
+    """Whether the JVM's process runs. Where it is not our child, the next call to it tells."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return process is None or process.poll() is None
+
+
+def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -> dict[str, str]:
+    """All settings of a session: ours, then the user's."""
+    user = {key: value for key, value in settings.conf.items() if key.startswith("spark.")}
+    master = master_of(user.get("spark.master", "local[*]"))
+    options = [*java_options(settings, cached), user.pop("spark.driver.extraJavaOptions", "")]
+    conf = {
+        "spark.app.name": settings.name,
+        "spark.driver.memory": "1g",
+        "spark.python.daemon.module": "tidegate.spark.worker_daemon",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(settings.work / "local"),
+        "spark.sql.warehouse.dir": str(settings.work / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core
+        **_local_conf(master, settings.work),
+        **({"spark.sql.codegen.wholeStage": "false"} if settings.light else {}),
+        **user,
+        "spark.master": master,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
+    }
+    jars = [jar for jar in (*settings.jars, *user.get("spark.jars", "").split(",")) if jar]
+    return conf | ({"spark.jars": ",".join(jars)} if jars else {}) | _executor_conf(master, user)
+
+
+def master_of(master: str) -> str:
+    """A local master that repeats a failed task, as clusters do."""
+    local = re.fullmatch(r"local(?:\[\s*([0-9]+|\*)\s*\])?", master.strip())
+    return f"local[{local[1] or 1},{TASK_ATTEMPTS_MAX}]" if local else master
+
+
+def java_options(settings: SessionSettings, cached: startup_cache.Cached | None) -> list[str]:
+    """How the driver's JVM runs. Deep stack: Spark's regular expressions overflow the default one on long error texts."""
+    return [
+        "-Xss8m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Duser.timezone=UTC",
+        f"-Djava.io.tmpdir={settings.work / 'tmp'}",
+        f"-Dlog4j2.configurationFile=file:{settings.work / 'log4j2.properties'}",
+        *(["-XX:TieredStopAtLevel=1"] if settings.light else []),
+        *(startup_cache.options(cached) if cached else []),
+    ]
+
+
+def _local_conf(master: str, work: Path) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    inside = re.fullmatch(r"local\[([0-9]+|\*).*", master)
+    cores = len(os.sched_getaffinity(0)) if inside is None or inside[1] == "*" else int(inside[1])
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(cores),  # 200 by default, made for clusters
+        "spark.python.unix.domain.socket.dir": str(_socket_dir(work)),
+    }
+
+
+def _executor_conf(master: str, user: Mapping[str, str]) -> dict[str, str]:
+    """Workers in a cluster import this package too, from the same place unless the user says where."""
+    if master.startswith("local") or "spark.executorEnv.PYTHONPATH" in user:
+        return {}
+    return {"spark.executorEnv.PYTHONPATH": str(Path(tidegate.__file__).parent.parent)}
+
+
+def _socket_dir(work: Path) -> Path:
+    """Where the workers' sockets are: below `work`, or, where that name is too long for a socket, in a directory that bears the owner's pid."""
+    here = work / "s"
+    if len(os.fsencode(here)) + SOCKET_NAME <= SOCKET_PATH_MAX:
+        here.mkdir(parents=True, exist_ok=True)
+        return here
+    base = Path(tempfile.gettempdir()) / f"tidegate-sockets-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    for left in base.iterdir():  # of drivers that were killed
+        if not Path("/proc", left.name).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    place = base / str(os.getpid())
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
+    """The environment of the JVM, and so of the Python workers."""
+    ours = str(Path(tidegate.__file__).parent.parent)
+    path = [ours, *(place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != ours)]
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java.home),
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONHASHSEED": "0",  # as spark-submit does: hashes must agree between workers
+        "TMPDIR": str(settings.work / "tmp"),
+    }
+
+
+def _make_directories(settings: SessionSettings) -> None:
+    for place in (settings.work / "tmp", settings.work / "local", settings.work / "warehouse", settings.logs):
+        place.mkdir(parents=True, exist_ok=True)
+    text = LOG4J.format(level=settings.log_level, file=settings.logs / "spark.log")
+    (settings.work / "log4j2.properties").write_text(text, encoding="utf-8")
+
+
+def spark_version() -> str:
+    """The version of pyspark, without starting anything."""
+    return str(pyspark.__version__)

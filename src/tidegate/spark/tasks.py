@@ -1,0 +1,150 @@
+"""What runs inside the Python workers: functions over Arrow batches, as small plain objects that travel there by pickle. Called by Spark only (`mapInArrow`).
+
+Errors leave a task in the form that errors.py understands. Retried and speculative attempts run all of it again: staged names are made of a token that is new
+for every attempt, and counts are kept by split, so that a second attempt replaces the first one's.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+from tidegate.model.types import Table
+from tidegate.pipeline.fused import FusedTasks, encode
+from tidegate.plugin.arrow import conform, table_schema
+from tidegate.plugin.contract import Message, Sink, Source, Split, Transform, Writer, WriteTask
+from tidegate.spark.errors import marked
+
+Batches = Iterable[pa.RecordBatch]
+MESSAGES = pa.schema([pa.field("message", pa.string())])
+
+_Step = Callable[[Any, Batches], Iterator[pa.RecordBatch]]
+
+
+def _marking(step: _Step) -> _Step:
+    """Errors of a step leave the task as marked ones."""
+
+    @wraps(step)
+    def run(self: Any, batches: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from step(self, batches)
+        except Exception as error:
+            raise marked(error) from error
+
+    return run
+
+
+def _numbers(batches: Batches) -> Iterator[int]:
+    """The rows of `spark.range`: which splits this task has."""
+    for batch in batches:
+        yield from (int(number.as_py()) for number in batch.column(0))
+
+
+def _message(text: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], schema=MESSAGES)
+
+
+class CountsParam(AccumulatorParam[dict[str, int]]):
+    """Counts by name. The same name twice is the same count told twice: by a retry, by a recomputed partition."""
+
+    def zero(self, value: dict[str, int]) -> dict[str, int]:  # noqa: ARG002  # the signature is pyspark's
+        """Nothing counted."""
+        return {}
+
+    def addInPlace(self, value1: dict[str, int], value2: dict[str, int]) -> dict[str, int]:  # noqa: N802, RUF100  # the name is pyspark's
+        """Both."""
+        value1.update(value2)
+        return value1
+
+
+@dataclass(frozen=True, slots=True)
+class RunFused:
+    """Read, transform and stage in one worker; gives messages."""
+
+    tasks: FusedTasks
+
+    @_marking
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for index in _numbers(batches):
+            for text in self.tasks.run(index):
+                yield _message(text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadSplits:
+    """The rows of a source's splits of one table; their number goes into `counts` under `name` and the split's index."""
+
+    source: Source
+    table: Table
+    splits: Sequence[Split]
+    name: str
+    counts: Accumulator[dict[str, int]]
+
+    @_marking
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        schema = table_schema(self.table)
+        for index in _numbers(batches):
+            rows = 0
+            try:
+                for batch in self.source.read(self.splits[index]):
+                    rows += batch.num_rows
+                    yield conform(batch, schema)
+            finally:  # also where nobody wants more rows (LIMIT); a failed attempt's counts do not leave its worker
+                self.counts.add({f"{self.name}{index}": rows})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApplyTransform:
+    """A transform that works over Arrow, in a pipeline that goes through DataFrames for another reason."""
+
+    transform: Transform
+    table: Table
+    after: Table
+
+    @_marking
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        before, after = table_schema(self.table), table_schema(self.after)
+        for batch in batches:
+            yield conform(self.transform.arrow(self.table, conform(batch, before)), after)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriteRows:
+    """Stage the rows of a partition into a sink; gives its message, and nothing where there was no row."""
+
+    sink: Sink
+    operator: str
+    table: Table
+    lineage: str
+    checkpoint: int
+    generation: int
+
+    @_marking
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is not None:
+            yield _message(encode(self.operator, self._write(first, filled)))
+
+    def _write(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Message:
+        schema = table_schema(self.table)
+        writer: Writer = self.sink.writer(self._task())
+        try:
+            writer.write(self.table, conform(first, schema))
+            for batch in rest:
+                writer.write(self.table, conform(batch, schema))
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _task(self) -> WriteTask:
+        context = TaskContext.get()
+        assert context is not None, "only called in tasks"
+        # Frames of several inputs and sinks are one job, so that the number of the partition is unique in the batch.
+        return WriteTask(lineage=self.lineage, checkpoint=self.checkpoint, generation=self.generation, subtask=context.partitionId(), token=uuid.uuid4().hex)

@@ -1,0 +1,196 @@
+"""The front of every store: checks what callers give, encodes it, and resolves lost answers. Backends do the rest (backend.py).
+
+Callers get a `Store` from `open_store`. Nothing here may know which backend it stands on.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import Domain, TransientError
+from tidegate.store.backend import (
+    Backend,
+    Change,
+    ChangeKind,
+    Changes,
+    Check,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Row,
+    Token,
+    Transaction,
+    Void,
+    Write,
+)
+from tidegate.store.encoding import OPERATIONS_MAX, check_key, check_map, check_prefix, decode, encode
+from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
+
+__all__ = ["Change", "ChangeKind", "Changes", "Check", "Compacted", "Delete", "Entry", "MapSize", "OutcomeUnknown", "Put", "Store"]
+
+SETTLE_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between the tries to read an outcome back
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A document of a map. `version` is the revision of its last change."""
+
+    key: str
+    value: dict[str, Any]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a document, new or over the old one."""
+
+    map: str
+    key: str
+    value: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Take an entry away. Where there is none, nothing happens."""
+
+    map: str
+    key: str
+
+
+class OutcomeUnknown(TransientError):
+    """A transaction may or may not have been written, and the store could not be asked. `Store.settle(token)` asks again."""
+
+    condition = "store-outcome-unknown"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, token: Token, why: str) -> None:
+        super().__init__(f"it is not known whether the last transaction was written: {why}")
+        self.token = token
+
+
+Entries = list[Entry]  # the method `list` hides the built-in name below
+
+
+class Store:
+    """Named maps of versioned documents. Threads may share one."""
+
+    def __init__(self, backend: Backend, *, pause: Callable[[float], None] = time.sleep) -> None:
+        self.backend = backend
+        self._pause = pause
+        self._seen = backend.revision()  # a revision that surely came before the next transaction
+
+    def get(self, map: str, key: str) -> Entry | None:
+        """The entry, or nothing."""
+        check_map(map)
+        check_key(key)
+        row = self.backend.read(map, key)
+        return None if row is None else _entry(map, row)
+
+    def list(self, map: str, prefix: str = "") -> Entries:
+        """The entries whose key begins with `prefix`, as of one moment, ordered by the code points of their keys."""
+        check_map(map)
+        check_prefix(prefix)
+        return [_entry(map, row) for row in self.backend.scan(map, prefix)]
+
+    def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
+        """If all checks hold, make all writes; the revision.
+
+        Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: could not be found out. Without writes it is a question:
+        did all checks hold at one moment?
+        """
+        transaction = Transaction(token=self._token(), checks=_checked(checks), writes=_encoded(writes))
+        if not writes:
+            return self._saw(self.backend.apply(transaction))
+        failpoint("store.transact.before")
+        revision = self._apply(transaction)
+        failpoint("store.transact.after")
+        return self._saw(revision)
+
+    def settle(self, token: Token) -> Committed | Void:
+        """What became of a transaction whose outcome was unknown; after `Void` it is sure that it will never be written."""
+        for pause_s in (*SETTLE_PAUSES_S, None):
+            try:
+                outcome = self.backend.settle(token)
+            except StoreUnavailable as error:
+                if pause_s is None:
+                    raise OutcomeUnknown(token, str(error)) from error
+                self._pause(pause_s)
+                continue
+            if isinstance(outcome, Forgotten):
+                raise OutcomeUnknown(token, "so much was written since that its trace is gone")
+            return outcome
+        raise AssertionError("unreachable")
+
+    def revision(self) -> int:
+        """The revision of the newest transaction; 0 for a new store."""
+        return self._saw(self.backend.revision())
+
+    def changes(self, map: str, since: int) -> Changes | Compacted:
+        """What happened to a map after revision `since`. To follow a map: `revision()`, `list`, then this again and again."""
+        check_map(map)
+        changes = self.backend.feed(map, since)
+        self._saw(changes.revision)
+        return changes
+
+    def size_by_map(self) -> dict[str, MapSize]:
+        """Entries and bytes of every map that has any."""
+        return self.backend.size_by_map()
+
+    def compact(self) -> None:
+        """Shorten the change log and give space back now. Never needed for correctness: the store also does it by itself."""
+        self.backend.compact()
+
+    def close(self) -> None:
+        """Let go of files and connections. May be repeated; any other call afterwards is StoreClosed."""
+        self.backend.close()
+
+    def _apply(self, transaction: Transaction) -> int:
+        try:
+            return self.backend.apply(transaction)
+        except AnswerLost as error:
+            match self.settle(transaction.token):
+                case Committed(revision):
+                    return revision
+                case Void():
+                    raise StoreUnavailable(f"the transaction was not written: {error}") from error
+
+    def _token(self) -> Token:
+        return Token(id=os.urandom(16), since=self._seen)
+
+    def _saw(self, revision: int) -> int:
+        # Two threads may race here; the loser leaves an older revision, which is as true and only less sharp.
+        self._seen = max(self._seen, revision)
+        return revision
+
+
+def _entry(map: str, row: Row) -> Entry:
+    return Entry(row.key, decode(map, row.key, row.text), row.version)
+
+
+def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:
+    if len(checks) > OPERATIONS_MAX:
+        raise StoreRefused(f"a transaction of {len(checks)} checks is too big; at most {OPERATIONS_MAX} are taken")
+    for check in checks:
+        check_map(check.map)
+        check_key(check.key)
+        if check.version < 0:
+            raise StoreRefused(f"{check.map}/{check.key} cannot be at version {check.version}")
+    return tuple(checks)
+
+
+def _encoded(writes: Sequence[Put | Delete]) -> tuple[Write, ...]:
+    if len(writes) > OPERATIONS_MAX:
+        raise StoreRefused(f"a transaction of {len(writes)} writes is too big; at most {OPERATIONS_MAX} are taken")
+    encoded: dict[tuple[str, str], Write] = {}
+    for write in writes:
+        check_map(write.map)
+        check_key(write.key)
+        if (write.map, write.key) in encoded:
+            raise StoreRefused(f"a transaction writes {write.map}/{write.key} twice")
+        text = encode(write.map, write.key, write.value) if isinstance(write, Put) else None
+        encoded[write.map, write.key] = Write(write.map, write.key, text)
+    return tuple(encoded.values())

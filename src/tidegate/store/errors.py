@@ -1,0 +1,52 @@
+"""What can go wrong with a store. Raised by the front and by every backend; foreign exceptions never pass."""
+
+from tidegate.model.errors import Domain, TerminalError, TransientError
+
+
+class Conflict(TransientError):
+    """A check of a transaction did not hold; nothing was written. Read again, decide again."""
+
+    condition = "store-conflict"
+
+    def __init__(self, map: str, key: str, expected: int, found: int) -> None:
+        super().__init__(f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else has changed it; nothing was written")
+        self.map, self.key, self.expected, self.found = map, key, expected, found
+
+
+class StoreUnavailable(TransientError):
+    """The store did not answer, and nothing was written."""
+
+    condition = "store-unavailable"
+    domain = Domain.EXTERNAL
+
+
+class AnswerLost(StoreUnavailable):
+    """A backend cannot say whether a transaction was written. `Store.transact` resolves it; callers of the store never see it."""
+
+    condition = "store-answer-lost"
+
+
+class StoreDamaged(TerminalError):
+    """What is there is no longer a store that can be trusted."""
+
+    condition = "store-damaged"
+    domain = Domain.EXTERNAL
+
+
+class StoreRefused(TerminalError):
+    """A map name, key, value or transaction that no store takes: a mistake of the caller."""
+
+    condition = "store-refused"
+
+
+class StoreClosed(TerminalError):
+    """The store was used after `close`."""
+
+    condition = "store-closed"
+
+    def __init__(self) -> None:
+        super().__init__("the store has been closed in this process and takes no more calls")
+
+
+def _state(version: int) -> str:
+    return f"at version {version}" if version else "absent"

@@ -1,0 +1,146 @@
+"""A store that lives as long as its object: for unit tests and simulation. Opened by open.py only.
+
+It keeps the same contract as the durable ones, the bounded change log included, so that what passes on it passes there.
+"""
+
+import threading
+from dataclasses import dataclass
+
+from tidegate.store.backend import (
+    Change,
+    ChangeKind,
+    Changes,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Retention,
+    Row,
+    Token,
+    Transaction,
+    Void,
+    Write,
+)
+from tidegate.store.errors import Conflict, StoreClosed, StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    map: str
+    change: Change
+
+
+class MemoryBackend:
+    """One lock over plain dictionaries."""
+
+    def __init__(self, *, retention: Retention) -> None:
+        self._retention = retention
+        self._lock = threading.Lock()
+        self._entries: dict[str, dict[str, Row]] = {}
+        self._log: list[_Logged] = []
+        self._outcomes: dict[bytes, int] = {}
+        self._voids: dict[bytes, int] = {}
+        self._revision = 0
+        self._floor = 0  # the log is complete after this revision
+        self._closed = False
+
+    def read(self, map: str, key: str) -> Row | None:
+        with self._lock:
+            self._check_open()
+            return self._entries.get(map, {}).get(key)
+
+    def scan(self, map: str, prefix: str) -> list[Row]:
+        with self._lock:
+            self._check_open()
+            rows = [row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)]
+        return sorted(rows, key=lambda row: row.key)
+
+    def revision(self) -> int:
+        with self._lock:
+            self._check_open()
+            return self._revision
+
+    def apply(self, transaction: Transaction) -> int:
+        with self._lock:
+            self._check_open()
+            self._judge(transaction)
+            if not transaction.writes:
+                return self._revision
+            self._revision += 1
+            for write in transaction.writes:
+                self._write(write)
+            self._outcomes[transaction.token.id] = self._revision
+            if self._retention.due(len(self._log), self._revision - self._floor):
+                self._prune()
+            return self._revision
+
+    def settle(self, token: Token) -> Committed | Void | Forgotten:
+        with self._lock:
+            self._check_open()
+            if token.id in self._outcomes:
+                return Committed(self._outcomes[token.id])
+            if token.id in self._voids:
+                return Void()
+            if self._floor > token.since:
+                return Forgotten()
+            self._voids[token.id] = self._revision
+            return Void()
+
+    def feed(self, map: str, since: int) -> Changes | Compacted:
+        with self._lock:
+            self._check_open()
+            if not self._floor <= since <= self._revision:
+                return Compacted(self._revision)
+            events = [logged.change for logged in self._log if logged.map == map and logged.change.version > since]
+            revision = self._revision
+        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.key))), revision)
+
+    def size_by_map(self) -> dict[str, MapSize]:
+        with self._lock:
+            self._check_open()
+            return {
+                map: MapSize(len(rows), sum(len(row.key.encode()) + len(row.text.encode()) for row in rows.values()))
+                for map, rows in sorted(self._entries.items())
+                if rows
+            }
+
+    def compact(self) -> None:
+        with self._lock:
+            self._check_open()
+            self._prune()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed()
+
+    def _judge(self, transaction: Transaction) -> None:
+        if transaction.token.id in self._voids:
+            raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+        for check in transaction.checks:
+            row = self._entries.get(check.map, {}).get(check.key)
+            found = row.version if row else 0
+            if found != check.version:
+                raise Conflict(check.map, check.key, check.version, found)
+
+    def _write(self, write: Write) -> None:
+        rows = self._entries.setdefault(write.map, {})
+        if write.text is None:
+            if rows.pop(write.key, None) is None:
+                return
+            kind = ChangeKind.DELETE
+        else:
+            rows[write.key] = Row(write.key, write.text, self._revision)
+            kind = ChangeKind.PUT
+        self._log.append(_Logged(write.map, Change(write.key, self._revision, kind)))
+
+    def _prune(self) -> None:
+        kept = self._retention.kept
+        by_rows = self._log[-kept - 1].change.version if len(self._log) > kept else 0
+        self._floor = max(self._floor, by_rows, self._revision - kept)
+        self._log = [logged for logged in self._log if logged.change.version > self._floor]
+        self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
+        self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}

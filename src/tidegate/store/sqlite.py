@@ -1,0 +1,156 @@
+"""The embedded store: one SQLite file, several processes of one host. Opened by open.py only.
+
+Every transaction that writes is alone in the store (sqlite_file.py), so the checks, the next revision and the writes are one moment, and
+revisions are in the order of commits. SQL is in sql/sqlite.sql.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from tidegate.failpoint import failpoint
+from tidegate.store.backend import (
+    Change,
+    ChangeKind,
+    Changes,
+    Check,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Retention,
+    Row,
+    Token,
+    Transaction,
+    Void,
+    Write,
+)
+from tidegate.store.errors import Conflict, StoreUnavailable
+from tidegate.store.sqlite_file import SQL, StoreFile
+
+BUSY_TIMEOUT_S = 30.0
+
+
+class SqliteBackend:
+    """One file."""
+
+    def __init__(self, path: Path, *, retention: Retention, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self._retention = retention
+        self._file = StoreFile(path, busy_timeout_s=busy_timeout_s)
+
+    def read(self, map: str, key: str) -> Row | None:
+        with self._file.reading() as db:
+            found = db.execute(SQL["read"], {"map": map, "key": key}).fetchone()
+        return None if found is None else Row(*found)
+
+    def scan(self, map: str, prefix: str) -> list[Row]:
+        behind = _behind(prefix)
+        query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
+        with self._file.reading() as db:
+            found = db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind}).fetchall()
+        return [Row(*row) for row in found]
+
+    def revision(self) -> int:
+        with self._file.reading() as db:
+            return _state(db)[0]
+
+    def apply(self, transaction: Transaction) -> int:
+        if not transaction.writes:
+            with self._file.reading() as db:
+                _judge(db, transaction.checks)
+                return _state(db)[0]
+        with self._file.writing() as db:
+            if db.execute(SQL["find_void"], {"token": transaction.token.id}).fetchone():
+                raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+            _judge(db, transaction.checks)
+            (revision,) = db.execute(SQL["advance"]).fetchone()
+            rows = sum(_write(db, write, revision) for write in transaction.writes)
+            db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
+            db.execute(SQL["count_changes"], {"rows": rows})
+            self._prune_if_due(db)
+            failpoint("store.transact.middle")
+        return int(revision)
+
+    def settle(self, token: Token) -> Committed | Void | Forgotten:
+        with self._file.writing() as db:
+            found = db.execute(SQL["find_outcome"], {"token": token.id, "since": token.since}).fetchone()
+            if found:
+                return Committed(found[0])
+            if db.execute(SQL["find_void"], {"token": token.id}).fetchone():
+                return Void()
+            revision, floor, _ = _state(db)
+            if floor > token.since:
+                return Forgotten()
+            db.execute(SQL["make_void"], {"token": token.id, "revision": revision})
+            return Void()
+
+    def feed(self, map: str, since: int) -> Changes | Compacted:
+        with self._file.reading() as db:
+            revision, floor, _ = _state(db)
+            if not floor <= since <= revision:
+                return Compacted(revision)
+            found = db.execute(SQL["feed"], {"map": map, "since": since}).fetchall()
+        return Changes(tuple(Change(key, version, ChangeKind(kind)) for key, version, kind in found), revision)
+
+    def size_by_map(self) -> dict[str, MapSize]:
+        with self._file.reading() as db:
+            return {map: MapSize(entries, size) for map, entries, size in db.execute(SQL["size_by_map"])}
+
+    def compact(self) -> None:
+        failpoint("store.compact.before")
+        with self._file.writing() as db:
+            self._prune(db)
+            failpoint("store.compact.middle")
+        self._file.give_space_back()
+        failpoint("store.compact.after")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _prune_if_due(self, db: sqlite3.Connection) -> None:
+        revision, floor, change_rows = _state(db)
+        if self._retention.due(change_rows, revision - floor):
+            self._prune(db)
+
+    def _prune(self, db: sqlite3.Connection) -> None:
+        revision, floor, _ = _state(db)
+        kept = self._retention.kept
+        beyond = db.execute(SQL["newest_beyond"], {"kept": kept}).fetchone()
+        new = {"floor": max(floor, beyond[0] if beyond else 0, revision - kept)}
+        for query in ("prune_changes", "prune_outcomes", "prune_voids", "set_floor"):
+            db.execute(SQL[query], new)
+
+
+def _state(db: sqlite3.Connection) -> tuple[int, int, int]:
+    revision, floor, change_rows = db.execute(SQL["state"]).fetchone()
+    return revision, floor, change_rows
+
+
+def _judge(db: sqlite3.Connection, checks: tuple[Check, ...]) -> None:
+    for check in checks:
+        row = db.execute(SQL["version"], {"map": check.map, "key": check.key}).fetchone()
+        found = row[0] if row else 0
+        if found != check.version:
+            raise Conflict(check.map, check.key, check.version, found)
+
+
+def _write(db: sqlite3.Connection, write: Write, revision: int) -> int:
+    """The rows that it added to the change log."""
+    at = {"map": write.map, "key": write.key}
+    if write.text is not None:
+        db.execute(SQL["put"], {**at, "version": revision, "value": write.text})
+        kind = ChangeKind.PUT
+    elif db.execute(SQL["delete"], at).rowcount:
+        kind = ChangeKind.DELETE
+    else:
+        return 0
+    db.execute(SQL["log_change"], {**at, "revision": revision, "kind": str(kind)})
+    return 1
+
+
+def _behind(prefix: str) -> str | None:
+    """The smallest text that is behind every text with this prefix; none if the prefix is made of the last code point only."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return None
+    following = ord(stem[-1]) + 1
+    return stem[:-1] + chr(0xE000 if following == 0xD800 else following)  # surrogates are no text

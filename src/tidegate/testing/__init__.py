@@ -1,0 +1,1 @@
+"""The public test kit: parts that fail on purpose, contract suites for backends, in-process stand-ins. Production never imports it."""

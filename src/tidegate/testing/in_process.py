@@ -1,0 +1,105 @@
+"""A whole run of a job in this process: taken up, driven and ended as `tidegate run` does, with any engine. For tests that share one JVM or need none."""
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.cli.job_file import planned
+from tidegate.coordinator.claim import Claim, Claimant, Submission
+from tidegate.coordinator.ending import end, status_of
+from tidegate.coordinator.registry import look
+from tidegate.coordinator.wish import RestoreWish, Start
+from tidegate.driver.main import Assignment, Driver, register
+from tidegate.home import Home
+from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.pipeline.clock import SystemClock
+from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
+from tidegate.pipeline.graph import Graph
+from tidegate.runner.process import reference
+from tidegate.store.base import Store
+from tidegate.store.open import open_store
+
+
+class Shared:
+    """An engine that many runs use: a driver that ends does not close it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def run(self, graph: Graph, batch: Batch) -> Written:
+        """As the engine."""
+        return self.engine.run(graph, batch)
+
+    def tasks(self, pipeline: int) -> TaskCount:
+        """As the engine."""
+        return self.engine.tasks(pipeline)
+
+    def cancel(self, pipeline: int) -> None:
+        """As the engine."""
+        self.engine.cancel(pipeline)
+
+    def close(self) -> None:
+        """The engine stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run began with, and how it ended."""
+
+    claim: Claim
+    outcome: JobOutcome
+
+
+def run_in_process(
+    file: str,
+    home: Home,
+    engine: Engine,
+    *,
+    job_id: int = 7,
+    restore: str = "auto",
+    variables: Sequence[str] = (),
+    stop_at_rows: int | None = None,
+    compaction_threshold: int = 10_000,
+) -> Ran:
+    """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows."""
+    clock = SystemClock()
+    home.make()
+    plan = planned(file, variables, strict=False)
+    store, storage = open_store(home.store_url, compaction_threshold=compaction_threshold), CheckpointStorage(home.checkpoints)
+    try:
+        submission = Submission(
+            job_id=job_id,
+            name=plan.job_name,
+            plan=plan,
+            file=file,
+            wish=RestoreWish.parse(restore),
+            me=reference(os.getpid()),
+            now_ms=clock.now_ms(),
+        )
+        claim = Claimant(store, storage, home).claim(submission)
+        if claim.start is not Start.NOTHING:
+            _drive(store, Assignment(home=home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
+        status = status_of(look(store, job_id)) or JobStatus.FAILED
+        outcome = end(store, storage, job_id, status, clock.now_ms())
+        store.compact()
+        return Ran(claim, outcome)
+    finally:
+        store.close()
+
+
+def _drive(store: Store, assignment: Assignment, claim: Claim, engine: Engine, stop_at_rows: int | None) -> None:
+    register(store, assignment)
+    driver = Driver(assignment, store, claim.job, lambda *_: engine)
+    if stop_at_rows is not None:
+        threading.Thread(target=_stop_at, args=(driver, stop_at_rows), daemon=True).start()
+    driver.run()
+
+
+def _stop_at(driver: Driver, rows: int) -> None:
+    """Ask for a stop once so many rows are committed."""
+    while sum(p.value.rows_read for p in look(driver.store, driver.job.job_id).pipelines) < rows:
+        time.sleep(0.005)
+    driver.stop.set()

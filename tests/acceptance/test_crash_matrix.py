@@ -1,0 +1,211 @@
+"""Every failpoint, killed -9 for real: before, in the middle and after each durable write, and once more during recovery.
+
+Sinks must equal sources, checkpoint ids must only grow, nothing may be left without an owner. The plain engine runs the protocol; real processes and real kills all
+the same. Set TIDEGATE_TEST_SEED to repeat a failure.
+"""
+
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.records import CLEANUP, JobStatus
+from tidegate.store.open import open_store
+from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
+from tidegate.testing.failpoints import failpoint_names
+
+ROWS = 60
+ROUNDS_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A job, and the ids that must be in each of its outputs, once."""
+
+    name: str
+    text: Callable[[Path], str]
+    expected: Callable[[Path], dict[Path, list[int]]]
+    stop_at_rows: int | None = None
+    restore: str = "auto"
+    prepare_rows: int | None = None  # run to here and stop, before the run that is killed
+
+
+def fake(output: str, rows: int, first: int = 0) -> str:
+    return (
+        f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, seed = 3, bigint.fake.mode = "SEQUENCE", bigint.min = {first}, '
+        "schema { fields { id = bigint, name = string } } }"
+    )
+
+
+def files(path: Path, inputs: str, more: str = "") -> str:
+    return f'LocalFile {{ plugin_input = {inputs}, path = "{path}", file_format_type = "parquet"{more} }}'
+
+
+def one_source(root: Path) -> str:
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 2 }}
+source {{ {fake("t", ROWS)} }}
+sink {{ {files(root / "out", '"t"', ', data_save_mode = "DROP_DATA"')} }}"""
+
+
+def three_sources(root: Path) -> str:
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 12 }}
+source {{ {fake("a", 8)}, {fake("b", 20, 100)}, {fake("c", 40, 200)} }}
+sink {{ {files(root / "out", '["a", "b", "c"]')}, {files(root / "second", '["a", "b", "c"]')} }}"""
+
+
+def streaming(root: Path) -> str:
+    return one_source(root).replace("BATCH", "STREAMING").replace(', data_save_mode = "DROP_DATA"', "")
+
+
+def chaos_sink(root: Path) -> str:
+    return one_source(root).split("sink {")[0] + f'sink {{ Chaos {{ plugin_input = "t", path = "{root / "chaos"}" }} }}'
+
+
+def ids_in(directory: Path) -> list[int]:
+    if directory.name == "chaos":
+        return sorted(json.loads(line)["id"] for f in directory.rglob("*") if f.is_file() and not hidden(f, directory) for line in f.read_text().splitlines())
+    return sorted(pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()) if directory.exists() else []
+
+
+def hidden(file: Path, root: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
+
+
+ALL = list(range(ROWS))
+UNION = sorted([*range(8), *range(100, 120), *range(200, 240)])
+SCENARIOS = [
+    Scenario("one-source", one_source, lambda root: {root / "out": ALL}),
+    Scenario("three-sources-two-sinks", three_sources, lambda root: {root / "out": UNION, root / "second": UNION}),
+    Scenario("streaming", streaming, lambda root: {root / "out": ALL}, stop_at_rows=ROWS),
+    Scenario("going-back", one_source, lambda root: {root / "out": ALL}, restore="checkpoint:2", prepare_rows=30),
+    Scenario("chaos-sink", chaos_sink, lambda root: {root / "chaos": ALL}),
+]
+ELSEWHERE = {"driver.launch.before", "driver.launch.after"}  # in the process that leads: test_embedded_run.py kills there
+
+
+@pytest.fixture
+def memory_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tidegate-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[CrashRuns]:
+    with CrashRuns() as zygote:
+        yield zygote
+
+
+def known_of(home: Path) -> Known:
+    store = open_store(Home(home).store_url)
+    try:
+        return look(store, 7)
+    finally:
+        store.close()
+
+
+def ended(home: Path) -> bool:
+    """Whether the job is said to have ended, so that nobody would run it again."""
+    state = known_of(home).state if (home / "store").exists() else None
+    return state is not None and state.value.status is JobStatus.FINISHED
+
+
+def next_ids(home: Path) -> list[int]:
+    return [p.value.next_checkpoint for p in known_of(home).pipelines] if (home / "store").exists() else []
+
+
+class Story:
+    """One scenario in one directory, run after run."""
+
+    def __init__(self, runs: CrashRuns, scenario: Scenario, root: Path) -> None:
+        self.runs, self.scenario, self.root, self.home = runs, scenario, root, root / "home"
+        self.file = root / "job.conf"
+        root.mkdir(parents=True)
+        self.file.write_text(scenario.text(root))
+        self.ids: list[int] = []
+        self.last: RunResult | None = None
+
+    def run(self, failpoints: str = "", restore: str = "auto", stop_at_rows: int | None = None) -> RunResult:
+        request = RunRequest(
+            home=str(self.home), file=str(self.file), failpoints=failpoints, restore=restore, stop_at_rows=stop_at_rows, compaction_threshold=15
+        )
+        result = self.last = self.runs.run(request)
+        now = next_ids(self.home)
+        assert not now or all(a >= b for a, b in zip(now, self.ids, strict=False)), "checkpoint ids went back"
+        self.ids = now
+        return result
+
+    def tell(self, name: str, hit: int, again: str) -> bool:
+        """Kill, kill again during recovery, let it end; whether the first kill happened."""
+        restore = "auto"
+        if self.scenario.prepare_rows is not None:
+            assert self.run(stop_at_rows=self.scenario.prepare_rows).status == "CANCELED"
+            restore = self.scenario.restore
+        first = self.run(f"{name}@{hit}", restore, self.scenario.stop_at_rows)
+        if first.code == KILLED and not ended(self.home):
+            self.run(again, "auto", self.scenario.stop_at_rows)
+        for _ in range(ROUNDS_MAX):
+            if ended(self.home) or self.complete():
+                break
+            last = self.run("", "auto", self.scenario.stop_at_rows)
+            assert last.code == 0, last.error
+        self.check()
+        return first.code == KILLED
+
+    def complete(self) -> bool:
+        """A streaming job is done when it was stopped with all its rows."""
+        state = known_of(self.home).state if (self.home / "store").exists() else None
+        return self.scenario.stop_at_rows is not None and state is not None and state.value.status is JobStatus.CANCELED
+
+    def check(self) -> None:
+        for directory, expected in self.scenario.expected(self.root).items():
+            assert ids_in(directory) == expected
+        known = known_of(self.home)
+        retained = {r.path for p in known.pipelines for r in p.value.retained}
+        doomed = {r.path for p in known.pipelines for r in p.value.doomed}
+        root = Home(self.home).checkpoints
+        on_disk = {p.relative_to(root).as_posix() for p in root.glob("*/*/*")}
+        assert retained <= on_disk
+        assert on_disk <= retained | doomed or cleanup_is_due(self.home)
+        if self.last is not None and self.last.code == 0:
+            assert not list((self.home / "work").glob("*/*")), "scratch files are left"
+
+
+def cleanup_is_due(home: Path) -> bool:
+    store = open_store(Home(home).store_url)
+    try:
+        return bool(store.list(CLEANUP))
+    finally:
+        store.close()
+
+
+@pytest.mark.timeout(600)
+def test_a_kill_at_any_failpoint_loses_and_doubles_nothing(runs: CrashRuns, memory_disk: Path, seed: int) -> None:
+    names = [name for name in failpoint_names() if name not in ELSEWHERE]
+    rng = random.Random(seed)
+    died: dict[str, set[str]] = {name: set() for name in names}
+    for scenario in SCENARIOS:
+        for name in names:
+            hit, again = rng.randint(1, 3), f"{rng.choice(names)}@{rng.randint(1, 2)}"
+            story = Story(runs, scenario, memory_disk / scenario.name / name)
+            try:
+                if story.tell(name, hit, again):
+                    died[name].add(scenario.name)
+            except AssertionError as error:
+                raise AssertionError(f"{scenario.name}: killed at {name}@{hit}, then at {again}, seed {seed}: {error}") from error
+    for name in [name for name in names if not died[name]]:
+        for scenario in SCENARIOS:
+            if Story(runs, scenario, memory_disk / "once" / scenario.name / name).tell(name, 1, ""):
+                died[name].add(scenario.name)
+                break
+    assert {name for name, where in died.items() if not where} == set(), "failpoints that no scenario reaches"

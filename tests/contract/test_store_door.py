@@ -1,0 +1,178 @@
+"""`open_store` opens what is a store, makes what is not there, and says in a sentence what is wrong with anything else."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tidegate.model.errors import Domain, UserError
+from tidegate.store import Put, StoreDamaged, StoreUnavailable, open_store
+from tidegate.store.sqlite_errors import StoreTooNew, translated
+
+
+@pytest.mark.parametrize("url", ["", "x", "postgresql://u:geheim@h/db", "sqlite:", "sqlite:/x.db", "sqlite://x.db", "sqlite:///", "memory", "memory:x"])
+def test_an_address_that_is_none_is_refused_with_the_choices(url: str) -> None:
+    with pytest.raises(UserError, match=r"sqlite:///absolute/path .*memory:") as error:
+        open_store(url)
+    assert "geheim" not in str(error.value)
+
+
+def test_a_threshold_below_one_is_refused() -> None:
+    with pytest.raises(UserError, match="compaction-threshold is 0"):
+        open_store("memory:", compaction_threshold=0)
+
+
+@pytest.mark.parametrize("name", ["store.db", "100% größe?.db", "a#b c.db", "file:x"])
+def test_the_path_is_taken_literally_and_the_file_is_private(tmp_path: Path, name: str) -> None:
+    open_store(f"sqlite:///{tmp_path / name}").close()
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert {path.name for path in tmp_path.iterdir()} == {name, name + ".lock"}
+
+
+def test_two_memory_stores_are_two() -> None:
+    first, second = open_store("memory:"), open_store("memory:")
+    first.transact(writes=[Put("jobs", "a", {})])
+    assert second.list("jobs") == []
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"the directory {tmp_path}/no of the store is not there"):
+        open_store(f"sqlite:///{tmp_path}/no/store.db")
+
+
+def test_a_directory_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.db").mkdir()
+    with pytest.raises(UserError, match=r"store\.db cannot be a file there"):
+        open_store(f"sqlite:///{tmp_path}/store.db")
+
+
+def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be a file there"):
+        open_store(f"sqlite:///{tmp_path}/file/store.db")
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    text = "this is a letter, not a database\n" * 100
+    (tmp_path / "store.db").write_text(text)
+    with pytest.raises(StoreDamaged, match="is not a store"):
+        open_store(f"sqlite:///{tmp_path}/store.db")
+    assert (tmp_path / "store.db").read_text() == text
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch()
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    assert store.transact(writes=[Put("jobs", "a", {})]) == 1
+    store.close()
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    _execute(tmp_path / "store.db", "create table photos (name text)")
+    with pytest.raises(UserError, match="a database of something else"):
+        open_store(f"sqlite:///{tmp_path}/store.db")
+    assert _execute(tmp_path / "store.db", "select name from sqlite_schema") == [("photos",)]
+
+
+def test_a_newer_schema_is_refused_by_its_number(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/store.db").close()
+    _execute(tmp_path / "store.db", "update schema_version set version = 7")
+    with pytest.raises(StoreTooNew, match="has schema version 7; this Tidegate knows up to 1"):
+        open_store(f"sqlite:///{tmp_path}/store.db")
+
+
+def test_a_damaged_file_is_named_when_the_damage_is_met(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    for n in range(20):
+        store.transact(writes=[Put("jobs", f"{n}-{m}", {"text": "x" * 300}) for m in range(20)])
+    store.close()
+    content = bytearray((tmp_path / "store.db").read_bytes())
+    content[8192:] = b"\x55" * (len(content) - 8192)
+    (tmp_path / "store.db").write_bytes(content)
+    with pytest.raises(StoreDamaged, match=r"store\.db is damaged.*restore it from a copy"):
+        open_store(f"sqlite:///{tmp_path}/store.db").list("jobs")
+
+
+def test_a_value_that_is_damaged_inside_is_named_with_its_key(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/store.db")
+    store.transact(writes=[Put("jobs", "a", {}), Put("jobs", "b", {})])
+    for text in ("{", "[]"):
+        _execute(tmp_path / "store.db", f"update entries set value = '{text}' where key = 'b'")
+        with pytest.raises(StoreDamaged, match="the stored value of jobs/b is not"):
+            store.list("jobs")
+    store.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changes its user, to one that may not write")
+@pytest.mark.parametrize("made", [True, False])
+def test_a_store_that_may_not_be_written_says_so(made: bool) -> None:
+    done = _in_process(PERMISSION_SCRIPT, "made" if made else "")
+    assert "UserError" in done
+    assert "cannot be opened for writing" in done
+    assert "check the permissions" in done
+
+
+PERMISSION_SCRIPT = """
+import os, sys, tempfile
+from tidegate.store import open_store
+with tempfile.TemporaryDirectory() as directory:
+    if sys.argv[1]: open_store(f"sqlite:///{directory}/store.db").close()
+    os.chmod(directory, 0o755)
+    os.seteuid(65534)
+    try: open_store(f"sqlite:///{directory}/store.db")
+    except Exception as error: print(type(error).__name__, error)
+    os.seteuid(0)
+"""
+
+
+def test_when_no_more_can_be_written_nothing_is_half_written_and_later_it_goes_on() -> None:
+    """The kernel's limit on the size of files stands in for a disk that is full."""
+    assert _in_process(FULL_SCRIPT) == "StoreUnavailable not there\nstill 1 entry\n2 entries\n"
+
+
+FULL_SCRIPT = """
+import resource, signal, tempfile
+from tidegate.store import Put, open_store
+with tempfile.TemporaryDirectory() as directory:
+    store = open_store(f"sqlite:///{directory}/store.db")
+    store.transact(writes=[Put("jobs", "a", {})])
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+    try: store.transact(writes=[Put("jobs", "b", {"text": "x" * 300_000})])
+    except Exception as error: print(type(error).__name__, "there" if store.get("jobs", "b") else "not there")
+    print("still", len(store.list("jobs")), "entry")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    store.transact(writes=[Put("jobs", "b", {"text": "x" * 300_000})])
+    store.close()
+    print(len(open_store(f"sqlite:///{directory}/store.db").list("jobs")), "entries")
+"""
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "small.db", isolation_level=None)
+    database.execute("create table t (x text)")
+    database.execute("pragma max_page_count = 2")
+    with pytest.raises(StoreUnavailable, match="the disk of the store /x is full, and nothing was written") as error, translated(Path("/x")):
+        database.execute("insert into t values (?)", ("x" * 20_000,))
+    assert error.value.domain is Domain.EXTERNAL
+    database.close()
+
+
+def _execute(path: Path, statement: str) -> list[tuple[str, ...]]:
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        return database.execute(statement).fetchall()
+    finally:
+        database.close()
+
+
+def _in_process(script: str, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(Path(tidegate.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,60 @@
+"""A document has one text, and the text gives the document back."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.store import StoreRefused
+from tidegate.store.encoding import DEPTH_MAX, decode, encode
+from tidegate.store.sqlite import _behind
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+DOCUMENTS = st.dictionaries(TEXT, st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=8))
+
+
+@given(DOCUMENTS)
+@settings(max_examples=50)
+def test_every_document_comes_back(document: dict[str, Any]) -> None:
+    assert decode("m", "k", encode("m", "k", document)) == document
+
+
+@given(DOCUMENTS)
+@settings(max_examples=50)
+def test_the_order_of_names_does_not_change_the_text(document: dict[str, Any]) -> None:
+    assert encode("m", "k", dict(reversed(document.items()))) == encode("m", "k", document)
+
+
+def test_the_text_is_plain_json_with_sorted_names() -> None:
+    text = encode("m", "k", {"b": [1, 2.5, None], "a": {"ü": True}})
+    assert text == '{"a":{"ü":true},"b":[1,2.5,null]}'
+    assert json.loads(text.encode()) == {"b": [1, 2.5, None], "a": {"ü": True}}
+
+
+def test_tuples_become_arrays() -> None:
+    assert encode("m", "k", {"t": (1, (2,))}) == '{"t":[1,[2]]}'
+
+
+def test_the_depth_is_limited_also_where_a_document_contains_itself() -> None:
+    value: dict[str, Any] = {}
+    for _ in range(DEPTH_MAX - 1):
+        value = {"in": value}
+    encode("m", "k", value)
+    with pytest.raises(StoreRefused, match="nested more than"):
+        encode("m", "k", {"in": value})
+    value["itself"] = value
+    with pytest.raises(StoreRefused, match="nested more than"):
+        encode("m", "k", value)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_a_key_lies_between_its_prefix_and_what_is_behind_it_and_no_other_does(prefix: str, rest: str, other: str) -> None:
+    behind = _behind(prefix)
+    key = prefix + rest
+    assert prefix <= key
+    assert behind is None or key < behind
+    if behind is not None and prefix <= other < behind:
+        assert other.startswith(prefix)

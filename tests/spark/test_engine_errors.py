@@ -1,0 +1,123 @@
+"""What goes wrong in tasks and in Spark arrives as our own errors, as one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_parts import CONTEXT, Files, Numbers, Query, batch, graph, node, table
+
+from tidegate.model.errors import Domain, Fenced, TerminalError, TidegateError, TransientError, Unsupported, UserError
+from tidegate.spark.engine import SparkEngine
+from tidegate.spark.errors import (
+    MARKER,
+    DataRefused,
+    JvmGone,
+    SqlRefused,
+    TaskFailed,
+    TaskTerminal,
+    marked,
+    translated,
+    translating,
+    useful_line,
+)
+
+
+def failing(place: Path, error: Exception, fusable: bool):
+    source = node("source", Numbers({"tables": (table(),), "error": error}, CONTEXT), fusable=fusable)
+    return graph(source=source, sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"]))
+
+
+def asking(place: Path, *select: str):
+    source = node("source", Numbers({"tables": (table(),)}, CONTEXT))
+    query = node("query", Query({"select": select, "where": "true"}, CONTEXT), ["source"])
+    return graph(source=source, query=query, sink=node("sink", Files({"place": str(place)}, CONTEXT), ["query"]))
+
+
+@pytest.mark.parametrize("fusable", [True, False], ids=["fused", "frames"])
+@pytest.mark.parametrize(
+    "error", [UserError("column x is not there"), Unsupported("no"), TransientError("the host is away\nfor now")], ids=lambda e: type(e).__name__
+)
+def test_an_error_of_ours_comes_back_as_the_same_class(engine: SparkEngine, tmp_path: Path, error: TidegateError, fusable: bool) -> None:
+    with pytest.raises(TidegateError) as caught:
+        engine.run(failing(tmp_path, error, fusable), batch())
+    assert (type(caught.value), str(caught.value)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize("fusable", [True, False], ids=["fused", "frames"])
+def test_any_other_error_of_a_task_is_worth_a_retry_and_says_its_line(engine: SparkEngine, tmp_path: Path, fusable: bool) -> None:
+    with pytest.raises(TaskFailed, match=r"^ValueError: position 4711 is gone$"):
+        engine.run(failing(tmp_path, ValueError("position 4711 is gone"), fusable), batch())
+
+
+def test_the_facts_of_an_error_come_back_with_it() -> None:
+    error = translated(_spark_error(str(marked(Fenced("pipeline 1", 3, 4)))))
+    assert isinstance(error, Fenced)
+    assert (error.what, error.mine, error.current, str(error)) == ("pipeline 1", 3, 4, str(Fenced("pipeline 1", 3, 4)))
+
+
+def test_a_class_that_only_workers_know_keeps_whether_a_retry_helps_its_condition_and_its_domain() -> None:
+    text = {"class": "nowhere:Gone", "terminal": True, "condition": "rule-broken", "domain": "user", "text": "a rule is broken", "facts": {}}
+    error = translated(_spark_error(MARKER + json.dumps(text)))
+    assert isinstance(error, TaskTerminal)
+    assert (error.condition, error.domain, str(error)) == ("rule-broken", Domain.USER, "a rule is broken")
+
+
+def _spark_error(text: str) -> Any:
+    from pyspark.errors import PySparkRuntimeError
+
+    return PySparkRuntimeError(f"Traceback (most recent call last):\n  File x\nException: {text}\n\n\tat org.apache.spark.X(Y.scala:1)")
+
+
+def test_sql_that_spark_does_not_accept_is_the_users(engine: SparkEngine, tmp_path: Path) -> None:
+    with pytest.raises(SqlRefused, match=r"UNRESOLVED_COLUMN.*`ide`") as caught:
+        engine.run(asking(tmp_path, "ide"), batch())
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SqlRefused, match="PARSE_SYNTAX_ERROR"):
+        engine.run(asking(tmp_path, "id +* 2"), batch())
+
+
+@pytest.mark.parametrize(
+    ("expression", "condition"),
+    [
+        ("cast(name as int) n", "CAST_INVALID_INPUT"),
+        ("id / 0 n", "DIVIDE_BY_ZERO"),
+        ("cast(id + 1000 as tinyint) n", "CAST_OVERFLOW"),
+        ("element_at(array(1), 7) n", "INVALID_ARRAY_INDEX"),
+    ],
+)
+def test_a_value_that_cannot_be_computed_is_terminal_and_the_users(engine: SparkEngine, tmp_path: Path, expression: str, condition: str) -> None:
+    with pytest.raises(DataRefused, match=rf"^\[{condition}") as caught:
+        engine.run(asking(tmp_path, expression), batch())
+    assert isinstance(caught.value, TerminalError)
+    assert caught.value.domain is Domain.USER
+    assert "\n" not in str(caught.value)
+
+
+def test_an_operator_that_cannot_travel_is_named(engine: SparkEngine, tmp_path: Path) -> None:
+    import threading
+
+    nodes = failing(tmp_path, ValueError(), True)
+    nodes.sources["source"].values["lock"] = threading.Lock()
+    with pytest.raises(TerminalError, match="cannot pickle"):
+        engine.run(nodes, batch())
+
+
+def test_a_connection_that_breaks_means_that_the_jvm_is_gone() -> None:
+    with pytest.raises(JvmGone, match="the Spark driver JVM is gone"), translating():
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
+    text = "Job aborted\njava.lang.X: y\norg.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache"
+    assert useful_line(text) == "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
+
+
+def test_the_useful_line_of_a_java_error_is_its_first_cause_that_says_something() -> None:
+    text = "An error occurred\n: org.apache.spark.SparkException: Job aborted\nCaused by: java.sql.SQLException: No suitable driver\n\tat java.sql"
+    assert useful_line(text) == "SQLException: No suitable driver"
+
+
+def test_a_very_long_text_is_cut_on_its_way() -> None:
+    error = translated(_spark_error(str(marked(UserError("x" * 100_000)))))
+    assert len(str(error)) == 4000

@@ -1,0 +1,121 @@
+"""Checkpoint directories: whole or not there, and every kind of damage is named."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.model.document import NewerDocument
+from tidegate.model.errors import Fenced
+
+STATES = {"Source[0]-FakeSource": {"offset": {"at": 7}}, "my sink/../x": {"state": None}}
+
+
+def manifest(checkpoint: int = 1, generation: int = 1) -> Manifest:
+    return Manifest(job_id=5, pipeline=1, checkpoint=checkpoint, lineage="5-a", generation=generation, begun_ms=1, files={})
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> CheckpointStorage:
+    return CheckpointStorage(tmp_path)
+
+
+def files_of(storage: CheckpointStorage, path: str) -> list[Path]:
+    return sorted(p for p in (storage.root / path).rglob("*") if p.is_file())
+
+
+def test_what_is_published_is_read_back_whole(storage: CheckpointStorage) -> None:
+    published = storage.publish(manifest(), STATES)
+    assert published.path == "5/1/1"
+    assert published.bytes == sum(f.stat().st_size for f in files_of(storage, published.path))
+    assert storage.read(published.path).states == STATES
+    assert storage.operators(published.path) == set(STATES)
+
+
+def test_an_operator_name_cannot_leave_the_checkpoint(storage: CheckpointStorage) -> None:
+    storage.publish(manifest(), STATES)
+    assert {p.relative_to(storage.root).parts[:3] for p in storage.root.rglob("state-data")} == {("5", "1", "1")}
+
+
+def test_no_draft_is_left_after_publishing(storage: CheckpointStorage) -> None:
+    storage.publish(manifest(), STATES)
+    assert os.listdir(storage.root / "5/1") == ["1"]
+
+
+@pytest.mark.parametrize("harm", ["truncate", "empty", "missing", "flip"])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_every_damage_to_every_file_is_detected_and_named(storage: CheckpointStorage, harm: str, which: int) -> None:
+    path = storage.publish(manifest(), STATES).path
+    victim = files_of(storage, path)[which]
+    data = victim.read_bytes()
+    if harm == "missing":
+        victim.unlink()
+    else:
+        victim.write_bytes({"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm])
+    with pytest.raises(Damaged) as caught:
+        storage.read(path)
+    assert caught.value.file == victim.relative_to(storage.root / path).as_posix()
+    assert storage.damage(path)
+
+
+def test_every_single_flipped_bit_of_a_manifest_is_detected(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(), {"a": {"offset": 1}}).path
+    victim = storage.root / path / "_manifest.json"
+    data = victim.read_bytes()
+    for position in range(len(data)):
+        for bit in (1, 8, 64):
+            victim.write_bytes(data[:position] + bytes([data[position] ^ bit]) + data[position + 1 :])
+            assert storage.damage(path), f"byte {position} bit {bit}"
+
+
+def test_a_whole_missing_directory_is_damage_too(storage: CheckpointStorage) -> None:
+    assert "whole directory" in storage.damage("5/1/9")
+
+
+def test_a_manifest_of_a_newer_version_is_refused_by_name(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(), STATES).path
+    victim = storage.root / path / "_manifest.json"
+    victim.write_text(json.dumps({**json.loads(victim.read_text()), "version": 2}))
+    with pytest.raises(NewerDocument, match="version 2"):
+        storage.read(path)
+
+
+def test_publishing_the_same_again_keeps_what_is_there(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(generation=1), STATES).path
+    storage.publish(manifest(generation=2), STATES)
+    assert storage.read(path).manifest.generation == 1
+    assert os.listdir(storage.root / "5/1") == ["1"]
+
+
+def test_a_damaged_leftover_of_the_same_id_is_replaced(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(generation=1), STATES).path
+    files_of(storage, path)[0].write_bytes(b"")
+    storage.publish(manifest(generation=2), STATES)
+    assert storage.read(path).manifest.generation == 2
+
+
+def test_an_older_generation_cannot_replace_a_newer_checkpoint(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(generation=2), STATES).path
+    with pytest.raises(Fenced):
+        storage.publish(manifest(generation=1), {"Source[0]-FakeSource": {"offset": "other"}})
+    assert storage.read(path).states == STATES
+
+
+def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storage: CheckpointStorage) -> None:
+    for n in (1, 2, 3):
+        storage.publish(manifest(n), STATES)
+    (storage.root / "5/1/.4-g1-abc").mkdir()
+    storage.publish(replace(manifest(1), pipeline=2), STATES)
+    assert storage.sweep(5, 1, {"5/1/1", "5/1/2"}) == ["5/1/.4-g1-abc", "5/1/3"]
+    assert sorted(os.listdir(storage.root / "5/1")) == ["1", "2"]
+    assert storage.damage("5/2/1") == ""
+
+
+def test_deleting_what_is_not_there_is_fine(storage: CheckpointStorage) -> None:
+    storage.delete("5/1/1")
+    storage.delete_job(5)
+    assert storage.sweep(5, 1, set()) == []

@@ -1,0 +1,172 @@
+"""`tidegate validate` and the way from a job file to its problems on the screen."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate.cli import job_file, main
+from tidegate.cli.exits import BAD_INPUT, FINISHED
+from tidegate.model.problem import Location, Problem, ProblemKind
+
+SOURCE = 'FakeSource { plugin_output = "t", row.num = ${rows:5}, schema { fields { id = bigint } } }'
+GOOD = f'env {{ job.mode = "BATCH" }}\nsource {{ {SOURCE} }}\nsink {{ Console {{ }} }}\n'
+BAD = "env { }\nsource {\n  FakeSorce { }\n}\nsink {\n  Console { plugin_input = tt }\n  LocalFile { plugin_input = x }\n}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_a_good_file_is_good(folder: Path) -> None:
+    (folder / "good.conf").write_text(GOOD)
+    result = run("validate", "good.conf")
+    assert (result.exit_code, result.output) == (FINISHED, "good.conf: good: no problems\n")
+
+
+def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
+    (folder / "bad.conf").write_text(BAD)
+    result = run("validate", "bad.conf")
+    assert result.exit_code == BAD_INPUT
+    places = [line.partition(": ")[0] for line in result.output.splitlines() if line.startswith("bad.conf:")]
+    assert places == ["bad.conf:3", "bad.conf:3", "bad.conf:6", "bad.conf:7", "bad.conf:7", "bad.conf"]
+    assert "bad.conf:3: error: source[0]: there is no source 'FakeSorce' (expected one of " in result.output
+    assert "; did you mean 'FakeSource'?\n       3 | FakeSorce { }\n" in result.output
+    assert result.output.endswith("bad.conf: not good: 5 errors\n")
+
+
+def test_many_files_are_judged_in_one_go(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / f"{name}.conf").write_text(GOOD)
+    (folder / "c.conf").write_text(BAD)
+    assert run("validate", "a.conf", "b.conf").output == "2 files, all good: no problems\n"
+    result = run("validate", "a.conf", "b.conf", "c.conf")
+    assert result.exit_code == BAD_INPUT
+    assert result.output.endswith("3 files, 1 of them not good: 5 errors\n")
+
+
+def test_machines_get_every_fact_of_a_problem(folder: Path) -> None:
+    (folder / "good.conf").write_text(GOOD)
+    (folder / "bad.conf").write_text(GOOD.replace("Console { }", "Console { plugin_input = tt }"))
+    result = run("validate", "--json", "good.conf", "bad.conf")
+    assert result.exit_code == BAD_INPUT
+    good, bad = json.loads(result.output)
+    assert good == {"file": "good.conf", "ok": True, "problems": []}
+    assert bad == {
+        "file": "bad.conf",
+        "ok": False,
+        "problems": [
+            {
+                "kind": "wiring",
+                "severity": "error",
+                "file": "bad.conf",
+                "line": 3,
+                "path": "sink[0].plugin_input",
+                "message": "there is no dataset 'tt'",
+                "expected": "one of t",
+                "suggestion": "t",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(("text", "kind"), [("source {", "syntax"), (BAD, "unknown-plugin"), (GOOD.replace("5", "many"), "option")])
+def test_every_kind_of_problem_is_told_apart(folder: Path, text: str, kind: str) -> None:
+    (folder / "bad.conf").write_text(text)
+    [judged] = json.loads(run("validate", "--json", "bad.conf").output)
+    assert judged["problems"][0]["kind"] == kind
+
+
+def test_unknown_keys_are_warnings_that_do_no_harm_unless_strict(folder: Path) -> None:
+    (folder / "job.conf").write_text(GOOD.replace("row.num", "row.nom"))
+    loose, strict = run("validate", "job.conf"), run("validate", "job.conf", "--strict")
+    assert (loose.exit_code, strict.exit_code) == (FINISHED, BAD_INPUT)
+    assert loose.output.endswith("job.conf: good: 1 warning\n")
+    assert "job.conf:2: error: source[0].row.nom: unknown option row.nom; did you mean 'row.num'?" in strict.output
+
+
+def test_variables_are_given_with_i_as_often_as_wanted(folder: Path) -> None:
+    (folder / "job.conf").write_text(GOOD.replace('"BATCH"', "${mode}"))
+    assert run("validate", "job.conf").exit_code == BAD_INPUT
+    assert run("validate", "job.conf", "-i", "mode=BATCH", "-i", "rows=7").exit_code == FINISHED
+    assert '"many" is not a whole number' in run("validate", "job.conf", "-i", "mode=BATCH,rows=many").output
+
+
+def test_a_variable_without_a_value_is_one_problem_and_not_two(folder: Path) -> None:
+    (folder / "job.conf").write_text(f"source {{ {SOURCE} }}\nsink {{ LocalFile {{ path = x, file_format_type = ${{form}} }} }}")
+    [judged] = json.loads(run("validate", "--json", "job.conf").output)
+    assert [(problem["path"], "form is not set" in problem["message"]) for problem in judged["problems"]] == [("sink[0].file_format_type", True)]
+
+
+def test_a_variable_that_is_no_pair_is_a_mistake_of_the_command() -> None:
+    result = run("validate", "job.conf", "-i", "mode")
+    assert result.exit_code == BAD_INPUT
+    assert "expected name=value" in result.output
+
+
+def test_a_file_that_is_not_there_does_not_hide_the_others(folder: Path) -> None:
+    (folder / "good.conf").write_text(GOOD)
+    missing, good = json.loads(run("validate", "--json", "nowhere.conf", "good.conf").output)
+    assert (missing["ok"], good["ok"]) == (False, True)
+    assert [problem["message"] for problem in missing["problems"]] == ["there is no job file nowhere.conf"]
+
+
+def test_a_line_that_may_hold_a_secret_is_not_shown(folder: Path) -> None:
+    (folder / "job.conf").write_text(f'source {{ {SOURCE} }}\nsink {{ Console {{ password = "geheim", plugin_input = u }} }}')
+    result = run("validate", "job.conf")
+    assert "job.conf:2: error" in result.output
+    assert "geheim" not in result.output
+
+
+def test_problems_in_an_included_file_come_after_those_of_the_job_file(folder: Path) -> None:
+    (folder / "part.conf").write_text("source { FakeSorce { } }")
+    (folder / "job.conf").write_text('include "part.conf"\nsink { Consol { } }')
+    [judged] = json.loads(run("validate", "--json", "job.conf").output)
+    assert [problem["file"] for problem in judged["problems"]] == ["job.conf", "part.conf"]
+
+
+def test_a_good_file_is_planned_for_the_verbs_that_run_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "good.conf").write_text(GOOD)
+    assert job_file.planned("good.conf", ("rows=3",), strict=True).job_name == "good"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.conf").write_text(BAD)
+    with pytest.raises(SystemExit) as ended:
+        job_file.planned("bad.conf", (), strict=False)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (BAD_INPUT, "")
+    assert err.endswith("bad.conf: 5 errors; nothing was started\n")
+
+
+def test_a_problem_of_a_file_that_cannot_be_shown_is_shown_without_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem(kind=ProblemKind.OPTION, message="wrong", at=Location("request", 3), path="env.x")
+    job_file.print_problems([problem], sys.stdout)
+    assert capsys.readouterr().out == "request:3: error: env.x: wrong\n"
+
+
+def test_validating_imports_neither_spark_nor_arrow(folder: Path) -> None:
+    (folder / "good.conf").write_text(GOOD.replace("sink", 'transform { Sql { query = "select id from t" } }\nsink'))
+    code = """
+import sys
+from tidegate.cli import main
+try:
+    main(["validate", "good.conf"])
+except SystemExit as ended:
+    print(ended.code, *sorted({"pyspark", "py4j", "pyarrow", "pandas", "numpy"} & set(sys.modules)))
+"""
+    source = Path(job_file.__file__).parents[2]
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(source)}, cwd=folder, check=False)
+    assert answer.stdout.splitlines() == ["good.conf: good: no problems", "0"], answer.stderr

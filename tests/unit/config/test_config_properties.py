@@ -1,0 +1,141 @@
+"""Properties of the parsers, over many texts."""
+
+import json
+import time
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.config.document import PROBLEMS_MAX
+from tidegate.config.hocon import parse_hocon
+from tidegate.config.jsonform import parse_json
+from tidegate.config.load import Format, read_text
+from tidegate.model.problem import ProblemKind
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+SCALAR = st.none() | st.booleans() | LONG | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+KEY = TEXT.filter(lambda key: key not in ("source", "transform", "sink"))
+VALUE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEY, inner, max_size=4), max_leaves=15)
+OBJECT = st.dictionaries(KEY, VALUE, max_size=5)
+SIGNS = [*'{}[]=:,+$"\\/#\n\n  \t?`*.->;()', "${a}", "${?a}", "${a:1}", '"""', "//", "+=", "\\u12", "\ufeff", "/*", "*/"]
+WORDS = ["source", "sink", "env", "a", "b", "b.c", 'include "x"', "true", "null", "1", "1.5", "A {", "}\n", "'connector'='x'"]
+PHRASES = ["CREATE TABLE t", "WITH (", "INSERT INTO a SELECT * FROM b;"]
+PIECES = st.sampled_from([*SIGNS, *WORDS, *PHRASES])
+SOUP = st.lists(PIECES, max_size=50).map("".join)
+
+
+def paths(value, path=()):
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def same(read, written):
+    """Equal, and with the same types, except that a whole float is an integer."""
+    if isinstance(written, dict):
+        return isinstance(read, dict) and list(read) == list(written) and all(same(read[k], written[k]) for k in written)
+    if isinstance(written, list):
+        return isinstance(read, list) and len(read) == len(written) and all(map(same, read, written))
+    return read == written and isinstance(read, bool) == isinstance(written, bool) and isinstance(read, str) == isinstance(written, str)
+
+
+@given(OBJECT, st.sampled_from([None, 0, 2]))
+def test_any_json_document_is_the_same_data_as_json_and_as_hocon(data, indent):
+    text = json.dumps(data, indent=indent)
+    for parse in (parse_json, parse_hocon):
+        document = parse(text, "job")
+        assert document.problems == []
+        assert same(document.data, data)
+        assert set(document.positions) == set(paths(data))
+
+
+@given(OBJECT)
+def test_raw_characters_in_strings_survive(data):
+    text = json.dumps(data, ensure_ascii=False)
+    assert same(parse_hocon(text, "job").data, data)
+
+
+@given(OBJECT)
+def test_every_key_is_found_on_its_line(data):
+    text = json.dumps(data, indent=0)
+    lines = text.split("\n")
+    for path, at in parse_json(text, "job").positions.items():
+        if isinstance(path[-1], str):
+            assert lines[at.line - 1].startswith(json.dumps(path[-1]) + ":")
+
+
+def printed(value):
+    """The value in HOCON's own manner: no commas, no colons, bare words where they can be."""
+    if isinstance(value, dict):
+        return "{\n" + "\n".join(f"{json.dumps(key)} = {printed(inner)}" for key, inner in value.items()) + "\n}"
+    if isinstance(value, list):
+        return "[\n" + "\n".join(map(printed, value)) + "\n]"
+    if isinstance(value, str) and value.isascii() and value.isalpha() and not value.startswith(("true", "false", "null")):
+        return value
+    if isinstance(value, str) and '"' not in value:
+        return f'"""{value}"""'
+    return json.dumps(value)
+
+
+@given(OBJECT)
+def test_printing_and_parsing_go_round(data):
+    document = parse_hocon(printed(data), "job")
+    assert document.problems == []
+    assert same(document.data, data)
+
+
+@given(st.text() | SOUP, st.sampled_from(Format))
+@example("a{b=}${", Format.HOCON)
+@example("[" * 5000, Format.HOCON)
+@example("a{" * 5000, Format.JSON)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_no_text_raises_and_mistakes_have_a_line_that_exists(text, form):
+    reading = read_text(text, "job", form, read=lambda _path: text)
+    assert len([p for p in reading.problems if p.kind is ProblemKind.SYNTAX]) <= PROBLEMS_MAX
+    assert reading.spec is not None or reading.errors
+    assert all(0 <= problem.at.line <= text.count("\n") + 1 for problem in reading.problems)
+
+
+@given(SOUP)
+@settings(deadline=None)
+def test_what_could_be_read_has_a_place_for_every_path(text):
+    document = parse_hocon(text, "job")
+    assert set(document.positions) == set(paths(document.data))
+
+
+NAME = st.sampled_from(["a", "b", "c", "a->b", "b->c"])
+REFERENCE = st.builds("${{{}{}}}".format, st.sampled_from(["", "?"]), NAME)
+PART = st.sampled_from(["1", "x", "[1]", "{ z = 1 }"]) | REFERENCE
+
+
+def fields(value):
+    return st.lists(st.builds("{}{}{}".format, NAME, st.sampled_from([" = ", " = ", " += "]), value), min_size=1, max_size=4).map("\n".join)
+
+
+TANGLE = fields(
+    st.recursive(
+        st.lists(PART, min_size=1, max_size=2).map(" ".join),
+        lambda inner: fields(inner).map("{{\n{}\n}}".format) | st.lists(inner, max_size=2).map(lambda items: f"[{', '.join(items)}]"),
+        max_leaves=6,
+    )
+)
+
+
+@given(TANGLE)
+@example("a->b = ${c}\na->b { b = ${?a} }\nc = ${b}\nb { c = ${?a} }")
+@settings(deadline=None, max_examples=300)
+def test_substitutions_however_tangled_end_in_data_or_problems(text):
+    document = parse_hocon(text, "job")
+    assert set(document.positions) == set(paths(document.data))
+    assert parse_hocon(text, "job").data == document.data
+
+
+def test_the_time_grows_with_the_size_and_not_faster():
+    # Each line has what could make a parser look far ahead or back; a quadratic one would take minutes for this.
+    line = 'a { b = [1, ${?x} y, "z"], c += 1 } \n k = x*y z\n l = ${l} [1\n] } \n'
+    start = time.perf_counter()
+    document = parse_hocon(line * 5_000, "job")
+    assert len(document.data["a"]["c"]) == 5_000
+    assert time.perf_counter() - start < 20

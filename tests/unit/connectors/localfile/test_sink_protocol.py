@@ -1,0 +1,320 @@
+"""The file sink's promise: whatever dies or wakes up when, each batch's rows are there exactly once, and nothing half-written has a final name."""
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidegate.connectors.localfile import committer, write_savemode, writer
+from tidegate.connectors.localfile.durable import DiskTrouble
+from tidegate.connectors.localfile.write_record import BadRecord, OtherOffsets
+from tidegate.model.errors import Fenced
+from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
+
+
+def failpoints(*steps: str) -> list[str]:
+    """The names in the source, so that a new one cannot be forgotten here."""
+    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_savemode))
+    found = sorted(set(re.findall(r'failpoint\("(filesink\.[a-z.]+)"\)', source)))
+    return [name for name in found if name.split(".")[1] in steps]
+
+
+# -- one generation
+
+
+def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    messages = driver.stage(1, [1, 2], [3])
+    assert kit.visible(tmp_path) == []
+    assert driver.commit(1, messages) == Committed()
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert kit.staged(tmp_path) == []
+    assert [m["rows"] for m in messages] == [2, 1]
+
+
+def test_file_names_carry_the_transaction_id_of_the_reference(kit: Any, tmp_path: Path) -> None:
+    kit.Generation(tmp_path, 1).open().batch(1, [1], [2])
+    assert all(re.fullmatch(r"T_7_[0-9a-f]{10}_[01]_1_0\.csv", p.name) for p in kit.visible(tmp_path))
+    assert len(kit.visible(tmp_path)) == 2
+
+
+def test_a_repeated_commit_is_recognised_and_its_staged_files_are_removed(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1, 2])
+    assert driver.batch(1, [1, 2]) == AlreadyCommitted()
+    assert kit.rows(tmp_path) == [1, 2]
+    assert kit.staged(tmp_path) == []
+
+
+def test_the_same_checkpoint_with_other_offsets_is_an_error(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1, 2])
+    with pytest.raises(OtherOffsets, match="other ranges"):
+        driver.commit(1, driver.stage(1, [1, 2, 3]), offsets={"Source[0]": [0, 99]})
+    assert kit.rows(tmp_path) == [1, 2]
+
+
+def test_a_batch_without_rows_leaves_a_record_and_no_file(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    assert driver.commit(1, driver.stage(1, [], [])) == Committed()
+    assert kit.visible(tmp_path) == []
+    assert driver.commit(1, driver.stage(1, [], [])) == AlreadyCommitted()
+
+
+def test_two_writers_with_one_task_index_do_not_overwrite_each_other(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.commit(1, driver.stage(1, [1]) + driver.stage(1, [2]))
+    assert kit.rows(tmp_path) == [1, 2]
+
+
+def test_an_aborted_task_and_a_failed_attempt_leave_nothing(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    writer = driver.sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="aborted"))
+    writer.write(kit.TABLE, pa.record_batch({"id": pa.array([9])}))
+    writer.abort()
+    assert kit.staged(tmp_path) == []
+    driver.stage(1, [8])  # an attempt whose message never came
+    driver.batch(1, [1])
+    assert kit.rows(tmp_path) == [1]
+    assert kit.staged(tmp_path) == []
+
+
+def test_two_sinks_of_one_job_share_a_directory_in_peace(kit: Any, tmp_path: Path) -> None:
+    first, second = kit.Generation(tmp_path, 1, operator="a").open(), kit.Generation(tmp_path, 1, operator="b").open()
+    third = kit.Generation(tmp_path, 1, operator="a", pipeline=2).open()
+    for driver, ids in ((first, [1]), (second, [2]), (third, [3])):
+        driver.batch(1, ids)
+    kit.Generation(tmp_path, 2, operator="a").open(checkpoint=0)  # takes back its own batch only
+    assert kit.rows(tmp_path) == [2, 3]
+
+
+def test_a_staged_file_that_vanished_is_not_recorded(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    messages = driver.stage(1, [1])
+    kit.staged(tmp_path)[0].unlink()
+    with pytest.raises(DiskTrouble, match="vanished"):
+        driver.commit(1, messages)
+    assert kit.records(tmp_path) == []
+
+
+# -- zombies
+
+
+def test_an_older_generation_can_neither_stage_nor_commit_nor_open(kit: Any, tmp_path: Path) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    messages = old.stage(1, [1])
+    kit.Generation(tmp_path, 2).open(pending=1)
+    for act in (lambda: old.commit(1, messages), lambda: old.stage(1, [1]), lambda: kit.Generation(tmp_path, 1).open()):
+        with pytest.raises(Fenced, match="generation 2"):
+            act()
+    assert kit.visible(tmp_path) == []
+
+
+def test_a_zombie_that_committed_first_wins_and_the_repeat_is_skipped(kit: Any, tmp_path: Path) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    old.batch(1, [1, 2], [3])
+    new = kit.Generation(tmp_path, 2).open(pending=1)
+    assert new.batch(1, [1], [2, 3]) == AlreadyCommitted()
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert kit.staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", failpoints("record", "publish", "stage"))
+def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    outcomes = []
+    at(name, lambda: outcomes.append(kit.Generation(tmp_path, 2).open(pending=1).batch(1, [1], [2], [3])))
+    with contextlib.suppress(Fenced):
+        old.batch(1, [1, 2], [3])
+    assert outcomes != []
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert len(kit.records(tmp_path)) == 1
+    kit.Generation(tmp_path, 3).open(checkpoint=1)
+    assert kit.rows(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", failpoints("fence", "rewind", "publish"))
+def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    first = kit.Generation(tmp_path, 1).open()
+    first.batch(1, [1], [2])
+    first.batch(2, [3], [4])
+    at("filesink.publish.middle", kit.crash)
+    with pytest.raises(kit.Crash):
+        first.batch(3, [5], [6])
+    passed = []
+
+    def overtake() -> None:
+        passed.append(name)
+        new = kit.Generation(tmp_path, 3).open(checkpoint=1, pending=3 if "publish" in name else None)
+        if "publish" not in name:
+            new.batch(2, [3, 4])
+        new.batch(3, [5, 6])
+
+    at(name, overtake)
+    with contextlib.suppress(Fenced):
+        kit.Generation(tmp_path, 2).open(checkpoint=1, pending=3 if "publish" in name else None)
+    assert passed == [name]
+    assert kit.rows(tmp_path) == ([1, 2, 5, 6] if "publish" in name else [1, 2, 3, 4, 5, 6])
+
+
+# -- crashes
+
+
+@pytest.mark.parametrize("name", failpoints("stage", "record", "publish"))
+def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    old.batch(1, [1])
+    at(name, kit.crash)
+    with pytest.raises(kit.Crash):
+        old.batch(2, [2], [3])
+    new = kit.Generation(tmp_path, 2).open(checkpoint=1, pending=2)
+    assert new.batch(2, [2, 3]) == (
+        Committed() if name.split(".")[1] == "stage" or name in ("filesink.record.before", "filesink.record.middle") else AlreadyCommitted()
+    )
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert kit.staged(tmp_path) == []
+
+
+def test_a_half_published_batch_is_carried_out_when_its_checkpoint_is_the_restore_point(kit: Any, tmp_path: Path, at: Any) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    at("filesink.publish.middle", kit.crash)
+    with pytest.raises(kit.Crash):
+        old.batch(1, [1], [2])
+    assert kit.rows(tmp_path) == [1]
+    kit.Generation(tmp_path, 2).open(checkpoint=1)
+    assert kit.rows(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize("name", failpoints("fence", "rewind", "retain", "publish"))
+def test_a_crash_anywhere_in_opening_is_repaired_by_opening_again(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    old.batch(1, [1], [2])
+    old.batch(2, [3], [4])
+    at("filesink.publish.middle", kit.crash)
+    with pytest.raises(kit.Crash):
+        old.batch(3, [5], [6])
+    at(name, kit.crash)
+    pending = 3 if "publish" in name else None
+    with pytest.raises(kit.Crash):
+        kit.Generation(tmp_path, 2).open(checkpoint=1, pending=pending).committer.retain(2)
+    new = kit.Generation(tmp_path, 3).open(checkpoint=1, pending=pending)
+    if pending is None:
+        assert kit.rows(tmp_path) == [1, 2]
+        new.batch(2, [3, 4])
+    new.batch(3, [5, 6])
+    assert kit.rows(tmp_path) == ([1, 2, 5, 6] if pending else [1, 2, 3, 4, 5, 6])
+    assert kit.staged(tmp_path) == []
+
+
+def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(kit: Any, tmp_path: Path, at: Any) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    at("filesink.publish.middle", kit.crash)
+    with pytest.raises(kit.Crash):
+        old.batch(1, [1], [2])
+    kit.visible(tmp_path)[0].unlink()
+    assert kit.Generation(tmp_path, 2).open(pending=1).batch(1, [1, 2]) == AlreadyCommitted()
+    assert kit.rows(tmp_path) == [2]
+
+
+# -- going back, keeping, ending
+
+
+def test_what_is_newer_than_the_restore_point_is_taken_back_except_the_pending_batch(kit: Any, tmp_path: Path) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    for n in range(1, 6):
+        old.batch(n, [n])
+    kit.Generation(tmp_path, 2).open(checkpoint=2, pending=3)
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert kit.records(tmp_path) == ["1.json", "2.json", "3.json"]
+
+
+def test_a_mark_that_a_zombie_sets_late_does_not_count_for_a_later_record(kit: Any, tmp_path: Path, at: Any) -> None:
+    old = kit.Generation(tmp_path, 1).open()
+    old.batch(1, [1])
+    mark = next(tmp_path.glob(".tidegate/*/*/commits/1-*.done"))
+    new = kit.Generation(tmp_path, 2).open(checkpoint=0)
+    mark.touch()
+    at("filesink.publish.before", kit.crash)
+    with pytest.raises(kit.Crash):
+        new.batch(1, [10])
+    kit.Generation(tmp_path, 3).open(checkpoint=1)
+    assert kit.rows(tmp_path) == [10]
+
+
+def test_records_before_the_oldest_restore_point_are_pruned_and_the_files_stay(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    for n in range(1, 11):
+        driver.batch(n, [n])
+        driver.committer.retain(n - 2)
+    assert kit.records(tmp_path) == ["10.json", "8.json", "9.json"]
+    assert kit.rows(tmp_path) == list(range(1, 11))
+    assert len(list(tmp_path.glob(".tidegate/*/*/commits/*"))) == 6
+
+
+def test_pruning_does_a_bounded_amount_of_work_in_each_call(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "_PRUNED_MAX", 3)
+    driver = kit.Generation(tmp_path, 1).open()
+    for n in range(1, 9):
+        driver.batch(n, [n])
+    driver.committer.retain(8)
+    assert len(kit.records(tmp_path)) == 5
+    driver.committer.retain(8)
+    driver.committer.retain(8)
+    assert kit.records(tmp_path) == ["8.json"]
+
+
+def test_a_finished_job_leaves_only_its_output(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1], [2])
+    driver.committer.finish()
+    assert kit.records(tmp_path) == ["1.json"]  # until the end is in the store, the batch may be repeated
+    driver.committer.close()
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".csv", ".csv"]
+
+
+@pytest.mark.parametrize("name", failpoints("finish"))
+def test_a_crash_while_a_finished_job_tidies_up_is_harmless(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1], [2])
+    driver.committer.finish()
+    at(name, kit.crash)
+    with pytest.raises(kit.Crash):
+        driver.committer.close()
+    again = kit.Generation(tmp_path, 2).open(checkpoint=1)
+    again.committer.finish()
+    again.committer.close()
+    assert kit.rows(tmp_path) == [1, 2]
+    assert not (tmp_path / ".tidegate").exists()
+
+
+def test_a_stopped_job_keeps_its_records_and_no_empty_staging_directory(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1])
+    driver.committer.close()
+    assert kit.records(tmp_path) == ["1.json"]
+    assert list(tmp_path.glob(".tidegate/*/*/staging/*")) == []
+    assert kit.Generation(tmp_path, 2).open(checkpoint=1).batch(2, [2]) == Committed()
+
+
+def test_a_record_of_a_newer_version_is_refused_by_name(kit: Any, tmp_path: Path) -> None:
+    kit.Generation(tmp_path, 1).open().batch(1, [1])
+    record = next(tmp_path.glob(".tidegate/*/*/commits/1.json"))
+    record.write_text(record.read_text().replace('"version":1', '"version":9'))
+    with pytest.raises(BadRecord, match="version 9"):
+        kit.Generation(tmp_path, 2).open(checkpoint=1)
+
+
+# -- without transactions
+
+
+def test_without_transactions_files_are_whole_and_never_overwritten_and_no_record_is_kept(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1, is_enable_transaction=False, file_name_expression="out").open()
+    driver.batch(1, [1], [2])
+    driver.batch(2, [3])
+    driver.batch(2, [3])
+    assert kit.rows(tmp_path) == [1, 2, 3, 3]
+    assert [p.name for p in kit.visible(tmp_path)] == ["out_0-1.csv", "out_0-2.csv", "out_0-3.csv", "out_0.csv"]
+    assert kit.records(tmp_path) == []

@@ -1,0 +1,105 @@
+"""Generations that die, are overtaken, are thought dead and wake up at any moment: by chance, with a seed, hundreds of times."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.model.errors import Fenced
+
+RUNS = 300
+ROWS = 5
+PLACES = [f"filesink.{step}.{place}" for step in ("stage", "record", "publish", "fence", "retain") for place in ("before", "middle", "after")]
+
+
+class World:
+    """The store, which knows what is begun and what is complete and lets only the newest generation say so, and drivers that do not know what happens to them."""
+
+    def __init__(self, kit: Any, root: Path, chance: random.Random, at: Callable[[str, Callable[[], Any]], None]) -> None:
+        self.kit, self.root, self.chance, self.at = kit, root, chance, at
+        self.done, self.newest, self.depth = 0, 0, 0
+        self.pending: int | None = None
+        self.goal = chance.randint(2, 5)
+        self.zombies: list[tuple[Any, int, list[Any]]] = []
+
+    def run(self) -> None:
+        while self.done < self.goal:
+            self.generation()
+            self.wake()
+        self.wake()
+        self.kit.Generation(self.root, self.newest + 1).open(self.done)
+
+    def generation(self) -> None:
+        """One driver, from its start to its end, whichever that is."""
+        self.newest += 1
+        driver = self.kit.Generation(self.root, self.newest, batch_size=2)
+        if self.chance.random() < 0.6:
+            self.at(self.chance.choice(PLACES), self.trouble)
+        try:
+            driver.open(self.done, self.pending)
+            while self.done < self.goal and self.batch(driver):
+                pass
+        except (self.kit.Crash, Fenced):
+            return
+
+    def batch(self, driver: Any) -> bool:
+        """One batch; False where the driver ends without a word."""
+        checkpoint = self.done + 1
+        self.store_write(driver)
+        self.pending = checkpoint
+        ids = [checkpoint * 10 + i for i in range(ROWS)]
+        cut = self.chance.randint(0, ROWS)
+        messages = driver.stage(checkpoint, ids[:cut], ids[cut:])
+        if self.chance.random() < 0.2:  # thought dead, but only slow: its commit may come at any later time
+            self.zombies.append((driver, checkpoint, messages))
+            return False
+        driver.commit(checkpoint, messages)
+        if self.chance.random() < 0.2:
+            return False
+        self.store_write(driver)
+        self.done, self.pending = checkpoint, None
+        driver.committer.retain(checkpoint)
+        return True
+
+    def store_write(self, driver: Any) -> None:
+        if driver.number != self.newest:
+            raise Fenced("the job", driver.number, self.newest)
+
+    def trouble(self) -> None:
+        """At a failpoint: the driver dies, or a zombie comes by, or the next generation runs meanwhile."""
+        event = self.chance.choice([self.kit.crash, self.wake, self.overtake])
+        event()
+
+    def overtake(self) -> None:
+        if self.depth < 3:
+            self.depth += 1
+            self.generation()
+            self.depth -= 1
+
+    def wake(self) -> None:
+        self.chance.shuffle(self.zombies)
+        for driver, checkpoint, messages in self.zombies[: self.chance.randint(0, len(self.zombies))]:
+            try:
+                driver.commit(checkpoint, messages)
+            except (self.kit.Crash, Fenced):
+                continue
+
+
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real files, but nobody pulls the plug: hundreds of runs need not wait for the platter."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("quick_disk")
+def test_random_generations_that_die_and_wake_up_write_every_batch_exactly_once(kit: Any, tmp_path: Path, at: Any, seed: int) -> None:
+    for run in range(RUNS):
+        root = tmp_path / str(run)
+        root.mkdir()
+        world = World(kit, root, random.Random(seed + run), at)
+        world.run()
+        assert kit.rows(root) == [n * 10 + i for n in range(1, world.done + 1) for i in range(ROWS)], f"seed {seed + run}"
+        assert kit.staged(root) == [], f"seed {seed + run}"

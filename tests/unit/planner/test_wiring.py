@@ -1,0 +1,139 @@
+"""Who reads whom, and what is said about names that do not fit."""
+
+import pytest
+
+from tidegate.model.plan import Plan
+from tidegate.model.problem import Problem, ProblemKind, Severity
+
+
+def edges(plan: Plan) -> dict[str, tuple[str, ...]]:
+    return {action.label: action.inputs for pipeline in plan.pipelines for action in pipeline.actions if action.inputs}
+
+
+def one(problems: list[Problem]) -> Problem:
+    [problem] = problems
+    assert problem.kind is ProblemKind.WIRING
+    return problem
+
+
+def test_a_chain_needs_no_names(job) -> None:
+    plan = job.good(source=job.fake(), transform='Sql { query = "select id from x" }', sink="Console {}")
+    assert edges(plan) == {"Transform[0]-Sql": ("Source[0]-FakeSource",), "Sink[0]-Console": ("Transform[0]-Sql",)}
+
+
+def test_a_chain_may_name_only_some_of_its_datasets(job) -> None:
+    plan = job.good(source=job.fake("a"), transform='Sql { query = "select id from a", plugin_output = b }', sink="Console { plugin_input = b }")
+    assert edges(plan) == {"Transform[0]-Sql": ("Source[0]-FakeSource",), "Sink[0]-Console": ("Transform[0]-Sql",)}
+
+
+@pytest.mark.parametrize(("output", "inputs"), [("plugin_output", "plugin_input"), ("result_table_name", "source_table_name")])
+def test_both_generations_of_keys_wire(job, output: str, inputs: str) -> None:
+    source = f"FakeSource {{ {output} = a, schema {{ fields {{ id = int }} }} }}"
+    plan = job.good(source=source, sink=f"Console {{ {inputs} = a }}\nConsole {{ {inputs} = [a] }}")
+    assert edges(plan) == {"Sink[0]-Console": ("Source[0]-FakeSource",), "Sink[1]-Console": ("Source[0]-FakeSource",)}
+
+
+def test_a_wrong_name_in_a_chain_is_an_error_with_the_right_one(job) -> None:
+    problem = one(job.bad(source=job.fake("t"), sink='Console { plugin_input = "tt" }'))
+    assert (problem.path, problem.suggestion, problem.at.line) == ("sink[0].plugin_input", "t", 12)
+    assert "'tt'" in problem.message
+
+
+def test_a_wrong_name_in_a_chain_is_only_a_warning_where_the_block_before_has_no_name(job) -> None:
+    planned = job.of(source=job.fake(), sink="Console { plugin_input = nobody }")
+    assert edges(planned.plan) == {"Sink[0]-Console": ("Source[0]-FakeSource",)}
+    assert one(planned.problems).severity is Severity.WARNING
+
+
+def test_two_wrong_names_are_two_mistakes_even_where_the_block_before_has_no_name(job) -> None:
+    assert len(job.bad(source=job.fake(), sink="Console { plugin_input = [nobody, no_one] }")) == 2
+
+
+def test_a_sink_that_bypasses_the_transform_of_a_chain_is_an_error(job) -> None:
+    problem = one(job.bad(source=job.fake("a"), transform='Sql { query = "select 1 from a" }', sink="Console { plugin_input = a }"))
+    assert problem.path == "transform[0]"
+    assert "no transform and no sink reads what transform Sql gives" in problem.message
+
+
+def test_a_larger_graph_needs_all_names(job) -> None:
+    problems = job.bad(source=job.fake() + job.fake("b"), transform='Sql { query = "select 1 from b" }', sink="Console {}")
+    assert [(problem.path, problem.message.partition(":")[0]) for problem in problems] == [
+        ("source[0]", "plugin_output is missing"),
+        ("transform[0]", "plugin_output is missing"),
+        ("transform[0]", "plugin_input is missing"),
+        ("sink[0]", "plugin_input is missing"),
+    ]
+    assert problems[-1].expected == "one of b"
+
+
+def test_two_blocks_that_give_the_same_name_are_both_named(job) -> None:
+    problem = one(job.bad(source=job.fake("a") + job.fake("a"), sink="Console { plugin_input = a }"))
+    assert (problem.path, problem.at.line) == ("source[1].plugin_output", 6)
+    assert "source FakeSource (line 3)" in problem.message
+
+
+def test_an_input_that_nobody_gives_is_named_with_the_nearest_one_and_its_line(job) -> None:
+    source = job.fake("orders") + job.fake("customers")
+    problem = one(job.bad(source=source, sink="Console { plugin_input = orders }\nConsole { plugin_input = [custmers] }"))
+    assert (problem.path, problem.suggestion, problem.expected) == ("sink[1].plugin_input[0]", "customers", "one of orders, customers")
+
+
+def test_a_dataset_that_nobody_reads_is_an_error(job) -> None:
+    problem = one(job.bad(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = a }"))
+    assert (problem.path, problem.message) == ("source[1].plugin_output", "no transform and no sink reads the dataset 'b'")
+
+
+def test_an_input_that_is_named_twice_is_an_error(job) -> None:
+    problem = one(job.bad(source=job.fake("a"), sink="Console { plugin_input = [a, a] }"))
+    assert (problem.path, problem.message) == ("sink[0].plugin_input[1]", "the dataset 'a' is named twice")
+
+
+def test_transforms_that_read_one_another_are_named_in_the_order_of_the_flow(job) -> None:
+    transform = """
+        Sql { query = "select 1 from c", plugin_input = c, plugin_output = b }
+        Sql { query = "select 1 from b", plugin_input = b, plugin_output = c }
+    """
+    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = a }"))
+    assert problem.message == "the transforms read one another in a circle: Sql (c) -> Sql (b) -> Sql (c)"
+    assert problem.at.line > 1
+
+
+def test_a_transform_that_reads_itself_is_a_circle(job) -> None:
+    transform = 'Sql { query = "select 1 from b", plugin_input = [a, b], plugin_output = b }'
+    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = b }"))
+    assert problem.message.endswith("circle: Sql (b) -> Sql (b)")
+
+
+def test_an_input_of_a_source_is_ignored_and_said(job) -> None:
+    planned = job.of(source=job.fake("a", "plugin_input = x"), sink="Console {}")
+    assert planned.plan is not None
+    assert [(problem.severity, problem.path) for problem in planned.problems] == [(Severity.NOTICE, "source[0].plugin_input")]
+
+
+def test_wiring_is_judged_where_options_and_plugins_are_wrong_too(job) -> None:
+    problems = job.bad(source=job.fake("a", "row.num = many"), transform="Sqll { plugin_output = b }", sink="Console { plugin_input = c }")
+    assert [problem.kind.value for problem in problems] == ["option", "unknown-plugin", "wiring"]
+
+
+def test_a_job_without_sinks_gets_no_complaints_about_names(job) -> None:
+    planned = job.planned("source { " + job.fake("a") + " }")
+    assert (planned.plan, planned.problems) == (None, [])
+
+
+def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
+    source = job.fake("a") + "FakeSource { plugin_output = b, schema { fields { id = bigint, name = int } } }"
+    problem = one(job.bad(source=source, sink="Console { plugin_input = [a, b] }"))
+    assert problem.path == "sink[0]"
+    assert problem.message.endswith(
+        "Source[0]-FakeSource and Source[1]-FakeSource cannot flow together, because their columns differ: name string in one, name int in the other"
+    )
+
+
+def test_a_column_that_only_one_input_has_is_named(job) -> None:
+    source = job.fake("a") + "FakeSource { plugin_output = b, schema { fields { id = bigint } } }"
+    assert "name is only in one of them" in one(job.bad(source=source, sink="Console { plugin_input = [a, b] }")).message
+
+
+def test_inputs_with_the_same_columns_flow_together(job) -> None:
+    plan = job.good(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = [b, a] }")
+    assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource", "Source[0]-FakeSource")}
