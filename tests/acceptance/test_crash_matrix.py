@@ -1,10 +1,9 @@
 """Every failpoint, killed -9 for real: before, in the middle and after each durable write, and once more during recovery.
 
-Sinks must equal sources, checkpoint ids must only grow, nothing may be left without an owner. The plain engine runs the protocol; real processes and real kills all
-the same. Set TIDEGATE_TEST_SEED to repeat a failure.
+Sinks must equal sources, checkpoint ids must only grow, nothing may be left without an owner. The plain engine runs the protocol; processes and kills are real. Set
+TIDEGATE_TEST_SEED to repeat a failure.
 """
 
-import json
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
+from tidegate.connectors.chaos.sink import committed_ids
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
 from tidegate.model.records import CLEANUP, JobStatus
@@ -34,7 +34,7 @@ class Scenario:
     expected: Callable[[Path], dict[Path, list[int]]]
     stop_at_rows: int | None = None
     restore: str = "auto"
-    prepare_rows: int | None = None  # run to here and stop, before the run that is killed
+    prepare: str | None = None  # kill a first run here, before the run that is told about
 
 
 def fake(output: str, rows: int, first: int = 0) -> str:
@@ -70,12 +70,8 @@ def chaos_sink(root: Path) -> str:
 
 def ids_in(directory: Path) -> list[int]:
     if directory.name == "chaos":
-        return sorted(json.loads(line)["id"] for f in directory.rglob("*") if f.is_file() and not hidden(f, directory) for line in f.read_text().splitlines())
+        return sorted(committed_ids(directory))
     return sorted(pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()) if directory.exists() else []
-
-
-def hidden(file: Path, root: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
 
 
 ALL = list(range(ROWS))
@@ -84,7 +80,7 @@ SCENARIOS = [
     Scenario("one-source", one_source, lambda root: {root / "out": ALL}),
     Scenario("three-sources-two-sinks", three_sources, lambda root: {root / "out": UNION, root / "second": UNION}),
     Scenario("streaming", streaming, lambda root: {root / "out": ALL}, stop_at_rows=ROWS),
-    Scenario("going-back", one_source, lambda root: {root / "out": ALL}, restore="checkpoint:2", prepare_rows=30),
+    Scenario("going-back", one_source, lambda root: {root / "out": ALL}, restore="checkpoint:3", prepare="ledger.complete.after@4"),
     Scenario("chaos-sink", chaos_sink, lambda root: {root / "chaos": ALL}),
 ]
 ELSEWHERE = {"driver.launch.before", "driver.launch.after"}  # in the process that leads: test_embedded_run.py kills there
@@ -148,8 +144,8 @@ class Story:
     def tell(self, name: str, hit: int, again: str) -> bool:
         """Kill, kill again during recovery, let it end; whether the first kill happened."""
         restore = "auto"
-        if self.scenario.prepare_rows is not None:
-            assert self.run(stop_at_rows=self.scenario.prepare_rows).status == "CANCELED"
+        if self.scenario.prepare is not None:
+            assert self.run(self.scenario.prepare).code == KILLED
             restore = self.scenario.restore
         first = self.run(f"{name}@{hit}", restore, self.scenario.stop_at_rows)
         if first.code == KILLED and not ended(self.home):

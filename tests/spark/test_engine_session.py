@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,64 @@ def test_settings_that_only_the_launcher_understands_go_by_the_launcher(tmp_path
     cached = Cached(archive=tmp_path / "x.jsa", command=("java",))
     conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Da=b", "spark.driver.extraClassPath": "/x"}
     assert startup_cache.command(cached, conf)[0].endswith("spark-submit")
+
+
+@pytest.mark.soak
+def test_the_start_up_cache_is_made_once_and_a_session_starts_with_it(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    entry = startup_cache.build(cache)
+    made = (entry / "classes.jsa").stat().st_mtime_ns
+    assert startup_cache.build(cache) == entry
+    assert (entry / "classes.jsa").stat().st_mtime_ns == made
+    said = in_a_process(
+        tmp_path, f"cache=Path({str(cache)!r})", "print(spark.range(3).count(), spark.sparkContext.getConf().get('spark.driver.extraJavaOptions'))"
+    )
+    assert said.startswith("3 ")
+    assert f"-XX:SharedArchiveFile={entry}/classes.jsa" in said
+    assert [path.name for path in (cache / "cds").iterdir() if path.name != ".lock"] == [entry.name]
+
+
+@pytest.mark.soak
+def test_the_death_of_the_jvm_is_an_error_that_a_new_driver_may_survive(tmp_path: Path) -> None:
+    said = in_a_process(
+        tmp_path,
+        "light=True",
+        """
+from tidegate.spark.engine import SparkEngine
+from tidegate.spark.errors import JvmGone
+from tidegate.spark.session import jvm_alive, jvm_pid
+from engine_parts import CONTEXT, Files, Numbers, batch, graph, node, table
+nodes = graph(source=node("source", Numbers({"tables": (table(),)}, CONTEXT)), sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"]))
+engine = SparkEngine(spark)
+print(engine.run(nodes, batch(5)).rows_read)
+os.kill(jvm_pid(spark), 9)
+try:
+    engine.run(nodes, batch(5))
+except JvmGone as error:
+    while jvm_alive(spark):
+        pass
+    print(error)
+""",
+    )
+    assert said == "{'source': 5}\nthe Spark driver JVM is gone\n"
+
+
+def in_a_process(place: Path, setting: str, code: str) -> str:
+    """What a process with a session of its own prints; stderr belongs to it, as a driver's stderr must stay clean."""
+    script = f"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tidegate.spark.session import SessionSettings, close_session, open_session
+place = Path({str(place)!r})
+spark = open_session(SessionSettings(name="x", work=place / "work", logs=place / "logs", {setting}))
+{code}
+close_session(spark)
+"""
+    here = Path(__file__).parent
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent.parent / "src"), str(here)])}
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr == ""
+    return answer.stdout

@@ -12,6 +12,7 @@ DURABLE_CALLS = {"os.fsync", "os.fdatasync", "os.replace", "os.rename", "os.link
 # Modules that make things durable and are not bracketed, with the reason.
 BRACKETED_BY_OTHERS = {
     "src/tidegate/cli/doctor.py": "measures how long a write takes, and keeps nothing",
+    "src/tidegate/connectors/localfile/durable.py": "single acts, which the committer, the writer and the save modes bracket",
 }
 
 

@@ -168,6 +168,8 @@ class EmbeddedRun:
         finally:
             if supervisor.driver:
                 supervisor.driver.kill()
+            for reader in readers:
+                reader.join()
             display.close()
 
     def _announce(self, claim: Claim, display: Display) -> None:
@@ -204,6 +206,7 @@ def relay(driver: DriverProcess, display: Display) -> threading.Thread:
     def read() -> None:
         for line in driver.output:
             display.row(line.decode(errors="replace").rstrip("\n"))
+        driver.close()
 
     thread = threading.Thread(target=read, name="driver-output", daemon=True)
     thread.start()

@@ -178,7 +178,11 @@ class Claimant:
             proof = kill_session(driver)
             if not isinstance(proof, ProvenDead):
                 raise TerminalError(f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again")
-        shutil.rmtree(self.home.job_work(known.job_id), ignore_errors=True)
+        self.clear_work(known.job_id)
+
+    def clear_work(self, job_id: int) -> None:
+        """Remove the scratch files of all generations of a job; none of them may be alive."""
+        shutil.rmtree(self.home.job_work(job_id), ignore_errors=True)
 
     def _restore(self, job: JobRecord, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
         """Move every unfinished pipeline to its restore point."""

@@ -93,7 +93,6 @@ class Supervisor:
         if status is not None:
             return self._end(status)
         if self.stopping():
-            self.driver.kill()
             return self._end(JobStatus.CANCELED)
         failure = Failure(
             at_ms=self.clock.now_ms(),
@@ -102,7 +101,6 @@ class Supervisor:
             message=f"the driver died ({describe_exit(code)}){self._last_words()}",
         )
         if known.state.value.restarts >= self.claim.job.plan.env.retry_times and not self._progressed(known):
-            self.driver.kill()
             return self._end(JobStatus.FAILED, failure)
         LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
         self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())
@@ -139,6 +137,10 @@ class Supervisor:
             self._log(state.status, JobStatus.RUNNING)
 
     def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
+        """The driver is dead, all of its session; what it left goes, and the job ends."""
+        assert self.driver is not None
+        self.driver.kill()
+        self.claimant.clear_work(self.claim.job.job_id)
         outcome = end(self.store, self.claimant.storage, self.claim.job.job_id, status, self.clock.now_ms(), failure)
         self._log(JobStatus.RUNNING, status)
         return outcome

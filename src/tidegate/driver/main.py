@@ -130,8 +130,10 @@ class Driver:
             return self._await(runs)
         finally:
             metrics.stop()
-            self.engine.close()
-            shutil.rmtree(work, ignore_errors=True)
+            try:
+                self.engine.close()
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
 
     def _finished(self, plan: PipelinePlan) -> bool:
         entry = self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id))

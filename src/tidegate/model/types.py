@@ -65,6 +65,9 @@ class TypeName(StrEnum):
     SPARSE_FLOAT_VECTOR = "sparse_float_vector"
 
 
+ALIASES = {"byte": "tinyint", "short": "smallint", "long": "bigint", "integer": "int"}
+"""Other words that the reference takes."""
+
 SIMPLE = [t.value for t in TypeName if t not in (TypeName.DECIMAL, TypeName.ARRAY, TypeName.MAP, TypeName.ROW)]
 
 
@@ -128,6 +131,8 @@ def parse_type(text: Any) -> DataType:
     if not isinstance(text, str):
         raise ValueError(f"a type is a word such as bigint, not {text!r}")
     compact = text.strip()
+    if compact.startswith("{") and compact.endswith("}"):
+        return _parse_block(text, compact[1:-1])
     head = re.match(r"[A-Za-z0-9_]*", compact).group().lower()  # type: ignore[union-attr]  # the pattern matches everything
     rest = compact[len(head) :].strip()
     match head:
@@ -137,8 +142,8 @@ def parse_type(text: Any) -> DataType:
             return _parse_generic(text, head, rest[1:-1])
         case "row" if rest.startswith("<") and rest.endswith(">"):
             return _parse_row(text, rest[1:-1])
-    if rest == "" and head in SIMPLE:
-        return DataType(TypeName(head))
+    if rest == "" and ALIASES.get(head, head) in SIMPLE:
+        return DataType(TypeName(ALIASES.get(head, head)))
     raise ValueError(_unknown(text, head))
 
 
@@ -176,12 +181,23 @@ def _parse_row(text: str, inside: str) -> DataType:
     return DataType(TypeName.ROW, columns=tuple(columns))
 
 
-def _split_top(text: str) -> list[str]:
-    """Split at commas that are in no bracket."""
+def _parse_block(text: str, inside: str) -> DataType:
+    """A row as a block in text: `{a = int, b = "map<string, int>"}`, one column a line or between commas, quotes or not."""
+    columns = []
+    for part in filter(str.strip, _split_top(inside, ",\n")):
+        pair = re.fullmatch(r"""\s*(?:"([^"]*)"|([^\s"=:{]+))\s*[=:]?\s*(.*?)\s*""", part, re.DOTALL)
+        if not pair or not pair[3]:
+            raise ValueError(f"{text!r}: write {{name = type, ...}}")
+        columns.append(Column(name=pair[1] or pair[2], type=parse_type(pair[3].strip('"'))))
+    return DataType(TypeName.ROW, columns=tuple(columns))
+
+
+def _split_top(text: str, separators: str = ",") -> list[str]:
+    """Split at separators that are in no bracket."""
     parts, depth, last = [], 0, 0
     for i, c in enumerate(text):
-        depth += (c in "<(") - (c in ">)")
-        if c == "," and depth == 0:
+        depth += (c in "<({") - (c in ">)}")
+        if c in separators and depth == 0:
             parts.append(text[last:i])
             last = i + 1
     return [*parts, text[last:]]

@@ -22,9 +22,7 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
     env = around.job.plan.env
     while True:
         try:
-            status = Loop(around, build(around.job, plan), ledger, meter).run()
-            ledger.end(status)
-            return status
+            return Loop(around, build(around.job, plan), ledger, meter).run()
         except Fenced:
             raise
         except Exception as error:

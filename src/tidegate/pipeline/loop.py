@@ -55,7 +55,9 @@ class Loop:
         """Until all sources are ready to close (FINISHED) or a stop is wanted (CANCELED)."""
         self._open()
         try:
-            return self._turns()
+            status = self._turns()
+            self.ledger.end(status)
+            return status
         finally:
             for committer in self.committers.values():
                 committer.close()
@@ -151,7 +153,9 @@ class Loop:
         written = self.around.engine.run(self.graph, batch)
         failpoint("batch.write.after")
         self.meter.written(written)
+        self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
         self._commit(batch, written)
+        self.ledger.load()
         ref = self._publish(pending, written)
         self.offsets = {name: r.end for name, r in pending.ranges.items()}
         self.kept[pending.checkpoint] = self.offsets

@@ -7,10 +7,13 @@ from importlib import import_module
 from tidegate.config.structure import COMMON_KEYS
 from tidegate.model.job import BlockKind, JobMode, PluginBlock
 from tidegate.model.problem import Problem, ProblemKind, Severity
+from tidegate.planner.elsewhere import REFERENCE_NAMES
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.registry import BUILT_IN, UnknownConnector
+
+_VERBS = {BlockKind.SOURCE: "read", BlockKind.SINK: "write"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +55,9 @@ def examine(block: PluginBlock, mode: JobMode, *, strict: bool) -> Known | Unkno
     whole = Block.of(block)
     values, problems = connector.options.read(whole, strict=strict, also=COMMON_KEYS)
     problems = [*problems, *_deeper(connector, whole, values)]
-    capabilities = connector.capabilities_of(values)
+    # Options that are wrong promise nothing; and what refines capabilities may take right ones for granted.
+    is_wrong = any(problem.severity is Severity.ERROR for problem in problems)
+    capabilities = connector.capabilities if is_wrong else connector.capabilities_of(values)
     return Known(
         block=block,
         connector=connector,
@@ -89,7 +94,11 @@ def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
     at, kind = block.at, ProblemKind.UNKNOWN_PLUGIN
     reason = unsupported(block.plugin)
     if reason:
-        return Problem(kind=kind, message=reason, at=at, path=block.path)
+        return Problem(kind=kind, message=f"{block.plugin} is {reason}", at=at, path=block.path)
+    if block.plugin.lower() in REFERENCE_NAMES and block.kind is not BlockKind.TRANSFORM:
+        name = REFERENCE_NAMES[block.plugin.lower()]
+        message = f"the {block.kind.value} {name} is not available; Spark {{ format = ... }} serves what Spark itself can {_VERBS[block.kind]}"
+        return Problem(kind=kind, message=message, at=at, path=block.path)
     here = [c.name for c in registry.connectors() if c.kind is block.kind]
     other = _of_other_kind(block)
     if other and not error.suggestion:
@@ -105,7 +114,7 @@ def _of_other_kind(block: PluginBlock) -> list[str]:
 
 
 def unsupported(plugin: str) -> str:
-    """The sentence for a plugin that is known and not there on purpose; empty for any other name."""
+    """Why a plugin that is known is not there (`not available: ...`); empty for any other name."""
     for module in BUILT_IN:
         sentences: Mapping[str, str] = getattr(import_module(module), "UNSUPPORTED", {})
         for name, sentence in sentences.items():

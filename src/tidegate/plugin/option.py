@@ -86,9 +86,14 @@ class Block:
         return Block(data, lambda below: self.locate((*path, *below)), self.prefix + dotted)
 
     def find(self, key: str) -> tuple[Path, Any] | None:
-        """A value by flat key, else by walking nested maps."""
-        if key in self.data:
-            return (key,), self.data[key]
+        """A value by flat key, else by walking nested maps, else as a block of all flat keys below it (`schema.fields { ... }`)."""
+        found = self._walk(key)
+        if found is not None:
+            return found
+        below = {k[len(key) + 1 :]: v for k, v in self.data.items() if k.startswith(f"{key}.")}
+        return ((key,), below) if below else None
+
+    def _walk(self, key: str) -> tuple[Path, Any] | None:
         node: Any = self.data
         path: list[str] = []
         rest = key
@@ -171,7 +176,10 @@ class OptionSet:
 
     def _unknown(self, block: Block, known: Sequence[str], strict: bool) -> Iterator[Problem]:
         severity = Severity.ERROR if strict else Severity.WARNING
+        blocks = tuple(f"{key}." for o in self.options if o.kind in (Kind.MAP, Kind.ANY) for key in (o.key, *o.fallbacks))
         for path in unknown_paths(block.data, known):
+            if str(path[0]).startswith(blocks):
+                continue
             dotted = ".".join(map(str, path))
             yield block.problem(path, f"unknown option {dotted}", suggestion=nearest(dotted, list(known)), severity=severity)
 

@@ -20,7 +20,7 @@ def read_schema(block: Block, raw: Any, path: Path = ("schema",), default_table:
     if not columns and not problems:
         problems.append(block.problem(path, "the schema has neither fields nor columns"))
     key = raw.get("primaryKey")
-    primary = tuple(map(str, key.get("columnNames", ()))) if isinstance(key, Mapping) else ()
+    primary = _names(key.get("columnNames")) if isinstance(key, Mapping) else ()
     names = {c.name for c in columns}
     problems += [block.problem((*path, "primaryKey"), f"the key column {k!r} is not in the schema") for k in primary if names and k not in names]
     table = raw.get("table")
@@ -29,7 +29,7 @@ def read_schema(block: Block, raw: Any, path: Path = ("schema",), default_table:
         columns=tuple(columns),
         primary_key=primary,
         unique_key=_unique_key(raw),
-        partition_keys=tuple(map(str, raw.get("partition_keys") or ())),
+        partition_keys=_names(raw.get("partition_keys")),
         comment=str(raw.get("comment") or ""),
     ), problems
 
@@ -40,7 +40,11 @@ def _columns(block: Block, raw: Mapping[str, Any], path: Path, problems: list[Pr
     if isinstance(fields, Mapping):
         for name, kind in fields.items():
             _add(block, (*path, "fields", name), {"name": name, "type": kind}, columns, problems)
-    for index, column in enumerate(raw.get("columns") or ()):
+    listed = raw.get("columns") or []
+    if not isinstance(listed, list):
+        problems.append(block.problem((*path, "columns"), "columns is a list of { name, type }"))
+        listed = []
+    for index, column in enumerate(listed):
         if isinstance(column, Mapping) and "name" in column and "type" in column:
             _add(block, (*path, "columns", index), column, columns, problems)
         else:
@@ -66,7 +70,15 @@ def _add(block: Block, path: Path, raw: Mapping[str, Any], columns: list[Column]
 
 
 def _unique_key(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    for key in raw.get("constraintKeys") or ():
+    keys = raw.get("constraintKeys")
+    for key in keys if isinstance(keys, list) else ():
         if isinstance(key, Mapping) and str(key.get("constraintType", "")).upper() == "UNIQUE_KEY":
             return tuple(str(c.get("columnName")) for c in key.get("constraintColumns") or () if isinstance(c, Mapping))
     return ()
+
+
+def _names(raw: Any) -> tuple[str, ...]:
+    """A list of names; one name alone is a list too, and names may stand in one text between commas."""
+    if isinstance(raw, str):
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    return tuple(map(str, raw)) if isinstance(raw, list) else ()

@@ -68,12 +68,20 @@ class RuleSet:
         if not lacking and self.check:
             yield from self.check(block, values)
 
+    def all_rules(self, values: Values) -> list[Values]:
+        """Every rule of the block, whichever table it is for."""
+        own = [] if any(values.get(key) is None for key in self.required) else [values]
+        return own + [self._read(entry) for entry in values.get("table_transform") or ()]
+
+    def _read(self, entry: Mapping[str, Any]) -> Values:
+        return self.options.read(Block(entry, lambda _: Location(""), ""))[0]
+
     def rules(self, values: Values, table: Table) -> list[Values]:
         """What is to be done with a table, in this order; nothing: it passes unchanged."""
         entries = [e for e in values.get("table_transform") or () if str(e["table_path"]) == table.path]
         if entries:
             own = entries if values.get("rule_match_mode") == "ALL_MATCH" else entries[:1]
-            return [self.options.read(Block(entry, lambda _: Location(""), ""))[0] for entry in own]
+            return [self._read(entry) for entry in own]
         if any(values.get(key) is None for key in self.required):
             return []
         return [values] if re.fullmatch(values.get("table_match_regex") or ".*", table.path) else []

@@ -56,6 +56,12 @@ class DriverProcess:
         self.process.wait()
         return proof
 
+    def close(self) -> None:
+        """Let go of the pipes; the driver ends at once if it has not."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
     def last_words(self, lines: int = 1) -> str:
         """The end of what the driver said on standard error."""
         text = self.error_log.read_text(errors="replace").strip() if self.error_log.exists() else ""

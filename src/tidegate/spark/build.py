@@ -10,7 +10,6 @@ temporary view of its frame, as Spark frees the cache below a view that is dropp
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -61,7 +60,15 @@ class Frames:
 
     def message_frame(self) -> DataFrame | None:
         """All messages of all sinks; None where no sink writes in our tasks."""
-        return reduce(DataFrame.union, self.messages) if self.messages else None
+        return _united(self.messages) if self.messages else None
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    """By halves: Spark analyses every union anew, which would be quadratic with hundreds of tables in a row."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _united(frames[:half]).union(_united(frames[half:]))
 
 
 def load(reference: str) -> Any:
@@ -91,21 +98,21 @@ def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Sp
 class FrameBuilder:
     """Builds the frames of every batch of one graph."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, width: int, counts: Accumulator[dict[str, int]]) -> None:
+    def __init__(self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, int]]) -> None:
         self.graph = graph
-        self._spark, self._width, self._counts = spark, width, counts
+        self._spark, self._counts = spark, counts
         self._structs: dict[tuple[str, int], StructType] = {}
         self._tables: dict[tuple[str, int], Table] = {}
 
-    def build(self, batch: Batch, name: str) -> Frames:
-        """All frames of a batch; `name` is the prefix of its counts."""
+    def build(self, batch: Batch, name: str, width: int) -> Frames:
+        """All frames of a batch; `name` is the prefix of its counts, `width` how many tasks can run at once."""
         frames = Frames()
         streams: dict[str, list[Stream]] = {}
         for operator, node in self.graph.nodes.items():
             inputs = [stream for before in node.action.inputs for stream in streams[before]]
             match node.operator:
                 case Source() as source:
-                    streams[operator] = self._source(operator, source, batch, frames, name)
+                    streams[operator] = self._source(operator, source, batch, frames, name, width)
                 case Transform() as transform:
                     streams[operator] = self._transform(operator, transform, inputs)
                 case Sink() as sink:
@@ -116,7 +123,7 @@ class FrameBuilder:
                 frames.cached += [s.frame for s in streams[operator]]
         return frames
 
-    def _source(self, operator: str, source: Source, batch: Batch, frames: Frames, name: str) -> list[Stream]:
+    def _source(self, operator: str, source: Source, batch: Batch, frames: Frames, name: str, width: int) -> list[Stream]:
         wanted = batch.ranges[operator]
         if wanted.start == wanted.end:
             return []
@@ -125,13 +132,13 @@ class FrameBuilder:
             return [
                 self._observed(operator, table, read(source, self._spark, table, wanted.start, wanted.end), frames) for table in self.graph.tables[operator]
             ]
-        splits = well_cut(source, batch, operator, self._width)
+        splits = well_cut(source, batch, operator, width)
         streams = []
         for number, table in enumerate(self.graph.tables[operator]):
             own = [split for split in splits if split.table == table.path]
             if own:
                 reading = ReadSplits(source=source, table=table, splits=own, name=f"{name}/{operator}/{number}/", counts=self._counts)
-                frame = tasks_frame(self._spark, len(own), self._width).mapInArrow(reading, self._struct(operator, number, table))
+                frame = tasks_frame(self._spark, len(own), width).mapInArrow(reading, self._struct(operator, number, table))
                 streams.append(Stream(table, frame))
         return streams
 

@@ -39,11 +39,16 @@ class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._context = spark.sparkContext
-        self.width: int = self._context.defaultParallelism
+        self._local_width: int | None = self._context.defaultParallelism if str(self._context.master).startswith("local[") else None
         self._counts = self._context.accumulator({}, CountsParam())
         self._builders: dict[int, FrameBuilder] = {}
         self._running: dict[int, _Running] = {}
         self._numbers = count(1)
+
+    @property
+    def width(self) -> int:
+        """How many tasks can run at once; in a cluster it changes with the executors that are there."""
+        return self._local_width or self._context.defaultParallelism
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         """One batch: read, transform, stage. Its errors are ours."""
@@ -102,20 +107,21 @@ class SparkEngine:
             self._running.pop(batch.pipeline, None)
 
     def _run_fused(self, graph: Graph, batch: Batch) -> Written:
-        tasks = fused_tasks(graph, batch, self.width)
-        wanted = split_count([split for _, split in tasks.splits], self.width)
-        if wanted != self.width:
+        width = self.width
+        tasks = fused_tasks(graph, batch, width)
+        wanted = split_count([split for _, split in tasks.splits], width)
+        if wanted != width:
             tasks = fused_tasks(graph, batch, wanted)
         if not tasks.splits:
             return collect(graph, [])
-        frame = tasks_frame(self._spark, len(tasks.splits), self.width).mapInArrow(RunFused(tasks), MESSAGE)
+        frame = tasks_frame(self._spark, len(tasks.splits), width).mapInArrow(RunFused(tasks), MESSAGE)
         return collect(graph, [row[0] for row in frame.collect()])
 
     def _run_frames(self, graph: Graph, batch: Batch, running: _Running) -> Written:
         builder = self._builders.get(batch.pipeline)
         if builder is None or builder.graph is not graph:
-            builder = self._builders[batch.pipeline] = FrameBuilder(self._spark, graph, self.width, self._counts)
-        frames = builder.build(batch, running.group)
+            builder = self._builders[batch.pipeline] = FrameBuilder(self._spark, graph, self._counts)
+        frames = builder.build(batch, running.group, self.width)
         try:
             texts = self._write(frames, running, batch)
             return collect(graph, texts, self._rows_read(graph, frames, running.group))

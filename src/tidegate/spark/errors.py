@@ -25,6 +25,8 @@ DATA_CONDITIONS = re.compile(
     r"\[((?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|INTERVAL_|NUMERIC_|INVALID_ARRAY_INDEX|INVALID_INDEX|MAP_KEY|CANNOT_PARSE|"
     r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
 )
+# Conditions that say: the job file asks for something that is not there.
+JOB_CONDITIONS = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]")
 CANCELLED = re.compile(r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled", re.I)
 SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext", re.I)
 GONE = (ConnectionError, Py4JNetworkError, EOFError)
@@ -122,10 +124,10 @@ def translating() -> Iterator[None]:
 
 def translated(error: BaseException) -> TidegateError:
     """Our error for one of Spark's."""
-    if isinstance(error, GONE) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Answer from Java side is empty" in str(error)):
+    if isinstance(error, GONE):
         return JvmGone()
     text = _text(error)
-    if SHUT_DOWN.search(text):
+    if SHUT_DOWN.search(text) or _no_answer(error, text):
         return JvmGone()
     if isinstance(error, PicklingError):
         return CannotTravel(f"an operator cannot be sent to the tasks: {last_line(text)}")
@@ -133,17 +135,24 @@ def translated(error: BaseException) -> TidegateError:
         return _rebuilt(text)
     if isinstance(error, AnalysisException | ParseException):
         return SqlRefused(f"Spark refuses: {useful_line(text)}")
+    if found := JOB_CONDITIONS.search(text):
+        return SqlRefused(f"Spark refuses: {_from(text, found.start())}")
     if found := DATA_CONDITIONS.search(text):
         return DataRefused(_from(text, found.start()))
     return TaskFailed(useful_line(text))
+
+
+def _no_answer(error: BaseException, text: str) -> bool:
+    """py4j's own error without a trace from the Java side: nobody is there to answer."""
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text
 
 
 def _text(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         try:
             return f"{error.java_exception.toString()}\n{error}"
-        except (Py4JError, ConnectionError):
-            return str(error)
+        except (Py4JError, ConnectionError):  # the JVM has ended since, and took the text with it
+            return "stopped SparkContext"
     return str(error)
 
 

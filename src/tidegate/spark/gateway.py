@@ -25,6 +25,7 @@ from tidegate.model.errors import Domain, TerminalError, TransientError
 
 START_S_MAX = 180  # includes the download of packages
 POLL_S = 0.02
+SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts put it into the environment
 TAIL_BYTES_MAX = 65536
 BEFORE_CONTEXT = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives", "spark.kubernetes.", "spark.yarn.")
 PASSING = re.compile(

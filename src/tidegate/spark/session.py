@@ -72,8 +72,6 @@ class SessionSettings:
 def open_session(settings: SessionSettings) -> SparkSession:
     """A started session. JvmNotStarted and its kin say the one line that matters, and where the rest is."""
     _make_directories(settings)
-    for name in QUIET_LOGGERS:  # their handlers write to stderr; what they tell is in the errors as well
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
         return _session(spark_conf(settings, None), None)
     java = find_java(os.environ)
@@ -89,14 +87,37 @@ def open_session(settings: SessionSettings) -> SparkSession:
 def _session(conf: Mapping[str, str], opened: Any) -> SparkSession:
     try:
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=opened)
+        _be_quiet(context)
         return SparkSession(context)
     except TidegateError:
         raise
     except (PySparkException, Py4JError, OSError) as error:
-        if opened is not None:
-            opened.proc.kill()
-            opened.proc.wait()
-        raise translated(error) from error
+        ours = translated(error)  # first: the text is still in the JVM
+        _forget_jvm(opened)
+        raise ours from error
+
+
+def _be_quiet(context: SparkContext) -> None:
+    """What Python's side of Spark writes to stderr when the JVM dies; what it tells is in the errors as well."""
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_py4j)  # which logs to the root
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+def _forget_jvm(opened: Any) -> None:
+    """End a JVM without asking; the next session gets a new one."""
+    if opened is not None:
+        opened.proc.kill()
+        opened.proc.wait()
+        opened.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def close_session(spark: SparkSession, wait_s: float = CLOSE_S) -> None:
@@ -107,12 +128,10 @@ def close_session(spark: SparkSession, wait_s: float = CLOSE_S) -> None:
     if opened is not None and getattr(opened, "proc", None) is not None:
         opened.shutdown()
         opened.proc.stdin.close()  # the JVM's life line
-        try:
+        with suppress(subprocess.TimeoutExpired):
             opened.proc.wait(timeout=wait_s)
-        except subprocess.TimeoutExpired:
-            opened.proc.kill()
-            opened.proc.wait()
-        SparkContext._gateway = SparkContext._jvm = None
+        _forget_jvm(opened)
+    shutil.rmtree(_short_place(), ignore_errors=True)
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
@@ -202,24 +221,31 @@ def _socket_dir(work: Path) -> Path:
     if len(os.fsencode(here)) + SOCKET_NAME <= SOCKET_PATH_MAX:
         here.mkdir(parents=True, exist_ok=True)
         return here
-    base = Path(tempfile.gettempdir()) / f"tidegate-sockets-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
-    for left in base.iterdir():  # of drivers that were killed
+    place = _short_place()
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    for left in place.parent.iterdir():  # of drivers that were killed
         if not Path("/proc", left.name).exists():
             shutil.rmtree(left, ignore_errors=True)
-    place = base / str(os.getpid())
     place.mkdir(mode=0o700, exist_ok=True)
     return place
 
 
+def _short_place() -> Path:
+    return Path(tempfile.gettempdir()) / f"tidegate-sockets-{os.getuid()}" / str(os.getpid())
+
+
 def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
     """The environment of the JVM, and so of the Python workers."""
+    master = settings.conf.get("spark.master", "local[*]")
     ours = str(Path(tidegate.__file__).parent.parent)
     path = [ours, *(place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != ours)]
     return {
         **os.environ,
         "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(gateway.spark_home()),
+        "SPARK_SCALA_VERSION": gateway.SCALA_VERSION,
         "PYTHONPATH": os.pathsep.join(path),
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ else {}),  # no look-up of this host's name
         "PYTHONHASHSEED": "0",  # as spark-submit does: hashes must agree between workers
         "TMPDIR": str(settings.work / "tmp"),
     }

@@ -159,7 +159,7 @@ def launcher_command(java: Java, home: Path) -> list[str]:
     """What Spark's launcher makes of a start, with places for options and memory; without the arguments of SparkSubmit."""
     asked = ["--conf", f"spark.driver.extraJavaOptions={OPTIONS_HERE}", "--conf", f"spark.driver.memory={MEMORY_HERE}", "pyspark-shell"]
     launcher = [str(java.path), "-Xmx128m", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"]
-    environ = {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "SPARK_SCALA_VERSION": "2.13"}
+    environ = {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "SPARK_SCALA_VERSION": gateway.SCALA_VERSION}
     said = subprocess.run([*launcher, *asked], capture_output=True, env=environ, timeout=BUILD_S_MAX, check=True).stdout
     parts = [part for part in said.partition(b"\0")[2].lstrip(b"\n").decode().split("\0") if part]
     return parts[: parts.index("org.apache.spark.deploy.SparkSubmit") + 1]

@@ -30,6 +30,23 @@ def test_a_nested_block_is_a_row() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("{a = int, b = string}", {"a": "int", "b": "string"}),
+        ('{"a": "int", "b": "map<string, int>"}', {"a": "int", "b": "map<string,int>"}),
+        ("{a = int\n b {c = long}\n}", {"a": "int", "b": {"c": "bigint"}}),
+    ],
+)
+def test_a_row_may_stand_in_text_also_inside_other_types(text: str, same: object) -> None:
+    assert parse_type(text) == parse_type(same)
+    assert parse_type(f"map<string, {text}>").children[1] == parse_type(same)
+
+
+def test_other_words_of_the_reference_are_types_too() -> None:
+    assert [str(parse_type(t)) for t in ("LONG", "short", "byte", "array<long>")] == ["bigint", "smallint", "tinyint", "array<bigint>"]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [("bigin", "bigint"), ("decimal(99,1)", "38"), ("decimal(x)", "decimal(10, 2)"), ("map<int>", "map<K, V>"), ("varchar(10)", "unknown"), (7, "not 7")],
 )

@@ -138,12 +138,18 @@ def test_a_plugin_of_another_kind_is_said_to_be_one(job) -> None:
     assert problem.message == "Assert is a sink, not a source"
 
 
-def test_a_plugin_that_is_left_out_on_purpose_gets_its_sentence(job, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.connectors.console import options
+def test_a_connector_of_the_reference_that_is_not_here_is_no_misspelling(job) -> None:
+    problems = job.bad(source="hbase {}", sink="OssFile {}")
+    assert [(problem.kind, problem.suggestion) for problem in problems] == [(ProblemKind.UNKNOWN_PLUGIN, "")] * 2
+    assert problems[0].message == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can read"
+    assert problems[1].message.endswith("can write")
 
-    monkeypatch.setattr(options, "UNSUPPORTED", {"Groovy": "Groovy needs a JVM of its own: write Sql"}, raising=False)
-    [problem] = job.bad(source=job.fake(), transform="groovy {}", sink="Console {}")
-    assert (problem.kind, problem.message) == (ProblemKind.UNKNOWN_PLUGIN, "Groovy needs a JVM of its own: write Sql")
+
+def test_a_plugin_that_is_left_out_on_purpose_gets_its_sentence(job) -> None:
+    [problem] = job.bad(source=job.fake(), transform="dynamiccompile {}", sink="Console {}")
+    assert problem.kind is ProblemKind.UNKNOWN_PLUGIN
+    assert problem.message.startswith("dynamiccompile is not available: ")
+    assert "use Sql" in problem.message
 
 
 def test_problems_of_all_blocks_come_at_once_in_file_order(job) -> None:

@@ -137,3 +137,14 @@ def test_a_column_that_only_one_input_has_is_named(job) -> None:
 def test_inputs_with_the_same_columns_flow_together(job) -> None:
     plan = job.good(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = [b, a] }")
     assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource", "Source[0]-FakeSource")}
+
+
+def test_a_name_that_nobody_could_mean_is_one_complaint_and_no_others_follow_from_it(job) -> None:
+    parts = {"source": job.fake("a"), "transform": 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }'}
+    assert one(job.bad(**parts, sink="Console { plugin_input = zzz }")).message == "there is no dataset 'zzz'"
+    assert len(job.bad(**parts, sink="Console { plugin_input = zzz }\nConsole { plugin_input = yyy }")) == 2
+
+
+def test_a_misspelt_name_does_not_hide_another_dataset_that_nobody_reads(job) -> None:
+    problems = job.bad(source=job.fake("orders") + job.fake("customers"), sink="Console { plugin_input = order }")
+    assert [problem.message for problem in problems] == ["no transform and no sink reads the dataset 'customers'", "there is no dataset 'order'"]

@@ -4,6 +4,7 @@ Declarations and checks only: `tidegate validate` imports this, so nothing heavy
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidegate.model.job import BlockKind, Path
@@ -208,6 +209,14 @@ def _check_numbers(block: Block, path: Path, template: Iterable[Any], low: float
             yield block.problem((*path, index), f"{shown(raw)} is not between {low:g} and {high:g}")
 
 
+def refine(values: Values, capabilities: Capabilities) -> Capabilities:
+    """Changes come only from fixed rows that are no inserts, several tables only from tables_configs."""
+    tables = values["tables_configs"] or [values]
+    rows = [row for table in tables if isinstance(table, Mapping) for row in table.get("rows") or ()]
+    kinds = {str(row.get("kind") or "INSERT").upper() for row in rows if isinstance(row, Mapping)}
+    return replace(capabilities, row_kinds=bool(kinds - {"INSERT", "+I"}), multi_table=len(tables) > 1)
+
+
 CONNECTORS = (
     Connector(
         name="FakeSource",
@@ -217,6 +226,7 @@ CONNECTORS = (
         capabilities=Capabilities(row_kinds=True, multi_table=True, fusable=True, state="seed, moment of the first start, and rows made of each table"),
         implementation="tidegate.connectors.fake.source:FakeSource",
         check=check,
+        refine=refine,
         aliases=("Fake",),
     ),
 )

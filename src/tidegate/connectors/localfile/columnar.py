@@ -19,7 +19,7 @@ ROWS_PER_BATCH = 128 * 1024
 def _file(part: Part, form: str) -> Iterator[Any]:
     with opened(part):
         try:
-            yield pq.ParquetFile(part.path, memory_map=True) if form == "parquet" else pa_orc.ORCFile(part.path)
+            yield pq.ParquetFile(part.path) if form == "parquet" else pa_orc.ORCFile(part.path)
         except (pa.ArrowInvalid, OSError) as error:
             raise BadFile(part.path, f"cannot be read as {form}: {str(error).splitlines()[0]}") from error
 

@@ -11,7 +11,7 @@ commit   stage -> record -> publish -> done. The record is written whole in stag
          The same id with other offsets is an error. The staged files of those who lost are removed.
 rewind   newest record first: staged files, final files, record, mark; each step can be repeated.
 retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
-close    after finish: everything of this sink goes. So a driver calls it after finish only when the end of the job is in the store.
+close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files.
 
 Must not touch anything of another lineage, pipeline or sink.
 """
@@ -19,6 +19,7 @@ Must not touch anything of another lineage, pipeline or sink.
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from tidegate.connectors.localfile.durable import (
@@ -39,6 +40,7 @@ from tidegate.connectors.localfile.durable import (
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
 from tidegate.connectors.localfile.write_savemode import SaveMode
+from tidegate.connectors.localfile.write_takeback import take_back_by_name
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume
@@ -68,6 +70,8 @@ class FileCommitter(Committer):
         with disk(f"opening the file sink {self._place.operator}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
                 self._save_mode.check_exists(self._directory)
+            if self._transactional and not fresh and not os.path.isdir(self._layout.base):
+                take_back_by_name(self._place, resume)
             self._fence()
             self._take_over()
             self._settle(resume)
@@ -85,7 +89,7 @@ class FileCommitter(Committer):
         touch(layout.fence(self._generation))
         sync_all([*parents, layout.base])
         self._check_fence()
-        failpoint("filesink.fence.after")
+        failpoint("filesink.fence.middle")
 
     def _check_fence(self) -> None:
         highest = max(self._layout.fences(), default=0)
@@ -100,7 +104,7 @@ class FileCommitter(Committer):
         for generation in _generations(self._layout.stagings):
             if generation < self._generation:
                 _move_directory(self._layout.staging(generation), self._layout.dead(generation))
-        failpoint("filesink.fence.middle")
+        failpoint("filesink.fence.after")
 
     def _settle(self, resume: Resume) -> None:
         """Newest first: take back what is newer than the restore point, carry out the rest."""
@@ -261,7 +265,7 @@ class FileCommitter(Committer):
         """Without transactions: whole files, no record; a name that is taken is not taken over."""
         self._check_staged(files)
         self._prepare(messages)
-        failpoint("filesink.publish.before")
+        failpoint("filesink.append.before")
         suffixes = [raw["suffix"] for m in messages for raw in m.get("files", ())]
         changed: set[str] = set()
         for index, (file, suffix) in enumerate(zip(files, suffixes, strict=True)):
@@ -271,9 +275,9 @@ class FileCommitter(Committer):
             next(n for n in numbered(final, suffix) if isinstance(link(staged, n), Created))
             discard(staged)
             if index == 0 and len(files) > 1:
-                failpoint("filesink.publish.middle")
+                failpoint("filesink.append.middle")
         sync_all(changed)
-        failpoint("filesink.publish.after")
+        failpoint("filesink.append.after")
         return Committed()
 
     def _sweep(self, checkpoint: int) -> None:
@@ -305,7 +309,7 @@ class FileCommitter(Committer):
             failpoint("filesink.retain.after")
 
     def finish(self) -> None:
-        """The output is complete. The records stay until close: this batch may still be repeated."""
+        """The output is complete. The records stay until close."""
         self._finished = True
 
     def close(self) -> None:
@@ -316,9 +320,11 @@ class FileCommitter(Committer):
                 remove_empty(layout.staging(self._generation))
                 return
             failpoint("filesink.finish.before")
-            remove_tree(layout.stagings)
+            remove_tree(layout.gone)
+            with suppress(FileNotFoundError):
+                os.rename(layout.base, layout.gone)  # all at once: half of the records would be worse than none
             failpoint("filesink.finish.middle")
-            remove_tree(layout.base)
+            remove_tree(layout.gone)
             remove_empty(os.path.dirname(layout.base))
             remove_empty(os.path.dirname(os.path.dirname(layout.base)))
             failpoint("filesink.finish.after")

@@ -25,6 +25,7 @@ from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values
 
 _BOM = codecs.BOM_UTF8
+_TOP_BYTES = 64 * 1024
 _TEXTUAL = (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)
 _DIRECT = (
     *_TEXTUAL,
@@ -156,9 +157,12 @@ class Delimited:
 
     def _width(self, block: bytes, splitter: Splitter, part: Part) -> int:
         """The number of fields of the first record; 0 where there is none."""
-        body = block.lstrip(b"\r\n")
-        end = first_end(body, self.dialect, len(self.dialect.terminator))
-        record = next(splitter.records(_decoded(body[:end] if end >= 0 else body, part)), None)
+        top = block[:_TOP_BYTES].lstrip(b"\r\n")
+        end = first_end(top, self.dialect, len(self.dialect.terminator))
+        if end < 0:  # a long record, or many empty lines
+            top = block.lstrip(b"\r\n")
+            end = first_end(top, self.dialect, len(self.dialect.terminator))
+        record = next(splitter.records(_decoded(top[:end] if end >= 0 else top, part)), None)
         return len(record.fields) if record else 0
 
     def _fast(self, block: bytes, places: list[int], width: int) -> list[Any]:

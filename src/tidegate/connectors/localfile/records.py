@@ -43,7 +43,7 @@ class _Spans:
         self.opens: Any = ()
         self.closes: Any = ()
         if dialect.quote and dialect.quote in block:
-            self.opens, self.closes = _regular(block, dialect) or _walked(block, dialect)
+            self.opens, self.closes = _walked(block, dialect) if dialect.escape else _counted(block, dialect) or _matched(block, dialect)
 
     def around(self, place: int) -> tuple[int, int] | None:
         """The quoted stretch that holds a place."""
@@ -60,26 +60,35 @@ class _Spans:
         return (place - before) % 2 == 1
 
 
-def _regular(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
+def _counted(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
     """The stretches by counting quotes, right where each one is in its place: an opening one at the start of a field, a closing one at its end."""
-    if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1 or (dialect.escape and dialect.escape in block):
+    if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1:
         return None
     data = np.frombuffer(block, np.uint8)
     places = np.flatnonzero(data == dialect.quote[0])
     opens, closes = places[0::2], places[1::2]
-    bounds = np.frombuffer(b"".join(dialect.starts) + dialect.quote, np.uint8)
-    before = data[np.maximum(opens - 1, 0)]
-    after = data[np.minimum(closes + 1, len(data) - 1)]
-    if not np.all(np.isin(before, bounds) | (opens == 0)) or not np.all(np.isin(after, bounds) | (closes == len(data) - 1)):
+    bounds = np.zeros(256, np.bool_)
+    bounds[list(b"".join(dialect.starts) + dialect.quote)] = True
+    before = bounds[data[np.maximum(opens - 1, 0)]]
+    after = bounds[data[np.minimum(closes + 1, len(data) - 1)]]
+    if not np.all(before | (opens == 0)) or not np.all(after | (closes == len(data) - 1)):
         return None
     # A quote right before an opening one is the closing one of the stretch before: a doubled quote, and the field goes on.
     return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
 
 
+def _matched(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
+    """The stretches, field by field: for blocks with quotes in other places."""
+    quote = re.escape(dialect.quote)
+    start = b"|".join(b"(?<=" + re.escape(s) + b")" for s in dialect.starts)
+    field = re.compile(b"(?:\\A|" + start + b")" + quote + b"(?:[^" + quote + b"]++|" + quote * 2 + b")*+(" + quote + b"?)")
+    found = [(m.start(), m.end() - 1 if m[1] else len(block)) for m in field.finditer(block)]
+    return [a for a, _ in found], [b for _, b in found]
+
+
 def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
-    """The stretches, quote by quote."""
-    quote, escape = re.escape(dialect.quote), re.escape(dialect.escape)
-    token = re.compile((escape + b"." if escape else b"(?!)") + b"|" + quote, re.DOTALL)
+    """The stretches, quote by quote: where there is an escape character."""
+    token = re.compile(re.escape(dialect.escape) + b".|" + re.escape(dialect.quote), re.DOTALL)
     opens: list[int] = []
     closes: list[int] = []
     place = escaped = 0

@@ -7,6 +7,7 @@ from tidegate.connectors.localfile.write_layout import Place
 from tidegate.connectors.localfile.write_names import depends_on_table, fixed_directory
 from tidegate.connectors.localfile.write_savemode import SaveMode
 from tidegate.connectors.localfile.writer import FileWriter
+from tidegate.model.errors import UserError
 from tidegate.plugin.contract import Committer, OperatorContext, Sink, Writer, WriteTask
 from tidegate.plugin.option import Values
 
@@ -17,7 +18,10 @@ class LocalFileSink(Sink):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         path = os.path.abspath(values["path"].removeprefix("file://"))  # tasks may have another working directory
         super().__init__({**values, "path": path}, context)
-        self._place = Place(fixed_directory(path), context.pipeline, context.operator)
+        root = fixed_directory(path)
+        if root == "/":
+            raise UserError(f"the path {values['path']} begins with what depends on the table: it needs a directory before that, which is the same for all")
+        self._place = Place(root, context.pipeline, context.operator)
 
     def writer(self, task: WriteTask) -> Writer:
         """In a task."""

@@ -39,8 +39,11 @@ class Place:
 
         The generation is in the digest too, so that a file's name never comes again: who takes a batch back cannot hit what was written after it.
         """
-        digest = hashlib.sha256(f"{task.lineage}\n{task.generation}\n{self.pipeline}\n{self.operator}".encode()).hexdigest()[:10]
-        return f"T_{job_id}_{digest}_{task.subtask}_{task.checkpoint}"
+        return f"T_{job_id}_{self.digest(task.lineage, task.generation)}_{task.subtask}_{task.checkpoint}"
+
+    def digest(self, lineage: str, generation: int) -> str:
+        """The part of the transaction id that tells whose it is."""
+        return hashlib.sha256(f"{lineage}\n{generation}\n{self.pipeline}\n{self.operator}".encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,11 @@ class Layout:
     def deads(self) -> str:
         """The directory of the staging directories that were taken away."""
         return os.path.join(self.base, "dead")
+
+    @property
+    def gone(self) -> str:
+        """What is left of `base` where the removal of a finished job's things was cut off."""
+        return f"{self.base}.gone"
 
     @property
     def started(self) -> str:

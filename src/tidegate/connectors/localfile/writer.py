@@ -6,6 +6,7 @@ Writes only into the staging directory of its generation and never creates that 
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,7 +19,7 @@ from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix, table_words
 from tidegate.connectors.localfile.write_partition import split
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import Fenced, UserError
+from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.types import ROW_KIND, Table
 from tidegate.plugin.contract import Message, Writer, WriteTask
 from tidegate.plugin.option import Values
@@ -29,6 +30,22 @@ _GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 _PENDING_BYTES_MAX = 192 * 2**20
 """What all open files of a task hold back together, to make row groups of a good size."""
+
+
+class NotWritable(TerminalError):
+    """Rows that the format cannot hold."""
+
+    condition = "not-writable"
+
+
+@contextmanager
+def _staging(file_format: str) -> Iterator[None]:
+    """Translates what the disk and Arrow's encoders say."""
+    try:
+        with disk("writing a staged file"):
+            yield
+    except pa.ArrowException as error:
+        raise NotWritable(f"the rows cannot be written as {file_format}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +145,7 @@ class FileWriter(Writer):
         if batch.num_rows == 0:
             return
         target = self._target(table, batch.schema)
-        with disk("writing a staged file"):
+        with _staging(self._values["file_format_type"]):
             for directory, part in self._parts(target, batch):
                 rows = pa.RecordBatch.from_arrays([part.column(c) for c in target.columns], schema=target.schema)
                 self._add(target, (table.path, directory), rows)
@@ -140,7 +157,7 @@ class FileWriter(Writer):
         if known is not None and known[0].equals(schema):
             return known[1]
         if known is not None:  # its columns changed: what is open has the old ones
-            with disk("writing a staged file"):
+            with _staging(self._values["file_format_type"]):
                 for key in [k for k in self._open if k[0] == table.path]:
                     self._close_file(key)
         target = TableTarget.of(table, schema, self._values, self._place.root)
@@ -219,7 +236,7 @@ class FileWriter(Writer):
 
     def close(self) -> Message:
         """Everything is on the disk."""
-        with disk("writing a staged file"):
+        with _staging(self._values["file_format_type"]):
             for key in list(self._open):
                 self._close_file(key)
         directories = sorted({target.directory for _, target in self._targets.values()})

@@ -8,6 +8,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from tidegate.connectors.sql.problem import SqlError
+from tidegate.model.problem import nearest
 
 _KEPT = ("CAST", "TRY_CAST", "EXTRACT")  # those with a syntax of their own; all others are name(arguments)
 
@@ -19,14 +20,14 @@ class JobSql(Dialect):
         """Backticks and double quotes around names; `''` is the only escape in text."""
 
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # the base class declares it so
-        QUOTES = ["'"]  # noqa: RUF012
-        STRING_ESCAPES = ["'"]  # noqa: RUF012
+        QUOTES = ["'"]  # noqa: RUF012  # the base class declares it so
+        STRING_ESCAPES = ["'"]  # noqa: RUF012  # the base class declares it so
 
     class Parser(parser.Parser):
         """No function is understood here, so that the order and number of arguments are the writer's."""
 
-        FUNCTIONS = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {name: read for name, read in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT}  # noqa: RUF012
+        FUNCTIONS = {}  # noqa: RUF012  # the base class declares it so
+        FUNCTION_PARSERS = {name: read for name, read in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT}  # noqa: RUF012  # the base class declares it so
 
 
 def parse_select(query: str) -> exp.Select:
@@ -34,17 +35,23 @@ def parse_select(query: str) -> exp.Select:
     try:
         statements = [s for s in JobSql().parse(query) if s is not None]
     except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        near = str(first.get("highlight") or "").strip()
-        what = str(first.get("description") or "cannot be read").strip().rstrip(".")
-        raise SqlError(f"the query is not SQL: {what}" + (f", near {near!r}" if near else ""), line=int(first.get("line") or 1)) from error
+        raise _not_sql(query, error) from error
     except TokenError as error:
         raise SqlError("the query is not SQL: a quotation or a comment has no end") from error
     if len(statements) != 1:
         raise SqlError(f"the query holds {len(statements)} statements: write one SELECT")
-    if not isinstance(statements[0], exp.Select):
+    if not isinstance(statements[0], exp.Select) or not statements[0].expressions:
         raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
     return statements[0]
+
+
+def _not_sql(query: str, error: ParseError) -> SqlError:
+    first = error.errors[0] if error.errors else {}
+    near = str(first.get("highlight") or "").strip()
+    what = str(first.get("description") or "it cannot be read").strip().rstrip(".").replace("Invalid expression / Unexpected token", "something is unexpected")
+    begin = query.split(maxsplit=1)[0] if query.split() else ""
+    suggestion = "" if begin.upper() == "SELECT" else nearest(begin, ["SELECT"])
+    return SqlError(f"the query is not SQL: {what}" + (f", at {near!r}" if near else ""), line=int(first.get("line") or 1), suggestion=suggestion)
 
 
 def written(node: exp.Expr) -> str:

@@ -60,7 +60,9 @@ def parsed(query: str) -> exp.Select:
             raise SqlError(f"the query has {what}")
     source = select.args.get("from_")
     if source is not None and not isinstance(source.this, exp.Table):
-        raise SqlError("the query reads from an inner query: the Sql transform reads one table")
+        inner = isinstance(source.this, exp.Subquery | exp.Select)
+        what = "the query reads from an inner query" if inner else f"{written(source)} names no table"
+        raise SqlError(f"{what}: the Sql transform reads one table")
     return select
 
 

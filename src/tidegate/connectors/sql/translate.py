@@ -39,8 +39,8 @@ def translate(node: exp.Expr, scope: Scope) -> Typed:
     """One expression."""
     for kind, render, known in _NODES:
         if isinstance(node, kind):
-            if any(value for key, value in node.args.items() if key not in known.split()):  # a part that would be lost silently
-                break
+            if known != "*" and any(value for key, value in node.args.items() if key not in known.split()):
+                break  # a part of it would be lost silently
             return render(node, scope)
     raise SqlError(f"{written(node)} is not available in the Sql transform")
 
@@ -301,5 +301,5 @@ _NODES: tuple[tuple[type[exp.Expr] | tuple[type[exp.Expr], ...], Node, str], ...
     (exp.Anonymous, _call, "this expressions"),
     ((exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp), _now, ""),
     (exp.Interval, _interval, "this unit"),
-    ((exp.Window, exp.Select, exp.Subquery, exp.Exists), _several_rows, "this"),
+    ((exp.Window, exp.Select, exp.Subquery, exp.Exists), _several_rows, "*"),
 )

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from tidegate.connectors.sql.problem import SqlError
 from tidegate.model.problem import nearest
 from tidegate.model.types import DataType, TypeName
+from tidegate.plugin import spark_sql
+
+name, text, spark_type = spark_sql.sql_name, spark_sql.sql_text, spark_sql.sql_type
 
 STRING = DataType(TypeName.STRING)
 BOOLEAN = DataType(TypeName.BOOLEAN)
@@ -28,17 +31,6 @@ FLOATING = frozenset({TypeName.FLOAT, TypeName.DOUBLE})
 NUMBERS = WHOLE | FLOATING | {TypeName.DECIMAL}
 _ORDER = [TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE]
 
-_SPARK = {
-    TypeName.BYTES: "BINARY",
-    TypeName.TIMESTAMP: "TIMESTAMP_NTZ",
-    TypeName.TIMESTAMP_TZ: "TIMESTAMP",
-    TypeName.NULL: "VOID",
-    TypeName.BINARY_VECTOR: "BINARY",
-    TypeName.FLOAT_VECTOR: "ARRAY<FLOAT>",
-    TypeName.FLOAT16_VECTOR: "ARRAY<FLOAT>",
-    TypeName.BFLOAT16_VECTOR: "ARRAY<FLOAT>",
-    TypeName.SPARSE_FLOAT_VECTOR: "MAP<INT, FLOAT>",
-}
 _NAMES = {
     "VARCHAR": STRING, "STRING": STRING, "TEXT": STRING, "CHAR": STRING, "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
     "BYTE": TINYINT, "TINYINT": TINYINT, "SMALLINT": SMALLINT, "SHORT": SMALLINT, "BYTES": BYTES, "BINARY": BYTES, "DOUBLE": DOUBLE, "FLOAT": FLOAT,
@@ -61,21 +53,6 @@ class Typed:
     def among(self, names: frozenset[TypeName]) -> bool:
         """Whether it is known to be of one of these kinds."""
         return self.type is not None and self.type.name in names
-
-
-def spark_type(kind: DataType) -> str:
-    """A type as Spark SQL writes it."""
-    match kind.name:
-        case TypeName.DECIMAL:
-            return f"DECIMAL({kind.precision},{kind.scale})"
-        case TypeName.ARRAY:
-            return f"ARRAY<{spark_type(kind.children[0])}>"
-        case TypeName.MAP:
-            return f"MAP<{spark_type(kind.children[0])}, {spark_type(kind.children[1])}>"
-        case TypeName.ROW:
-            return "STRUCT<" + ", ".join(f"{name(c.name)}: {spark_type(c.type)}" for c in kind.columns) + ">"
-        case _:
-            return _SPARK.get(kind.name, kind.name.value.upper())
 
 
 def type_named(word: str, sizes: list[int]) -> DataType:
@@ -109,13 +86,3 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
 def wider_decimal(left: DataType, right: DataType) -> DataType:
     """The decimal of two numbers, one of which at least is one: the larger precision and the larger scale."""
     return DataType(TypeName.DECIMAL, precision=max(left.precision, right.precision), scale=max(left.scale, right.scale))
-
-
-def name(text: str) -> str:
-    """A name in Spark SQL."""
-    return "`" + text.replace("`", "``") + "`"
-
-
-def text(value: str) -> str:
-    """A text constant in Spark SQL, whose parser reads backslashes as escapes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,18 +1,22 @@
 """FakeSource: the same rows however a range is cut, the reference's sizes and ranges, pauses, fixed rows, several tables."""
 
+import os
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.connectors.fake import source as source_module
-from tidegate.connectors.fake.options import OPTIONS, check
+from tidegate.connectors.fake.options import CONNECTORS, OPTIONS, check
 from tidegate.connectors.fake.source import FakeSource
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
@@ -82,17 +86,19 @@ def of_type(kind: Any, count: int = 500, **options: Any) -> list[Any]:
     return [row["x"] for row in all_rows(fake({"row.num": count, "seed": 1, "schema": {"fields": {"x": kind}}, **options}))]
 
 
-@given(cuts=st.lists(st.integers(1, 400), max_size=6), count=st.integers(1, 8))
+@settings(max_examples=40)
+@given(cuts=st.lists(st.integers(1, 90), max_size=6), count=st.integers(1, 8))
 def test_rows_are_the_same_however_a_range_is_cut(cuts: list[int], count: int) -> None:
-    source = fake({"row.num": 3000, "seed": 11, "schema": {"fields": {"i": "int", "s": "string", "a": "array<tinyint>", "m": "map<tinyint, date>"}}})
+    source = fake({"row.num": 400, "seed": 11, "schema": {"fields": {"i": "int", "s": "string", "a": "array<tinyint>", "m": "map<tinyint, date>"}}})
     start = source.initial() | {"now": "2024-05-06T07:08:09"}
     whole = read(source, start, source.latest(start, Limit()), 1)
     pieces: list[dict[str, Any]] = []
     at = start
-    for rows in [*cuts, 3000]:
-        end = source.latest(at, Limit(rows=rows))
-        pieces += read(source, at, end, count)["default.default.default"]
-        at = end
+    with mock.patch.object(source_module, "_SPLIT_ROWS_MIN", 7):
+        for rows in [*cuts, 400]:
+            end = source.latest(at, Limit(rows=rows))
+            pieces += read(source, at, end, count)["default.default.default"]
+            at = end
     assert source.at_end(at)
     assert pieces == whole["default.default.default"]
 
@@ -340,3 +346,20 @@ def test_no_batch_of_big_rows_is_big() -> None:
     first = next(iter(source.read(split)))
     assert isinstance(first, pa.RecordBatch)
     assert first.nbytes < 10_000_000
+
+
+def test_capabilities_follow_the_options() -> None:
+    (connector,) = CONNECTORS
+    plain, _ = OPTIONS.read(Block({"schema": {}}, lambda _: Location(""), ""))
+    changes = plain | {"rows": [{"kind": "DELETE", "fields": []}]}
+    tables = plain | {"tables_configs": [{"rows": [{"kind": "+I"}]}, {}]}
+    found = [connector.capabilities_of(values) for values in (plain, changes, tables)]
+    assert [(c.row_kinds, c.multi_table) for c in found] == [(False, False), (True, False), (False, True)]
+
+
+def test_declarations_can_be_read_without_arrow() -> None:
+    names = ["fake", "console", "assertion", "chaos"]
+    script = (
+        f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}]; sys.exit(bool({{'pyarrow', 'numpy', 'pyspark'}} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})

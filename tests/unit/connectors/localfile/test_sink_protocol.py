@@ -1,23 +1,28 @@
 """The file sink's promise: whatever dies or wakes up when, each batch's rows are there exactly once, and nothing half-written has a final name."""
 
 import contextlib
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_savemode, writer
-from tidegate.connectors.localfile.durable import DiskTrouble
+from tidegate.connectors.localfile import committer, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
 from tidegate.connectors.localfile.write_record import BadRecord, OtherOffsets
-from tidegate.model.errors import Fenced
+from tidegate.model.errors import Fenced, UserError
 from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
 
 
 def failpoints(*steps: str) -> list[str]:
     """The names in the source, so that a new one cannot be forgotten here."""
-    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_savemode))
+    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_savemode, write_takeback))
     found = sorted(set(re.findall(r'failpoint\("(filesink\.[a-z.]+)"\)', source)))
     return [name for name in found if name.split(".")[1] in steps]
 
@@ -100,6 +105,14 @@ def test_a_staged_file_that_vanished_is_not_recorded(kit: Any, tmp_path: Path) -
     assert kit.records(tmp_path) == []
 
 
+def test_a_path_that_cannot_be_is_refused_in_one_sentence(kit: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskRefused, match=r"opening the file sink .* failed at .*file"):
+        kit.Generation(tmp_path / "file" / "below", 1).open()
+    with pytest.raises(UserError, match="same for all"):
+        kit.Generation(Path("/${table_name}"), 1)
+
+
 # -- zombies
 
 
@@ -160,6 +173,13 @@ def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(kit: Any,
     assert kit.rows(tmp_path) == ([1, 2, 5, 6] if "publish" in name else [1, 2, 3, 4, 5, 6])
 
 
+def test_a_generation_that_is_overtaken_before_it_has_a_staging_directory_does_not_open(kit: Any, tmp_path: Path, at: Any) -> None:
+    at("filesink.fence.after", lambda: kit.Generation(tmp_path, 2).open())
+    with pytest.raises(Fenced, match="generation 2"):
+        kit.Generation(tmp_path, 1).open()
+    assert [p.name for p in tmp_path.glob(".tidegate/*/*/staging/*")] == ["g2"]
+
+
 # -- crashes
 
 
@@ -174,6 +194,25 @@ def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(kit: Any, tmp_pat
     assert new.batch(2, [2, 3]) == (
         Committed() if name.split(".")[1] == "stage" or name in ("filesink.record.before", "filesink.record.middle") else AlreadyCommitted()
     )
+    assert kit.rows(tmp_path) == [1, 2, 3]
+    assert kit.staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["filesink.stage.middle", "filesink.record.after", "filesink.publish.middle"])
+def test_a_process_that_is_killed_in_a_batch_leaves_it_to_its_successor(kit: Any, tmp_path: Path, name: str) -> None:
+    kit.Generation(tmp_path, 1).open().batch(1, [1])
+    script = (
+        "import importlib.util, pathlib, sys\n"
+        "spec = importlib.util.spec_from_file_location('conftest', sys.argv[1])\n"
+        "kit = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(kit)\n"
+        "kit.Generation(pathlib.Path(sys.argv[2]), 2).open(1).batch(2, [2], [3])\n"
+    )
+    command = [sys.executable, "-c", script, str(Path(__file__).with_name("conftest.py")), str(tmp_path)]
+    environment = {**os.environ, "TIDEGATE_FAILPOINT": name, "PYTHONPATH": os.pathsep.join(sys.path)}
+    died = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    kit.Generation(tmp_path, 3).open(1, pending=2).batch(2, [2, 3])
     assert kit.rows(tmp_path) == [1, 2, 3]
     assert kit.staged(tmp_path) == []
 
@@ -270,7 +309,7 @@ def test_a_finished_job_leaves_only_its_output(kit: Any, tmp_path: Path) -> None
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1], [2])
     driver.committer.finish()
-    assert kit.records(tmp_path) == ["1.json"]  # until the end is in the store, the batch may be repeated
+    assert kit.records(tmp_path) == ["1.json"]
     driver.committer.close()
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".csv", ".csv"]
 
@@ -283,11 +322,39 @@ def test_a_crash_while_a_finished_job_tidies_up_is_harmless(kit: Any, tmp_path: 
     at(name, kit.crash)
     with pytest.raises(kit.Crash):
         driver.committer.close()
-    again = kit.Generation(tmp_path, 2).open(checkpoint=1)
+    again = kit.Generation(tmp_path, 2).open(pending=1)
+    again.batch(1, [1, 2])
+    assert kit.rows(tmp_path) == [1, 2]
     again.committer.finish()
     again.committer.close()
     assert kit.rows(tmp_path) == [1, 2]
     assert not (tmp_path / ".tidegate").exists()
+
+
+def test_a_finished_job_can_go_back_to_an_older_checkpoint(kit: Any, tmp_path: Path) -> None:
+    other = kit.Generation(tmp_path, 1, operator="neighbour").open()
+    driver = kit.Generation(tmp_path, 1, file_name_expression="x_${transactionId}_${now}").open()
+    for n in range(1, 13):
+        driver.batch(n, [n])
+        other.batch(n, [n * 100])
+    driver.committer.finish()
+    driver.committer.close()
+    kit.Generation(tmp_path, 2, file_name_expression="x_${transactionId}_${now}").open(checkpoint=2).batch(3, [33])
+    assert [r for r in kit.rows(tmp_path) if r < 100] == [1, 2, 33]
+    assert len(kit.rows(tmp_path)) == 15
+
+
+@pytest.mark.parametrize("name", [*failpoints("takeback"), ""])
+def test_a_batch_is_repeated_exactly_though_its_record_is_gone(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    driver = kit.Generation(tmp_path, 1).open()
+    driver.batch(1, [1], [2])
+    shutil.rmtree(tmp_path / ".tidegate")
+    if name:
+        at(name, kit.crash)
+        with pytest.raises(kit.Crash):
+            kit.Generation(tmp_path, 2).open(pending=1)
+    assert kit.Generation(tmp_path, 3).open(pending=1).batch(1, [1, 2]) == Committed()
+    assert kit.rows(tmp_path) == [1, 2]
 
 
 def test_a_stopped_job_keeps_its_records_and_no_empty_staging_directory(kit: Any, tmp_path: Path) -> None:
@@ -318,3 +385,14 @@ def test_without_transactions_files_are_whole_and_never_overwritten_and_no_recor
     assert kit.rows(tmp_path) == [1, 2, 3, 3]
     assert [p.name for p in kit.visible(tmp_path)] == ["out_0-1.csv", "out_0-2.csv", "out_0-3.csv", "out_0.csv"]
     assert kit.records(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", failpoints("append", "stage"))
+def test_without_transactions_a_crash_may_repeat_rows_but_loses_none(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    old = kit.Generation(tmp_path, 1, is_enable_transaction=False).open()
+    at(name, kit.crash)
+    with pytest.raises(kit.Crash):
+        old.batch(1, [1], [2])
+    kit.Generation(tmp_path, 2, is_enable_transaction=False).open(pending=1).batch(1, [1, 2])
+    assert set(kit.rows(tmp_path)) == {1, 2}
+    assert kit.staged(tmp_path) == []

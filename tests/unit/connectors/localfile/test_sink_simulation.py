@@ -10,13 +10,13 @@ import pytest
 
 from tidegate.model.errors import Fenced
 
-RUNS = 300
+RUNS = 200
 ROWS = 5
 PLACES = [f"filesink.{step}.{place}" for step in ("stage", "record", "publish", "fence", "retain") for place in ("before", "middle", "after")]
 
 
 class World:
-    """The store, which knows what is begun and what is complete and lets only the newest generation say so, and drivers that do not know what happens to them."""
+    """The store, which knows what is begun and complete and lets only the newest generation say so, and drivers that do not know what happens to them."""
 
     def __init__(self, kit: Any, root: Path, chance: random.Random, at: Callable[[str, Callable[[], Any]], None]) -> None:
         self.kit, self.root, self.chance, self.at = kit, root, chance, at

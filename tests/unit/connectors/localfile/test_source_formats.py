@@ -237,7 +237,9 @@ def test_archives_give_the_files_of_the_format_in_them(tmp_path: Path, archive: 
         read(tmp_path, "csv", {"n": "int"}, archive_compress_codec=archive)
 
 
-@pytest.mark.parametrize("text", ['[{"a":1},{"a":2}]', '{\n  "a": 1\n}\n{\n  "a": 2\n}', '[\n{"a":1}]\n[{"a":"2"}]', '{"a":1} {"a":2}', '\ufeff\n{"a":1}\n{"a":"2"}'])
+@pytest.mark.parametrize(
+    "text", ['[{"a":1},{"a":2}]', '{\n  "a": 1\n}\n{\n  "a": 2\n}', '[\n{"a":1}]\n[{"a":"2"}]', '{"a":1} {"a":2}', '\ufeff\n{"a":1}\n{"a":"2"}']
+)
 def test_json_documents_of_any_shape(tmp_path: Path, text: str) -> None:
     (tmp_path / "f.json").write_text(text)
     assert read(tmp_path, "json", {"a": "int"}) == [{"a": 1}, {"a": 2}]
@@ -246,7 +248,9 @@ def test_json_documents_of_any_shape(tmp_path: Path, text: str) -> None:
 def test_json_takes_defaults_and_texts_of_other_types(tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text('{"s":{"k":1},"n":null}\n{"s":true,"n":"5"}\n')
     columns = [{"name": "s", "type": "string"}, {"name": "n", "type": "int", "defaultValue": 7}]
-    source = make(tmp_path, "json", schema=None, **{"schema": {"columns": columns}})
+    given = {"path": str(tmp_path), "file_format_type": "json", "schema": {"columns": columns}}
+    values, _ = SOURCE_OPTIONS.read(Block(given, lambda _: Location(""), ""))
+    source = LocalFileSource(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1))
     start = source.initial()
     (split,) = source.splits(start, source.latest(start, Limit()), 1)
     assert [r for b in source.read(split) for r in b.to_pylist()] == [{"s": '{"k": 1}', "n": 7}, {"s": "true", "n": 5}]

@@ -1,0 +1,134 @@
+"""The deeper checks of the options of this folder's transforms: regular expressions, kinds, nested blocks. Called through options.py; pure."""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+
+from tidegate.connectors.columns.regex import complaint, portable
+from tidegate.connectors.columns.rules import json_columns, validation_rules
+from tidegate.model.job import Path
+from tidegate.model.problem import Problem, nearest
+from tidegate.model.types import RowKind
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.tables import Check
+
+METADATA = ("Database", "Table", "RowKind")
+_METADATA_OF_SOURCES = (
+    "EventTime", "Delay", "Partition", "SourceTimestamp", "BinlogFile", "BinlogPos", "BinlogRow", "Gtid", "FilePath", "FileCreateTime", "FileUpdateTime",
+    "FileSize", "FileType",
+)  # fmt: skip
+
+
+def one_of(*keys: str) -> Check:
+    def check(block: Block, values: Values) -> Iterator[Problem]:
+        given = [key for key in keys if values[key] is not None]
+        if len(given) != 1:
+            yield block.problem((given[1],) if given else (), f"one of {' and '.join(keys)} is needed" if not given else f"only one of {', '.join(keys)}")
+
+    return check
+
+
+def check_copy(block: Block, values: Values) -> Iterator[Problem]:
+    if values["fields"] is None:
+        for key in ("src_field", "dest_field"):
+            if values[key] is None:
+                yield block.problem((), "fields is missing: a block { new_name = old_name }" if key == "src_field" else f"{key} is missing")
+    elif not isinstance(values["fields"], Mapping) and not (isinstance(values["fields"], list) and all(isinstance(f, Mapping) for f in values["fields"])):
+        yield block.problem(("fields",), "fields is a block { new_name = old_name }")
+
+
+def check_renames(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _entries(block, values, "replacements_with_regex", ("replace_from", "replace_to"))
+    for index, entry in enumerate(values["replacements_with_regex"] or ()):
+        if isinstance(entry, Mapping) and str(entry.get("is_regex", "true")).lower() != "false":
+            yield from _regex(block, ("replacements_with_regex", index, "replace_from"), str(entry.get("replace_from") or ""))
+    if "specific" in values:
+        yield from _entries(block, values, "specific", ("field_name", "target_name"))
+
+
+def _entries(block: Block, values: Values, key: str, needed: tuple[str, ...]) -> Iterator[Problem]:
+    for index, entry in enumerate(values[key] or ()):
+        lacking = [k for k in needed if not isinstance(entry, Mapping) or entry.get(k) in (None, "")]
+        if lacking and not (lacking == ["replace_to"] and isinstance(entry, Mapping) and "replace_to" in entry):
+            yield block.problem((key, index), f"an entry of {key} is a block {{ {', '.join(needed)} }}: {', '.join(lacking)} is missing")
+
+
+def _regex(block: Block, path: Path, pattern: str) -> Iterator[Problem]:
+    wrong = complaint(pattern)
+    if wrong:
+        yield block.problem(path, f"{pattern!r} is no regular expression: {wrong}")
+
+
+def check_replace(block: Block, values: Values) -> Iterator[Problem]:
+    if values["is_regex"]:
+        yield from _regex(block, ("pattern",), values["pattern"])
+
+
+def check_split(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _regex(block, ("separator",), values["separator"])
+
+
+def check_extract(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _regex(block, ("regex_pattern",), values["regex_pattern"])
+    count = len(values["output_fields"])
+    if values["default_values"] and len(values["default_values"]) != count:
+        yield block.problem(("default_values",), f"{len(values['default_values'])} default values for {count} output fields")
+    found = portable(values["regex_pattern"])
+    if found and found.groups and found.groups != count:
+        yield block.problem(("regex_pattern",), f"the pattern has {found.groups} groups, and there are {count} output fields")
+
+
+def check_kinds(block: Block, values: Values) -> Iterator[Problem]:
+    yield from one_of("include_kinds", "exclude_kinds")(block, values)
+    for key in ("include_kinds", "exclude_kinds"):
+        for index, kind in enumerate(values[key] or ()):
+            try:
+                RowKind.parse(str(kind))
+            except ValueError as error:
+                yield block.problem((key, index), str(error), suggestion=nearest(str(kind), [k.name for k in RowKind]))
+
+
+def check_metadata(block: Block, values: Values) -> Iterator[Problem]:
+    for key in values["metadata_fields"] or ():
+        if key in _METADATA_OF_SOURCES:
+            yield block.problem(("metadata_fields", key), f"{key} is not available: no source here gives it; there are {', '.join(METADATA)}")
+        elif key not in METADATA:
+            yield block.problem(("metadata_fields", key), f"there is no metadata field {key}", suggestion=nearest(key, [*METADATA, *_METADATA_OF_SOURCES]))
+
+
+def check_table_filter(block: Block, values: Values) -> Iterator[Problem]:
+    for key in ("database_pattern", "schema_pattern", "table_pattern"):
+        if values[key] is not None:
+            yield from _regex(block, (key,), values[key])
+
+
+def check_sink_types(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _entries(block, values, "columns", ("column", "type"))
+
+
+def _route_problem(block: Block, values: Values) -> Iterator[Problem]:
+    if values["row_error_handle_way"] == "ROUTE_TO_TABLE":
+        yield block.problem(("row_error_handle_way",), "ROUTE_TO_TABLE is not available: rows go to one table; use FAIL or SKIP")
+
+
+def check_json(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _route_problem(block, values)
+    for path, message in json_columns(values["columns"])[1]:
+        yield block.problem(("columns", *path), message)
+
+
+def check_validator(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _route_problem(block, values)
+    for path, message in validation_rules(values["field_rules"])[1]:
+        yield block.problem(("field_rules", *path), message)
+
+
+def check_key(block: Block, values: Values) -> Iterator[Problem]:
+    """The key of FieldEncrypt; it is never shown."""
+    try:
+        size = len(base64.b64decode(values["key"].removeprefix("base64:"), validate=True))
+    except binascii.Error:
+        yield block.problem(("key",), "the key is not base64")
+        return
+    if size not in (16, 24, 32):
+        yield block.problem(("key",), f"the key has {size} bytes: 16, 24 or 32 are needed")

@@ -1,0 +1,69 @@
+"""JsonPath as Spark SQL: the value of a path, and whether a row is at fault. Text only; spark.py puts it on a frame.
+
+A path that is not there, text that is no JSON and a value that does not fit its type are faults; JSON's own null is NULL, and NULL in is NULL out.
+"""
+
+import re
+from dataclasses import dataclass
+
+from tidegate.connectors.columns.rules import JsonColumn
+from tidegate.model.errors import UserError
+from tidegate.model.types import DataType, Table, TypeName
+from tidegate.plugin.spark_sql import sql_name, sql_text, sql_type
+
+_STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # taken as text, then converted
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One value: its expression, and the condition under which the row is at fault."""
+
+    value: str
+    fault: str
+
+
+def taken(column: JsonColumn, table: Table) -> Taken:
+    """What a column of JsonPath is for a table."""
+    source = next(c.type for c in table.columns if c.name == column.source)
+    text, path = _json_text(column, source)
+    json = f"try_parse_json({text})"
+    found = f"try_variant_get({json}, {sql_text(path)}, 'variant')"
+    value = _converted(json, path, column.type)
+    misfit = f"({value} IS NULL AND NOT is_variant_null({found}))"
+    return Taken(value, f"({text} IS NOT NULL AND ({json} IS NULL OR {found} IS NULL OR {misfit}))")
+
+
+def _converted(json: str, path: str, kind: DataType) -> str:
+    if kind.name not in _STRINGS:
+        return f"try_variant_get({json}, {sql_text(path)}, {sql_text(sql_type(kind))})"
+    value = f"try_variant_get({json}, {sql_text(path)}, 'string')"
+    match kind.name:
+        case TypeName.TIME:
+            return f"try_to_time({value})"
+        case TypeName.BYTES:
+            return f"try_to_binary({value}, 'base64')"
+        case _:
+            return value
+
+
+def _json_text(column: JsonColumn, source: DataType) -> tuple[str, str]:
+    """The JSON of a column as text, and the path in it. A row is an array of its fields, so that `$[1]` is its second."""
+    name = sql_name(column.source)
+    match source.name:
+        case TypeName.STRING:
+            return name, column.path
+        case TypeName.BYTES:
+            return f"CAST({name} AS STRING)", column.path
+        case TypeName.ROW:
+            return _row_field(column, source)
+        case _:
+            return f"to_json({name})", column.path
+
+
+def _row_field(column: JsonColumn, source: DataType) -> tuple[str, str]:
+    index = re.match(r"\$\[(\d+)\]", column.path)
+    if index is None or int(index[1]) >= len(source.columns):
+        raise UserError(f"JsonPath: a row is an array of its fields: the path into {column.source} begins with $[0] to $[{len(source.columns) - 1}]")
+    field = source.columns[int(index[1])]
+    place = f"{sql_name(column.source)}.{sql_name(field.name)}"
+    return f"to_json(to_variant_object(named_struct('v', {place})))", "$.v" + column.path[index.end() :]

@@ -1,0 +1,151 @@
+"""Transforms that only move columns: which column of the input each column of the output is. The same list is what Arrow and what Spark carry out."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.columns.step import ColumnsTransform
+from tidegate.model.errors import UserError
+from tidegate.model.types import Table
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.option import Values
+
+Moves = list[tuple[str, str]]
+"""New name and old name, in the order of the output."""
+
+
+class Move(ColumnsTransform):
+    """A transform that is a list of moves."""
+
+    fusable = True
+
+    def moves(self, values: Values, table: Table) -> Moves:
+        """The moves of one rule."""
+        raise NotImplementedError
+
+    def keys(self, values: Values, key: tuple[str, ...], names: set[str]) -> tuple[str, ...]:  # noqa: ARG002  # for those that rename
+        """A key of the table after one rule: it stays where all its columns do."""
+        return key if names.issuperset(key) else ()
+
+    def after(self, values: Values, table: Table) -> Table:
+        """The table with its columns moved."""
+        columns = tuple(replace(self.column(table, old), name=new) for new, old in self.moves(values, table))
+        names = {c.name for c in columns}
+        if len(names) < len(columns):
+            double = next(c.name for i, c in enumerate(columns) if c.name in {d.name for d in columns[:i]})
+            raise UserError(f"{self.name}: two columns of table {table.path} would be called {double}")
+        partition = tuple(k for k in self._partition_keys(values, table) if k in names)
+        return replace(
+            table,
+            columns=columns,
+            primary_key=self.keys(values, table.primary_key, names),
+            unique_key=self.keys(values, table.unique_key, names),
+            partition_keys=partition,
+        )
+
+    def _partition_keys(self, values: Values, table: Table) -> tuple[str, ...]:  # noqa: ARG002  # the same for every table and rule
+        return table.partition_keys
+
+    def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same arrays under other names: nothing is copied."""
+        places = {name: index for index, name in enumerate(table.names())}
+        arrays = [batch.column(places[old]) for _, old in self.moves(values, table)]
+        if table.kinds:
+            arrays.append(batch.column(batch.num_columns - 1))
+        return pa.RecordBatch.from_arrays(arrays, schema=table_schema(self.after(values, table)))
+
+
+class Filter(Move):
+    """include_fields in their order, or all but exclude_fields."""
+
+    name = "Filter"
+
+    def moves(self, values: Values, table: Table) -> Moves:
+        """The columns that stay."""
+        for field in (*(values["include_fields"] or ()), *(values["exclude_fields"] or ())):
+            self.column(table, str(field))
+        if values["include_fields"] is not None:
+            return [(str(f), str(f)) for f in values["include_fields"]]
+        dropped = set(map(str, values["exclude_fields"]))
+        return [(n, n) for n in table.names() if n not in dropped]
+
+
+class FieldMapper(Move):
+    """{ old = new }: selects, orders, renames."""
+
+    name = "FieldMapper"
+
+    def moves(self, values: Values, table: Table) -> Moves:  # noqa: ARG002  # the same for every table and rule
+        """As written."""
+        return [(str(new), str(old)) for old, new in values["field_mapper"].items()]
+
+
+class FieldRename(Move):
+    """Other names for all columns, and for the keys made of them."""
+
+    name = "FieldRename"
+
+    def moves(self, values: Values, table: Table) -> Moves:
+        """Every column under its new name."""
+        return [(new_name(values, old), old) for old in table.names()]
+
+    def keys(self, values: Values, key: tuple[str, ...], names: set[str]) -> tuple[str, ...]:  # noqa: ARG002  # the same for every table and rule
+        """Keys get the new names too."""
+        return tuple(new_name(values, old) for old in key)
+
+    def _partition_keys(self, values: Values, table: Table) -> tuple[str, ...]:
+        return self.keys(values, table.partition_keys, set())
+
+
+class Copy(Move):
+    """{ new = old }: the copies come last, unless a column of that name is there."""
+
+    name = "Copy"
+
+    def moves(self, values: Values, table: Table) -> Moves:
+        """All columns and the copies."""
+        copies = _copies(values)
+        kept = [(n, copies.pop(n, n)) for n in table.names()]
+        return [*kept, *copies.items()]
+
+
+def _copies(values: Values) -> dict[str, str]:
+    fields = values["fields"]
+    if fields is None:
+        return {values["dest_field"]: values["src_field"]}
+    pairs = [fields] if isinstance(fields, Mapping) else fields
+    return {str(new): str(old) for pair in pairs for new, old in pair.items()}
+
+
+def new_name(values: Values, name: str) -> str:
+    """A name by the rules of FieldRename and TableRename: replaced where it matched before its case was changed, then prefix and suffix."""
+    for rule in values.get("specific") or ():
+        if str(rule["field_name"]) == name:
+            return str(rule["target_name"])
+    places, new = _matches(values["replacements_with_regex"] or (), name)
+    match values["convert_case"]:
+        case "UPPER":
+            name = name.upper()
+        case "LOWER":
+            name = name.lower()
+    for start, end in reversed(places):
+        name = name[:start] + new + name[end:]
+    return (values["prefix"] or "").strip() + name + (values["suffix"] or "").strip()
+
+
+def _matches(rules: Any, name: str) -> tuple[list[tuple[int, int]], str]:
+    """Where the last rule that matches at all does, and what it puts there."""
+    places: list[tuple[int, int]] = []
+    new = ""
+    for rule in rules:
+        old = str(rule["replace_from"])
+        if str(rule.get("is_regex", "true")).lower() == "false":
+            found = [(0, len(name))] if old == name else []
+        else:
+            found = [m.span() for m in re.finditer(old, name)]
+        if found:
+            places, new = found, str(rule.get("replace_to") or "").strip()
+    return places, new

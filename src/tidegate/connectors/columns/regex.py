@@ -1,0 +1,178 @@
+"""Which regular expressions mean the same to Java (Spark, the reference) and to RE2 (Arrow), and how they are written for the second.
+
+Called by options.py (is a transform with these options fusable?) and by texts.py (in a task). No pyarrow here. Conservative: what is not known to be the same
+is refused, and Spark does the work.
+"""
+
+import re
+from dataclasses import dataclass
+
+_SPECIAL = frozenset(".^$*+?()[]{}|")
+_ANY = r"[^\n\r\x{85}\x{2028}\x{2029}]"  # Java's dot
+_SPACE = r" \t\n\x0B\f\r"
+_SAME = frozenset("dDwWtnrf")
+_QUANTIFIER = re.compile(r"[*+?]|\{(\d{1,3})(,(\d{1,3})?)?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Portable:
+    """A regular expression for RE2. `anchored`: begins with ^; `groups` that can be referred to, 0 where a repeated group makes that unsure."""
+
+    pattern: str
+    anchored: bool
+    groups: int
+
+
+class _Unsure(Exception):
+    """Not known to mean the same."""
+
+
+def literal(pattern: str) -> str | None:
+    """The text that a pattern is, where it has nothing but plain and escaped characters."""
+    text, at = "", 0
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 1
+            if at == len(pattern) or pattern[at].isalnum():
+                return None
+        elif pattern[at] in _SPECIAL:
+            return None
+        text += pattern[at]
+        at += 1
+    return text or None
+
+
+def portable(pattern: str) -> Portable | None:
+    """The same expression for RE2; None where it is not known to be the same, and where it matches nothing at all (then the rules differ)."""
+    try:
+        made = "".join(_tokens(pattern))
+        empty = re.compile(pattern, re.ASCII).match("")
+    except (_Unsure, re.error):
+        return None
+    if empty:
+        return None
+    repeated = re.search(r"\)[*+?{]", pattern)
+    return Portable(made, pattern.startswith("^"), 0 if repeated else re.compile(pattern).groups)
+
+
+def _tokens(pattern: str) -> list[str]:
+    made: list[str] = []
+    at = 0
+    while at < len(pattern):
+        token, length = _token(pattern, at)
+        made.append(token)
+        at += length
+    return made
+
+
+def _token(pattern: str, at: int) -> tuple[str, int]:
+    char = pattern[at]
+    if char == "\\":
+        return _escaped(pattern, at, inside=False), 2
+    if char == "[":
+        return _class(pattern, at)
+    if char == ".":
+        return _ANY, 1
+    if char in "*+?{":
+        return _quantifier(pattern, at)
+    if char == "(":
+        if pattern[at : at + 2] == "(?" and pattern[at : at + 3] != "(?:":
+            raise _Unsure
+        return ("(?:", 3) if pattern[at : at + 2] == "(?" else ("(", 1)
+    if char in "$]}" or (char == "^" and at > 0):
+        raise _Unsure
+    return char, 1
+
+
+def _escaped(pattern: str, at: int, *, inside: bool) -> str:
+    char = pattern[at + 1 : at + 2]
+    if char in ("s", "S") and not (inside and char == "S"):
+        return _SPACE if inside else f"[{'^' if char == 'S' else ''}{_SPACE}]"
+    if char in _SAME and char and not (inside and char in "DW"):
+        return f"\\{char}"
+    if not char or char.isalnum() or not char.isascii():
+        raise _Unsure
+    return f"\\{char}"
+
+
+def _quantifier(pattern: str, at: int) -> tuple[str, int]:
+    found = _QUANTIFIER.match(pattern, at)
+    if not found or at == 0 or pattern[at - 1] in "(|^":
+        raise _Unsure
+    end = found.end()
+    if pattern[end : end + 1] == "?":  # as few as possible
+        end += 1
+    if pattern[end : end + 1] in ("+", "*", "?", "{"):  # possessive, or nonsense
+        raise _Unsure
+    return pattern[at:end], end - at
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """[a-z_\\d]: no class in a class, no &&, no ] or - in odd places."""
+    end, made = at + 1, "["
+    if pattern[end : end + 1] == "^":
+        end, made = end + 1, "[^"
+    first = end
+    while pattern[end : end + 1] != "]":
+        char = pattern[end : end + 1]
+        if not char or char in "[&":
+            raise _Unsure
+        if char == "\\":
+            made += _escaped(pattern, end, inside=True)
+            end += 2
+            continue
+        if char == "-":
+            made += _dash(pattern, end, first)
+        else:
+            made += f"\\{char}" if char in "^" else char
+        end += 1
+    if end == first:
+        raise _Unsure
+    return made + "]", end + 1 - at
+
+
+def _dash(pattern: str, at: int, first: int) -> str:
+    if at == first or pattern[at + 1 : at + 2] == "]":
+        return r"\-"
+    before, after = pattern[at - 1], pattern[at + 1 : at + 2]
+    if not (before.isalnum() and after.isalnum()) or (at - 2 >= first and pattern[at - 2] in "\\-"):
+        raise _Unsure
+    return "-"
+
+
+def replacement(java: str, groups: int) -> str | None:
+    """A replacement with $1 and \\x for RE2, with \\1 and \\\\; None where it refers to what is not surely there."""
+    made, at = "", 0
+    while at < len(java):
+        char, following = java[at], java[at + 1 : at + 2]
+        if char == "\\" and following:
+            made += "\\\\" if following == "\\" else following
+            at += 2
+        elif char == "$":
+            if not (following.isdigit() and following.isascii()) or int(following) > groups or groups > 9:
+                return None
+            made += f"\\{following}"
+            at += 2
+        elif char == "\\":
+            return None
+        else:
+            made += char
+            at += 1
+    return made
+
+
+def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
+    """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its own, so that the numbers of all others go up by one."""
+    shifted = re.sub(r"(\\\\|\\k|\\)([1-9])?", lambda m: m[0] if m[1] != "\\" or not m[2] else f"\\{int(m[2]) + 1}", pattern)
+    number = re.sub(r"(\\.)|\$(\d)", lambda m: m[0] if m[1] else f"${int(m[2]) + 1}", java_replacement)
+    return rf"\A(?s:(.*?))(?:{shifted})", f"$1{number}"
+
+
+def complaint(pattern: str) -> str:
+    """What is surely wrong with a regular expression of Java's; nothing where that is not sure (Java has more than Python)."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        unsure = ("bad escape", "unknown extension", "global flags", "look-behind", "bad inline flags")
+        return "" if any(word in str(error) for word in unsure) else str(error)
+    return ""

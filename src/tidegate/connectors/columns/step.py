@@ -1,0 +1,105 @@
+"""What all transforms of this folder share: the rules for a table, one after the other, on tables and on Arrow batches.
+
+Called by the engine, in driver and tasks.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tidegate.connectors.columns.options import RULES
+from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.problem import nearest
+from tidegate.model.types import ROW_KIND, Column, DataType, Table, TypeName
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.contract import Transform
+from tidegate.plugin.option import Values
+
+TEXTUAL = frozenset({TypeName.STRING, TypeName.BOOLEAN, TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DATE})
+"""Types whose text is the same everywhere."""
+
+
+class MissingField(UserError):
+    """A column that the options name and the table does not have."""
+
+    condition = "missing-field"
+
+    def __init__(self, transform: str, field: str, table: Table) -> None:
+        close = nearest(field, table.names())
+        hint = f"; did you mean {close!r}?" if close else ""
+        super().__init__(f"{transform}: there is no field {field} in table {table.path}: there are {', '.join(table.names())}{hint}")
+        self.transform, self.field, self.table = transform, field, table.path
+
+
+class ColumnsTransform(Transform):
+    """One transform of this folder. Subclasses say what one rule makes of a table (`after`) and of a batch (`apply`)."""
+
+    name: ClassVar[str]
+
+    def steps(self, table: Table) -> Iterator[tuple[Values, Table]]:
+        """The rules for a table, each with the table that it gets."""
+        for values in RULES[self.name].rules(self.values, table):
+            yield values, table
+            table = self.after(values, table)
+
+    def table(self, table: Table) -> Table:
+        """What comes out."""
+        for values, before in self.steps(table):
+            table = self.after(values, before)
+        return table
+
+    def arrow(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """In a task: one batch, changed."""
+        for values, before in self.steps(table):
+            batch = self.apply(values, before, batch)
+        return batch
+
+    def after(self, values: Values, table: Table) -> Table:
+        """The table after one rule."""
+        raise NotImplementedError
+
+    def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002  # for those that only Spark can do
+        """A batch after one rule."""
+        raise Unsupported(f"{self.name} with these options works only through Spark")
+
+    def column(self, table: Table, name: str) -> Column:
+        """A column by its name."""
+        for column in table.columns:
+            if column.name == name:
+                return column
+        raise MissingField(self.name, name, table)
+
+    def textual(self, table: Table, name: str) -> Column:
+        """A column that has one text for every value."""
+        column = self.column(table, name)
+        if column.type.name not in TEXTUAL:
+            raise UserError(f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql and CAST({name} AS STRING)")
+        return column
+
+    def string(self, table: Table, name: str) -> Column:
+        """A column of type string."""
+        column = self.column(table, name)
+        if column.type.name is not TypeName.STRING:
+            raise UserError(f"{self.name}: field {name} is a {column.type}, not a string")
+        return column
+
+
+def with_columns(table: Table, new: list[Column]) -> tuple[Column, ...]:
+    """The columns with others put in the place of those of the same name, else at the end."""
+    names = {c.name: c for c in new}
+    kept = [names.pop(c.name) if c.name in names else c for c in table.columns]
+    return (*kept, *(c for c in new if c.name in names))
+
+
+def of_type(table: Table, name: str, kind: DataType) -> Column:
+    """A new column, or the one of this name with another type."""
+    old = next((c for c in table.columns if c.name == name), None)
+    return Column(name=name, type=kind, nullable=True if old is None else old.nullable, comment="" if old is None else old.comment)
+
+
+def rebuilt(table: Table, batch: pa.RecordBatch, after: Table, new: dict[str, Any]) -> pa.RecordBatch:
+    """A batch of the table `after`: new arrays by name, all others from the batch."""
+    names = [*table.names(), ROW_KIND]
+    schema = table_schema(after)
+    return pa.RecordBatch.from_arrays([new[f.name] if f.name in new else batch.column(names.index(f.name)) for f in schema], schema=schema)

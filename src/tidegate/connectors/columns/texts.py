@@ -1,0 +1,94 @@
+"""Transforms of text: Replace, Split, RegexExtract. Regular expressions are Java's; where Arrow's mean the same (regex.py), they work without Spark."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.connectors.columns import regex
+from tidegate.connectors.columns.options import replace_is_portable, split_is_portable
+from tidegate.connectors.columns.step import ColumnsTransform, of_type, rebuilt, with_columns
+from tidegate.model.types import DataType, Table, TypeName
+from tidegate.plugin.option import Values
+
+STRING = DataType(TypeName.STRING)
+
+
+class Replace(ColumnsTransform):
+    """Text for text, or for what a regular expression matches."""
+
+    name = "Replace"
+    fusable = True
+
+    def after(self, values: Values, table: Table) -> Table:
+        """The same table."""
+        self.string(table, values["replace_field"])
+        return table
+
+    def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """By Arrow, where its regular expressions mean the same."""
+        if not replace_is_portable(values):
+            return super().apply(values, table, batch)
+        column = values["replace_field"]
+        source = batch.column(table.names().index(self.string(table, column).name))
+        return rebuilt(table, batch, table, {column: _replaced(values, source)})
+
+
+def _replaced(values: Values, source: Any) -> Any:
+    if not values["is_regex"]:
+        return pc.replace_substring(source, values["pattern"], values["replacement"])
+    found = regex.portable(values["pattern"])
+    assert found is not None
+    new = regex.replacement(values["replacement"], found.groups)
+    assert new is not None
+    return pc.replace_substring_regex(source, found.pattern, new, max_replacements=1 if values["replace_first"] else None)
+
+
+class Split(ColumnsTransform):
+    """At most as many parts as there are new columns; what is missing is NULL."""
+
+    name = "Split"
+    fusable = True
+
+    def after(self, values: Values, table: Table) -> Table:
+        """The parts as new columns, of type string."""
+        self.textual(table, values["split_field"])
+        return replace(table, columns=with_columns(table, [of_type(table, str(n), STRING) for n in values["output_fields"]]))
+
+    def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """By Arrow, where its regular expressions mean the same."""
+        if not split_is_portable(values):
+            return super().apply(values, table, batch)
+        names = [str(n) for n in values["output_fields"]]
+        source = pc.cast(batch.column(table.names().index(values["split_field"])), pa.string())
+        return rebuilt(table, batch, self.after(values, table), dict(zip(names, _parts(source, values["separator"], len(names)), strict=True)))
+
+
+def _parts(source: Any, separator: str, count: int) -> list[Any]:
+    if count == 1:
+        return [source]
+    plain, found = regex.literal(separator), regex.portable(separator)
+    if plain is not None:
+        lists: Any = pc.split_pattern(source, plain, max_splits=count - 1)
+    else:
+        assert found is not None
+        lists = pc.split_pattern_regex(source, found.pattern, max_splits=count - 1)
+    lengths, starts = pc.list_value_length(lists), lists.offsets.slice(0, len(lists))
+    return [lists.values.take(_places(lengths, starts, pa.scalar(index, pa.int32()))) for index in range(count)]
+
+
+def _places(lengths: Any, starts: Any, index: Any) -> Any:
+    """Where the index-th element of every list is; NULL where the list is shorter, or is none."""
+    return pc.if_else(pc.greater(lengths, index), pc.add(starts, index), pa.scalar(None, pa.int32()))
+
+
+class RegexExtract(ColumnsTransform):
+    """The groups of the first match as columns. A group that took no part in a match is an empty text."""
+
+    name = "RegexExtract"
+
+    def after(self, values: Values, table: Table) -> Table:
+        """The groups as new columns, of type string."""
+        self.textual(table, values["source_field"])
+        return replace(table, columns=with_columns(table, [of_type(table, str(n), STRING) for n in values["output_fields"]]))

@@ -1,0 +1,73 @@
+"""The options of the Spark source and sink. Declarations only: `tidegate validate` imports this."""
+
+from collections.abc import Iterator
+
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Delivery
+from tidegate.model.problem import Problem
+from tidegate.plugin.connector import Capabilities, Connector, GoBack
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.schema import read_schema
+
+FORMAT = Option("format", Kind.TEXT, "Spark's name of the data source: parquet, csv, json, orc, text, jdbc, or a class name.", required=True)
+OPTIONS = Option("options", Kind.MAP, "The options of that data source, passed on as they are.", default={}, secret=True)
+
+SOURCE = OptionSet(
+    (
+        FORMAT,
+        OPTIONS,
+        Option("path", Kind.TEXT, "What to load; not needed where the options say it.", fallbacks=("load",)),
+        Option("schema", Kind.MAP, "The columns, for data sources that take them from the reader; otherwise Spark finds them out."),
+    )
+)
+SINK = OptionSet(
+    (
+        FORMAT,
+        OPTIONS,
+        Option("path", Kind.TEXT, "Where to save; not needed where the options say it.", fallbacks=("save",)),
+        Option(
+            "mode",
+            Kind.ENUM,
+            "What the first batch does with what is there; later batches append.",
+            default="append",
+            choices=("append", "overwrite", "error", "errorifexists"),
+        ),
+        Option("partition_by", Kind.LIST, "Columns that become directories.", default=[]),
+    )
+)
+
+
+def _check_source(block: Block, values: Values) -> Iterator[Problem]:
+    yield from _check(block, values)
+    if values["schema"] is not None:
+        yield from read_schema(block, values["schema"])[1]
+
+
+def _check(block: Block, values: Values) -> Iterator[Problem]:
+    for name, value in (values["options"] or {}).items():
+        if isinstance(value, list):
+            yield block.problem(("options", name), "an option of a data source is a single value, not a list")
+
+
+CONNECTORS = (
+    Connector(
+        name="Spark",
+        kind=BlockKind.SOURCE,
+        summary="Reads whatever Spark can read, once: the rows are those that are there when the batch runs.",
+        options=SOURCE,
+        capabilities=Capabilities(streaming=False, state="whether everything is read"),
+        implementation="tidegate.connectors.sparkformat.source:SparkSource",
+        spark="tidegate.connectors.sparkformat.spark:frame",
+        check=_check_source,
+    ),
+    Connector(
+        name="Spark",
+        kind=BlockKind.SINK,
+        summary="Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is written again.",
+        options=SINK,
+        capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE),
+        implementation="tidegate.connectors.sparkformat.sink:SparkSink",
+        spark="tidegate.connectors.sparkformat.spark:save",
+        check=_check,
+    ),
+)

@@ -1,0 +1,24 @@
+"""The Spark sink in the driver: Spark's own writers make the rows visible in the `write` step (spark.py), so there is nothing left to commit."""
+
+from tidegate.plugin.contract import Commit, Committed, Committer, Resume, Sink, Writer, WriteTask
+
+
+class SparkSink(Sink):
+    """Whatever `format` writes."""
+
+    def writer(self, task: WriteTask) -> Writer:  # see spark.py
+        """Never asked."""
+        raise NotImplementedError("the Spark sink is written by Spark")
+
+    def committer(self) -> Committer:
+        """Nothing to commit."""
+        return _Written()
+
+
+class _Written(Committer):
+    def open(self, resume: Resume) -> None:
+        """Nothing: Spark's data sources keep no record of ours."""
+
+    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the rows are visible already
+        """Nothing: the rows are there."""
+        return Committed()

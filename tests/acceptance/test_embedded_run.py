@@ -1,0 +1,306 @@
+"""`tidegate run` as processes: alive, killed, stopped, refused. The plain engine drives; signals and kills are real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.records import JobStatus
+from tidegate.runner.process import session_members
+from tidegate.store.open import open_store
+
+PATIENCE_S = 60
+PROGRAM = """
+import sys
+from tidegate.cli import run
+original = run.RunOptions
+run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+sys.argv[0] = "tidegate run"
+run.run()
+"""
+
+
+class World:
+    """A home, a job file and the processes of a test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.home, self.out = root, root / "home", root / "out"
+        self.started: list[subprocess.Popen[str]] = []
+
+    def job(self, *, mode: str = "BATCH", rows: int = 200, rate: int = 100, batch: int = 5, retries: int = 3, more: str = "") -> Path:
+        file = self.root / "job.conf"
+        file.write_text(
+            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate}
+  job.retry.times = {retries}, job.retry.interval.seconds = 0 {more} }}
+source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""
+        )
+        assert batch
+        return file
+
+    def start(self, file: Path, *arguments: str, failpoint: str | None = None) -> "subprocess.Popen[str]":
+        environ = {**os.environ, "TIDEGATE_HOME": str(self.home)} | ({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(file), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def ids(self) -> list[int]:
+        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()) if self.out.exists() else []
+
+    def known(self) -> Known | None:
+        if not (self.home / "store" / "tidegate.db").exists():
+            return None
+        store = open_store(Home(self.home).store_url)
+        try:
+            entries = store.list("running-job-state")
+            return look(store, int(entries[0].key)) if entries else None
+        finally:
+            store.close()
+
+    def checkpoints(self) -> int:
+        known = self.known()
+        return sum(p.value.checkpoints for p in known.pipelines) if known else 0
+
+    def until(self, look_at: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not look_at():
+            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            time.sleep(0.02)
+
+    def status(self) -> JobStatus | None:
+        known = self.known()
+        return known.state.value.status if known and known.state else None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    it = World(tmp_path)
+    yield it
+    for process in it.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    said = process.communicate(timeout=PATIENCE_S)[0]
+    return process.returncode, said
+
+
+def test_a_bounded_job_runs_to_its_end_and_says_so(world: World) -> None:
+    code, said = finish(world.start(world.job(rows=20, rate=1000)))
+    assert code == 0, said
+    assert "FINISHED" in said
+    assert "read 20 rows, committed 20" in said
+    assert world.ids() == list(range(20))
+
+
+def test_a_finished_job_leaves_nothing_to_resume_and_the_next_run_is_new(world: World) -> None:
+    file = world.job(rows=10, rate=1000)
+    assert finish(world.start(file))[0] == 0
+    code, said = finish(world.start(file, "--restore", "latest"))
+    assert (code, "nothing left to restore" in said) == (2, True)
+    assert finish(world.start(file, "--restore", "auto"))[0] == 0
+    assert world.ids() == sorted([*range(10), *range(10)])
+    assert not list((world.home / "checkpoints").iterdir())
+
+
+def test_killing_everything_and_running_again_loses_and_doubles_nothing(world: World) -> None:
+    file = world.job(rows=60)
+    for kill in range(3):
+        process = world.start(file, "--restore", "auto")
+        world.until(lambda kill=kill: world.checkpoints() > 2 * kill + 1)  # type: ignore[misc]  # pytest's lambda
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    code, said = finish(world.start(file, "--restore", "auto"))
+    assert code == 0, said
+    assert "goes on: pipeline 1 after checkpoint" in said
+    assert world.ids() == list(range(60))
+
+
+def test_after_a_kill_a_run_without_a_choice_is_refused_and_changes_nothing(world: World) -> None:
+    file = world.job()
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = world.known()
+    code, said = finish(world.start(file))
+    assert code == 3
+    assert "--restore latest" in said
+    assert "Traceback" not in said
+    after = world.known()
+    assert before is not None
+    assert after is not None
+    assert before.state == after.state
+
+
+def test_a_second_run_of_a_living_job_is_refused_by_name(world: World) -> None:
+    file = world.job(mode="STREAMING", rows=100_000)
+    first = world.start(file)
+    world.until(lambda: world.checkpoints() >= 1)
+    code, said = finish(world.start(file, "--restore", "auto"))
+    assert code == 3
+    assert str(first.pid) in said
+    assert "'world'" in said
+    first.send_signal(signal.SIGINT)
+    assert finish(first)[0] == 130
+
+
+def test_ctrl_c_stops_at_a_checkpoint_and_the_job_can_go_on(world: World) -> None:
+    file = world.job(mode="STREAMING", rows=100_000)
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 2)
+    process.send_signal(signal.SIGINT)
+    code, said = finish(process)
+    assert code == 130
+    assert "CANCELED" in said
+    known = world.known()
+    assert known is not None
+    state = known.pipelines[0].value
+    assert state.pending is None
+    assert world.ids() == list(range(state.rows_written))
+    assert finish(world.start(file))[0] == 3
+
+
+def test_sigterm_is_as_ctrl_c_and_a_second_signal_ends_it_at_once(world: World) -> None:
+    file = world.job(mode="STREAMING", rows=100_000)
+    process = world.start(file, failpoint="batch.write.before@3=stop")
+    world.until(lambda: world.checkpoints() >= 2)
+    time_limit = time.monotonic() + PATIENCE_S
+    process.send_signal(signal.SIGTERM)
+    while process.poll() is None and time.monotonic() < time_limit:
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+    assert finish(process)[0] == 130
+    assert world.status() is JobStatus.CANCELED
+
+
+def test_a_driver_that_dies_is_replaced_by_the_next_generation(world: World) -> None:
+    process = world.start(world.job(rows=60))
+    world.until(lambda: world.checkpoints() >= 2)
+    known = world.known()
+    assert known is not None
+    assert known.state is not None
+    assert known.state.value.driver is not None
+    os.kill(known.state.value.driver.pid, signal.SIGKILL)
+    code, said = finish(process)
+    assert code == 0, said
+    assert world.ids() == list(range(60))
+
+
+def test_a_driver_that_dies_again_and_again_fails_the_job_within_its_budget(world: World) -> None:
+    code, said = finish(world.start(world.job(retries=2), failpoint="batch.write.before@1"))
+    assert code == 1, said
+    assert "the driver died (signal 9)" in said
+    assert world.status() is JobStatus.FAILED
+    known = world.known()
+    assert known is not None
+    assert known.state is not None
+    assert known.state.value.generation == 3
+
+
+@pytest.mark.parametrize("place", ["driver.launch.before", "driver.launch.after"])
+def test_a_leader_killed_while_it_starts_its_driver_leaves_no_driver_behind(world: World, place: str) -> None:
+    file = world.job(rows=20, rate=1000)
+    assert finish(world.start(file, failpoint=place))[0] == -9
+    code, said = finish(world.start(file, "--restore", "auto"))
+    assert code == 0, said
+    assert world.ids() == list(range(20))
+
+
+def test_the_driver_ends_with_its_leader(world: World) -> None:
+    process = world.start(world.job(mode="STREAMING", rows=100_000))
+    world.until(lambda: world.checkpoints() >= 1)
+    known = world.known()
+    assert known is not None
+    assert known.state is not None
+    driver = known.state.value.driver
+    assert driver is not None
+    assert session_members(driver)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    world.until(lambda: not session_members(driver))
+
+
+def test_machines_get_one_json_object_a_line(world: World) -> None:
+    code, said = finish(world.start(world.job(rows=20, rate=1000), "--json"))
+    events = [json.loads(line) for line in said.splitlines()]
+    assert code == 0
+    assert events[-1]["event"] == "end"
+    assert (events[-1]["status"], events[-1]["rows_read"], events[-1]["rows_written"]) == ("FINISHED", 20, 20)
+    assert {"note", "end"} <= {e["event"] for e in events}
+
+
+def test_an_older_checkpoint_can_be_wanted_and_the_files_after_it_go(world: World) -> None:
+    file = world.job(rows=60)
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    known = world.known()
+    assert known is not None
+    oldest = known.pipelines[0].value.retained[0].checkpoint
+    code, said = finish(world.start(file, "--restore", f"checkpoint:{oldest}"))
+    assert code == 0, said
+    assert f"goes back to checkpoint {oldest}" in said
+    assert world.ids() == list(range(60))
+
+
+def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(world: World) -> None:
+    file = world.job(rows=60)
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    code, said = finish(world.start(file, "--restore", "checkpoint:4711"))
+    assert code == 2
+    assert "4711" in said
+    assert "there are:" in said
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(world: World) -> None:
+    file = world.job(rows=60)
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 4)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    known = world.known()
+    assert known is not None
+    latest = known.pipelines[0].value.retained[-1]
+    victim = next((world.home / "checkpoints" / latest.path).rglob("state-data"))
+    victim.write_bytes(victim.read_bytes()[:-2])
+    code, said = finish(world.start(file, "--restore", "latest"))
+    assert code == 0, said
+    assert "is damaged" in said
+    assert victim.parent.name in said
+    assert world.ids() == list(range(60))
+
+
+def test_a_removed_source_is_incompatible_with_the_checkpoint(world: World) -> None:
+    file = world.job(rows=60)
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    file.write_text(file.read_text().replace("FakeSource {", 'FakeSource { name = "other", '))
+    code, said = finish(world.start(file, "--restore", "latest"))
+    assert code == 2
+    assert "Source[0]-FakeSource" in said

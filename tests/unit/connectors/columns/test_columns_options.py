@@ -1,0 +1,203 @@
+"""Problems in the options of the column transforms are found before a job runs; fields that a table lacks when the table is known."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.columns.options import CONNECTORS, UNSUPPORTED
+from tidegate.connectors.columns.step import ColumnsTransform, MissingField
+from tidegate.connectors.columns.tables import SINK_TYPES, parts
+from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.job import JobMode
+from tidegate.model.problem import Location
+from tidegate.model.types import Column, Table, parse_type
+from tidegate.plugin.contract import OperatorContext
+from tidegate.plugin.option import Block, Values
+
+CONTEXT = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="t", mode=JobMode.BATCH, parallelism=1)
+BY_NAME = {c.name: c for c in CONNECTORS}
+TABLE = Table(
+    path="db.t",
+    columns=tuple(Column(name=n, type=parse_type(k)) for n, k in {"id": "bigint", "name": "string", "d": "double", "row_kind": "string"}.items()),
+    primary_key=("id",),
+    partition_keys=("name",),
+)
+
+
+def read(name: str, options: dict[str, Any]) -> tuple[Values, list[str]]:
+    connector = BY_NAME[name]
+    block = Block(options, lambda _: Location("job.conf", 1), "transform[0]")
+    values, problems = connector.options.read(block)
+    assert connector.check is not None
+    found = [*problems, *connector.check(block, values)]
+    return values, [p.message + (f" -> {p.suggestion}" if p.suggestion else "") for p in found]
+
+
+def made(name: str, **options: Any) -> ColumnsTransform:
+    values, problems = read(name, options)
+    assert problems == []
+    transform: ColumnsTransform = BY_NAME[name].load()(values, CONTEXT)
+    return transform
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("Filter", {}, "one of include_fields and exclude_fields is needed"),
+        ("Filter", {"include_fields": ["a"], "exclude_fields": ["b"]}, "only one of include_fields, exclude_fields"),
+        ("FieldMapper", {}, "field_mapper is missing"),
+        ("FieldRename", {"convert_case": "Title"}, "is not possible here"),
+        ("FieldRename", {"replacements_with_regex": [{"replace_from": "a"}]}, "replace_to is missing"),
+        ("FieldRename", {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]}, "is no regular expression"),
+        ("FieldRename", {"specific": [{"field_name": "a"}]}, "target_name is missing"),
+        ("Copy", {"fields": "a"}, "fields is a block"),
+        ("Copy", {"src_field": "a"}, "dest_field is missing"),
+        ("Replace", {"replace_field": "a", "pattern": "(", "replacement": "", "is_regex": True}, "is no regular expression"),
+        ("Split", {"separator": "[", "split_field": "a", "output_fields": ["b"]}, "is no regular expression"),
+        ("RegexExtract", {"source_field": "a", "regex_pattern": "(.)(.)", "output_fields": ["b"]}, "the pattern has 2 groups, and there are 1 output fields"),
+        ("RegexExtract", {"source_field": "a", "regex_pattern": "(.)", "output_fields": ["b"], "default_values": ["x", "y"]}, "2 default values for 1 output"),
+        ("FilterRowKind", {"include_kinds": ["INSERTT"]}, "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE (-D) -> INSERT"),
+        ("TableMerge", {}, "table is missing"),
+        ("TableFilter", {"table_pattern": "("}, "is no regular expression"),
+        ("DefineSinkType", {"columns": [{"column": "a"}]}, "type is missing"),
+        ("Metadata", {"metadata_fields": {"Tabel": "t"}}, "there is no metadata field Tabel -> Table"),
+        ("Metadata", {"metadata_fields": {"EventTime": "t"}}, "EventTime is not available"),
+        ("JsonPath", {"columns": [{"path": "$.a"}]}, "src_field, dest_field is missing"),
+        ("JsonPath", {"columns": [{"src_field": "a", "path": "$..b", "dest_field": "b"}]}, "the path '$..b' is not available"),
+        ("JsonPath", {"columns": [{"src_field": "a", "path": "$.b", "dest_field": "b", "dest_type": "strin"}]}, "unknown type 'strin'; did you mean 'string'?"),
+        ("JsonPath", {"columns": [{"src_field": "a", "path": ["$.b"], "dest_field": ["b", "c"]}]}, "the same number of items"),
+        ("JsonPath", {"columns": [], "row_error_handle_way": "ROUTE_TO_TABLE"}, "ROUTE_TO_TABLE is not available"),
+        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "NOTNULL"}]}, "NOTNULL is no rule"),
+        ("DataValidator", {"field_rules": [{"rule_type": "NOT_NULL"}]}, "field_name is missing"),
+        ("DataValidator", {"field_rules": [{"field_name": "a", "rules": [{"rule_type": "RANGE"}]}]}, "RANGE needs min_value or max_value"),
+        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "UDF", "function_name": "PHONE"}]}, "only EMAIL is"),
+        ("FieldEncrypt", {"fields": ["a"], "key": "c2hvcnQ="}, "the key has 5 bytes"),
+        ("FieldEncrypt", {"fields": ["a"], "key": "secret!"}, "the key is not base64"),
+        ("Filter", {"fields": ["a"], "table_match_regex": "("}, "is no regular expression"),
+    ],
+)
+def test_a_problem_is_found_once_and_in_words(name: str, options: dict[str, Any], message: str) -> None:
+    _, problems = read(name, options)
+    assert [message in p for p in problems] == [True], problems
+
+
+def test_the_key_of_an_encryption_is_a_secret_and_is_never_shown() -> None:
+    assert [o.key for o in BY_NAME["FieldEncrypt"].options.options if o.secret] == ["key"]
+    assert "secret!" not in str(read("FieldEncrypt", {"fields": ["a"], "key": "secret!"})[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Filter", {"fields": ["nam"]}),
+        ("Filter", {"exclude_fields": ["nam"]}),
+        ("FieldMapper", {"field_mapper": {"nam": "x"}}),
+        ("Copy", {"fields": {"x": "nam"}}),
+        ("Replace", {"replace_field": "nam", "pattern": "a", "replacement": "b"}),
+        ("Split", {"split_field": "nam", "separator": "a", "output_fields": ["b"]}),
+        ("RegexExtract", {"source_field": "nam", "regex_pattern": "(a)", "output_fields": ["b"]}),
+        ("DefineSinkType", {"columns": [{"column": "nam", "type": "x"}]}),
+        ("JsonPath", {"columns": [{"src_field": "nam", "path": "$.a", "dest_field": "a"}]}),
+        ("DataValidator", {"field_rules": [{"field_name": "nam", "rule_type": "NOT_NULL"}]}),
+        ("FieldEncrypt", {"fields": ["nam"], "key": "AAAAAAAAAAAAAAAAAAAAAA=="}),
+    ],
+)
+def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(MissingField, match=rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did you mean 'name'\?"):
+        made(name, **options).table(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("Replace", {"replace_field": "id", "pattern": "a", "replacement": "b"}, "field id is a bigint, not a string"),
+        ("Split", {"split_field": "d", "separator": "a", "output_fields": ["b"]}, r"turn it into text first, with Sql and CAST\(d AS STRING\)"),
+        ("RowKindExtractor", {}, "has a field row_kind already"),
+        ("Metadata", {"metadata_fields": {"Table": "name"}}, "has a field name already"),
+        ("FieldRename", {"replacements_with_regex": [{"replace_from": ".+", "replace_to": "x"}]}, "two columns of table db.t would be called x"),
+        ("JsonPath", {"columns": [{"src_field": "d", "path": "$.a", "dest_field": "a"}]}, "field d is a double"),
+        ("DataValidator", {"field_rules": [{"field_name": "name", "rule_type": "RANGE", "min_value": 1}]}, "RANGE has no meaning for field name"),
+    ],
+)
+def test_a_transform_that_does_not_fit_the_table_is_an_error(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        made(name, **options).table(TABLE)
+
+
+def test_keys_stay_where_their_columns_do_and_are_renamed_with_them() -> None:
+    assert made("Filter", fields=["name"]).table(TABLE).primary_key == ()
+    assert made("Filter", fields=["id"]).table(TABLE).partition_keys == ()
+    renamed = made("FieldRename", convert_case="UPPER", suffix="_x").table(TABLE)
+    assert (renamed.primary_key, renamed.partition_keys) == (("ID_x",), ("NAME_x",))
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"convert_case": "UPPER", "prefix": "CDC_", "replacements_with_regex": [{"replace_from": "user", "replace_to": "U"}]}, "SOURCE.CDC_U_SHOP"),
+        ({"suffix": "_table"}, "source.user_shop_table"),
+        ({"replacements_with_regex": [{"replace_from": "user_shop", "replace_to": "s", "is_regex": False}]}, "source.s"),
+        ({"replacements_with_regex": [{"replace_from": "s", "replace_to": "1"}, {"replace_from": "o", "replace_to": "0"}]}, "source.user_sh0p"),
+    ],
+)
+def test_tables_are_renamed_by_the_rules(options: dict[str, Any], path: str) -> None:
+    assert made("TableRename", **options).table(Table(path="source.user_shop", columns=())).path == path
+
+
+def test_merged_tables_have_one_path_and_others_keep_theirs() -> None:
+    merge = made("TableMerge", table_match_regex="source\\.user_.*", database="user_db", table="user_all")
+    assert [merge.table(Table(path=p, columns=())).path for p in ("source.user_1", "source.shop")] == ["user_db.user_all", "source.shop"]
+
+
+def test_the_types_for_a_sink_are_left_in_the_options_of_the_table() -> None:
+    assert made("DefineSinkType", columns=[{"column": "name", "type": "text"}]).table(TABLE).options == {SINK_TYPES: {"name": "text"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("t", (None, None, "t")), ("d.t", ("d", None, "t")), ("d.s.t", ("d", "s", "t")), ("d.s.t.x", ("d", "s", "t.x"))]
+)
+def test_a_path_has_up_to_three_parts(path: str, expected: tuple[str | None, str | None, str]) -> None:
+    assert parts(path) == expected
+
+
+def test_a_rule_for_a_table_comes_before_those_of_the_block() -> None:
+    copy = made(
+        "Copy",
+        table_match_regex="test.a.*",
+        src_field="name",
+        dest_field="name1",
+        table_transform=[{"table_path": "test.xyz", "src_field": "name", "dest_field": "name2"}],
+    )
+    after = {p: copy.table(Table(path=p, columns=TABLE.columns)).names()[len(TABLE.columns) :] for p in ("test.abc", "test.xyz", "test.www")}
+    assert after == {"test.abc": ["name1"], "test.xyz": ["name2"], "test.www": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "fusable"),
+    [
+        ("Replace", {"replace_field": "name", "pattern": "a.c", "replacement": "x", "is_regex": True}, True),
+        ("Replace", {"replace_field": "name", "pattern": "\\bx", "replacement": "x", "is_regex": True}, False),
+        ("Replace", {"replace_field": "name", "pattern": "\\bx", "replacement": "x"}, True),
+        ("Split", {"split_field": "name", "separator": "\\|", "output_fields": ["a"]}, True),
+        ("Split", {"split_field": "name", "separator": "^a", "output_fields": ["a"]}, False),
+        ("JsonPath", {"columns": [{"src_field": "name", "path": "$.a", "dest_field": "a"}]}, False),
+        ("Filter", {"fields": ["id"]}, True),
+    ],
+)
+def test_only_what_arrow_does_in_the_same_way_is_fusable(name: str, options: dict[str, Any], fusable: bool) -> None:
+    values, problems = read(name, options)
+    assert problems == []
+    assert BY_NAME[name].capabilities_of(values).fusable is fusable
+
+
+def test_the_arrow_way_refuses_what_only_spark_can_do() -> None:
+    import pyarrow as pa
+
+    replace = made("Replace", replace_field="name", pattern="\\bx", replacement="", is_regex=True)
+    with pytest.raises(Unsupported, match="works only through Spark"):
+        replace.arrow(TABLE, pa.RecordBatch.from_pylist([{"id": 1, "name": "x", "d": 1.0, "row_kind": "+I"}]))
+
+
+def test_what_is_left_out_is_known_by_name_with_a_way_out() -> None:
+    assert not {n.lower() for n in UNSUPPORTED} & {c.name.lower() for c in CONNECTORS}
+    assert all(sentence.startswith("not available") for sentence in UNSUPPORTED.values())

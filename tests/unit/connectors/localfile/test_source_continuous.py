@@ -1,0 +1,114 @@
+"""A source that goes on looking for new files."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.localfile import source as source_module
+from tidegate.connectors.localfile.source import LocalFileSource
+from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
+from tidegate.model.job import JobMode
+from tidegate.model.problem import Location
+from tidegate.plugin.contract import Limit, OperatorContext
+from tidegate.plugin.option import Block
+
+
+def make(path: Path, scan_interval: int = 0, **options: Any) -> LocalFileSource:
+    given = {"path": str(path), "file_format_type": "text", "discovery_mode": "continuous", "scan_interval": scan_interval, **options}
+    values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
+    assert not problems
+    return LocalFileSource(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.STREAMING, parallelism=1))
+
+
+def turn(source: LocalFileSource, start: Any, limit: Limit = Limit()) -> tuple[Any, list[str]]:  # noqa: B008  # frozen
+    """One batch: its end, and its lines."""
+    end = json.loads(json.dumps(source.latest(start, limit)))
+    if end == start:
+        return end, []
+    return end, [row["content"] for split in source.splits(start, end, 2) for batch in source.read(split) for row in batch.to_pylist()]
+
+
+def test_new_files_are_read_once_whatever_their_names_and_times(tmp_path: Path) -> None:
+    source = make(tmp_path)
+    offset = source.initial()
+    assert turn(source, offset) == (offset, [])
+    (tmp_path / "m").write_text("m\n")
+    offset, lines = turn(source, offset)
+    assert lines == ["m"]
+    for name in "za":
+        (tmp_path / name).write_text(f"{name}\n")
+        os.utime(tmp_path / name, (1, 1))
+    offset, lines = turn(source, offset)
+    assert lines == ["a", "z"]
+    assert turn(source, offset) == (offset, [])
+    assert turn(make(tmp_path), offset) == (offset, [])  # nor by the next driver
+    assert not source.at_end(offset)
+    assert not source.bounded
+    assert source.progress(offset) is None
+
+
+def test_files_that_are_gone_are_forgotten_so_that_the_offset_stays_small(tmp_path: Path) -> None:
+    source = make(tmp_path)
+    offset = source.initial()
+    sizes = []
+    for i in range(20):
+        (tmp_path / f"{i}").write_text(f"{i}\n")
+        offset, lines = turn(source, offset)
+        assert lines == [f"{i}"]
+        (tmp_path / f"{i}").unlink()
+        sizes.append(len(offset["seen"]))
+    assert max(sizes) <= 24
+
+
+def test_a_file_is_read_only_when_it_has_come_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1_000_000_000]
+    monkeypatch.setattr(source_module, "_now_ms", lambda: clock[0])
+    (tmp_path / "old").write_text("old\n")
+    (tmp_path / "new").write_text("new\n")
+    os.utime(tmp_path / "old", (clock[0] / 1000 - 11, clock[0] / 1000 - 11))
+    os.utime(tmp_path / "new", (clock[0] / 1000 - 5, clock[0] / 1000 - 5))
+    source = make(tmp_path, scan_interval=10_000)
+    offset, lines = turn(source, source.initial())
+    assert lines == ["old"]
+    clock[0] += 6_000
+    assert turn(source, offset)[1] == ["new"]
+
+
+def test_a_file_from_the_future_is_read_when_two_looks_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_now_ms", lambda: 0)
+    (tmp_path / "f").write_text("x\n")
+    source = make(tmp_path, scan_interval=10_000)
+    offset = source.initial()
+    assert turn(source, offset) == (offset, [])
+    assert turn(source, offset) == (offset, [])  # within the interval: not looked at again
+    source._listed_at -= 10
+    (tmp_path / "f").write_text("x\ny\n")
+    assert turn(source, offset) == (offset, [])
+    source._listed_at -= 10
+    assert turn(source, offset)[1] == ["x", "y"]
+
+
+def test_a_large_file_is_read_over_several_batches_while_others_come(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("".join(f"{i}\n" for i in range(100)))
+    source = make(tmp_path)
+    offset = source.initial()
+    found: list[str] = []
+    for i in range(15):
+        (tmp_path / f"a{i}").write_text("a\n")
+        offset, lines = turn(source, offset, Limit(rows=20))
+        assert len(lines) <= 20
+        found += lines
+    assert [line for line in found if line != "a"] == [str(i) for i in range(100)]
+    assert found.count("a") == 15
+
+
+def test_once_in_a_streaming_job_ends(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x\n")
+    source = make(tmp_path, discovery_mode="once")
+    assert source.bounded
+    offset, lines = turn(source, source.initial())
+    assert lines == ["x"]
+    assert source.at_end(offset)

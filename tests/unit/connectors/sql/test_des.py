@@ -1,0 +1,31 @@
+"""DES by the published test vector, and what the reference does with what it cannot read."""
+
+import pytest
+
+from tidegate.connectors.sql import des
+from tidegate.model.errors import TerminalError
+
+
+def test_a_block_is_what_the_standard_says() -> None:
+    assert des._block(bytes.fromhex("0123456789ABCDEF"), des._round_keys(bytes.fromhex("133457799BBCDFF1"))).hex() == "85e813540f0ab405"
+
+
+@pytest.mark.parametrize("text", ["", "Joy Ding", "12345678", "東京", "x" * 100])
+def test_a_text_comes_back(text: str) -> None:
+    assert des.decrypt("1234567890", des.encrypt("1234567890", text)) == text
+
+
+def test_the_result_is_that_of_other_programs() -> None:
+    assert des.encrypt("1234567890", "Joy Ding") == "+jXI7ngL1UzB8yoBYEVgoQ=="
+
+
+@pytest.mark.parametrize("text", ["not base64!", "aGVsbG8=", ""])
+def test_what_is_no_such_text_comes_back_as_it_is(text: str) -> None:
+    assert des.decrypt("1234567890", text) == text
+
+
+def test_null_stays_null_and_a_short_password_is_an_error() -> None:
+    assert des.encrypt("1234567890", None) is None
+    assert des.decrypt("1234567890", None) is None
+    with pytest.raises(TerminalError, match="8 characters"):
+        des.encrypt("short", "x")

@@ -1,0 +1,56 @@
+"""How large batches are and when they begin."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.pipeline.admission import FIRST_BYTES, FIRST_ROWS, Pace
+from tidegate.plugin.contract import Limit
+
+BATCH = JobEnv(mode=JobMode.BATCH)
+
+
+def test_a_batch_job_without_an_interval_is_one_batch() -> None:
+    pace = Pace.of(BATCH)
+    assert pace.limit(1.0, 2) == Limit()
+    assert pace.pause_s(0.0) == 0
+
+
+def test_a_streaming_job_has_an_interval_even_if_none_is_given() -> None:
+    assert Pace.of(JobEnv(mode=JobMode.STREAMING)).interval_s == 10
+
+
+def test_a_rate_is_for_each_reader_and_second() -> None:
+    pace = Pace.of(JobEnv(checkpoint_interval_ms=500, rows_per_second=1000))
+    assert pace.limit(100.0, 2).rows == 1000
+    assert pace.pause_s(0.1) == 0.4
+
+
+def test_fixed_limits_win_over_the_adaptive_size() -> None:
+    assert Pace.of(JobEnv(checkpoint_interval_ms=500, batch_rows_max=10)).limit(1e6, 1).rows == 10
+    assert Pace.of(JobEnv(batch_bytes_max=10, batch_files_max=3)).limit(1.0, 1) == Limit(bytes=10, files=3)
+
+
+def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
+    assert Pace.of(JobEnv(checkpoint_interval_ms=500)).pause_s(0.0) == 0
+    assert Pace.of(JobEnv(checkpoint_interval_ms=500, mode=JobMode.STREAMING)).pause_s(0.2) == 0.3
+
+
+@given(st.lists(st.floats(0.0, 1000.0), max_size=50))
+def test_the_size_stays_sane_whatever_the_durations(durations: list[float]) -> None:
+    pace, scale = Pace.of(JobEnv(checkpoint_interval_ms=1000)), 1.0
+    for took_s in durations:
+        scale = pace.rescaled(scale, took_s)
+        limit = pace.limit(scale, 1)
+        assert limit.rows is not None
+        assert limit.rows >= 1
+
+
+def test_the_size_settles_where_a_batch_takes_an_interval() -> None:
+    pace, scale = Pace.of(JobEnv(checkpoint_interval_ms=2000)), 1.0
+    for _ in range(20):
+        limit = pace.limit(scale, 1)
+        assert limit.rows is not None
+        scale = pace.rescaled(scale, limit.rows / 1_000_000)
+    assert 0.95 < scale * FIRST_ROWS / 2_000_000 < 1.05
+    assert FIRST_BYTES > 0

@@ -1,0 +1,165 @@
+"""The durable place of a pipeline: fenced, patient, and exact whatever the store does."""
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import Fenced
+from tidegate.model.records import PIPELINES, CheckpointKind, CheckpointRef, Failure, PipelineState, PipelineStatus, SourceRange
+from tidegate.pipeline.clock import SystemClock
+from tidegate.pipeline.ledger import HISTORY_MAX, Ledger
+from tidegate.store.base import Put, Store
+from tidegate.store.errors import StoreUnavailable
+from tidegate.store.open import open_store
+from tidegate.testing.faulty_store import faulty_store, seeded
+
+RANGES = {"s": SourceRange(0, 10)}
+
+
+class NoWait(SystemClock):
+    """A clock that does not wait for a store that is out of reach."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:  # noqa: ARG002  # the clock's signature
+        return event.is_set()
+
+
+def new_store(generation: int = 1) -> Store:
+    store = open_store("memory:")
+    store.transact([], [Put(PIPELINES, "1/1", to_document(PipelineState(job_id=1, pipeline=1, lineage="l", generation=generation)))])
+    return store
+
+
+def ledger_of(store: Store, generation: int = 1) -> Ledger:
+    ledger = Ledger(store, 1, 1, generation, clock=NoWait(), abandon=threading.Event())
+    ledger.load()
+    return ledger
+
+
+def stored(store: Store) -> PipelineState:
+    entry = store.get(PIPELINES, "1/1")
+    assert entry is not None
+    return from_document(PipelineState, entry.value)
+
+
+def ref(checkpoint: int) -> CheckpointRef:
+    return CheckpointRef(checkpoint=checkpoint, path=f"1/1/{checkpoint}", generation=1, begun_ms=0, completed_ms=1, rows_read=10, rows_written=9)
+
+
+def turn(ledger: Ledger, retained_max: int = 2) -> None:
+    pending = ledger.begin(RANGES)
+    ledger.complete(ref(pending.checkpoint), ["s"], retained_max, [])
+
+
+def test_where_the_sources_begin_is_asked_only_once() -> None:
+    store, asked = new_store(), []
+
+    def initial() -> Mapping[str, int]:
+        asked.append(1)
+        return {"s": len(asked)}
+
+    ledger_of(store).start(initial)
+    ledger_of(store).start(initial)
+    assert len(asked) == 1
+    assert stored(store).initial == {"s": 1}
+
+
+def test_a_batch_that_has_begun_is_durable_and_its_id_is_used_up() -> None:
+    store = new_store()
+    pending = ledger_of(store).begin(RANGES)
+    assert stored(store).pending == pending
+    assert stored(store).next_checkpoint == 2
+
+
+def test_completing_retains_exactly_and_names_what_is_to_be_deleted() -> None:
+    store = new_store()
+    ledger = ledger_of(store)
+    for _ in range(4):
+        turn(ledger)
+    state = stored(store)
+    assert [r.checkpoint for r in state.retained] == [3, 4]
+    assert [r.checkpoint for r in state.doomed] == [1, 2]
+    assert (state.rows_read, state.rows_written, state.checkpoints, state.pending, state.ready_to_close) == (40, 36, 4, None, ("s",))
+    ledger.begin(RANGES)
+    ledger.complete(ref(5), [], 2, ["1/1/1", "1/1/2"])
+    assert [r.checkpoint for r in stored(store).doomed] == [3]
+
+
+def test_an_older_generation_is_fenced_at_every_write() -> None:
+    store = new_store()
+    old = ledger_of(store)
+    pending = old.begin(RANGES)
+    taken = PipelineState(job_id=1, pipeline=1, lineage="l", generation=2, next_checkpoint=2, pending=pending)
+    store.transact([], [Put(PIPELINES, "1/1", to_document(taken))])
+    for write in (
+        lambda: old.complete(ref(1), [], 1, []),
+        old.confirm,
+        lambda: old.end(PipelineStatus.FINISHED),
+        lambda: old.retry(Failure(at_ms=0, generation=1)),
+    ):
+        with pytest.raises(Fenced):
+            write()
+    assert stored(store) == taken
+    with pytest.raises(Fenced):
+        ledger_of(store, generation=1)
+
+
+def test_finishing_makes_the_last_checkpoint_the_completed_point() -> None:
+    store = new_store()
+    ledger = ledger_of(store)
+    turn(ledger)
+    ledger.end(PipelineStatus.FINISHED)
+    assert stored(store).status is PipelineStatus.FINISHED
+    assert [r.kind for r in stored(store).retained] == [CheckpointKind.COMPLETED_POINT]
+
+
+def test_restarts_count_until_there_is_progress() -> None:
+    store = new_store()
+    ledger = ledger_of(store)
+    ledger.retry(Failure(at_ms=0, generation=1, message="x"))
+    ledger.retry(Failure(at_ms=0, generation=1, message="y"))
+    assert stored(store).restarts == 2
+    turn(ledger)
+    assert stored(store).restarts == 0
+
+
+def test_history_is_bounded() -> None:
+    store = new_store()
+    ledger = ledger_of(store)
+    for _ in range(HISTORY_MAX + 5):
+        turn(ledger)
+    entry = store.get("checkpoint-monitor", "1/1")
+    assert entry is not None
+    assert [e["checkpoint"] for e in entry.value["entries"]] == list(range(6, HISTORY_MAX + 6))
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_lost_answers_and_outages_change_nothing_about_the_outcome(number: int) -> None:
+    store = new_store()
+    faulty, _ = faulty_store(store, seeded(number, 0.3))
+    ledger = Ledger(faulty, 1, 1, 1, clock=NoWait(), abandon=threading.Event())
+    ledger.load()
+    for _ in range(5):
+        turn(ledger)
+    ledger.end(PipelineStatus.CANCELED)
+    state = stored(store)
+    assert (state.checkpoints, state.rows_read, state.next_checkpoint, state.status) == (5, 50, 6, PipelineStatus.CANCELED)
+
+
+def test_a_store_that_stays_away_is_waited_for_until_the_driver_is_told_to_end() -> None:
+    store, abandon = new_store(), threading.Event()
+    ledger = ledger_of(store)
+    ledger.abandon = abandon
+    calls = []
+
+    def unreachable(*_: object) -> int:
+        calls.append(1)
+        if len(calls) == 5:
+            abandon.set()
+        raise StoreUnavailable("no answer")
+
+    store.transact = unreachable  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        ledger.confirm()
+    assert len(calls) == 5

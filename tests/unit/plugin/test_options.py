@@ -1,0 +1,111 @@
+"""Options as data: every rule of the reference's lookup and coercion, and all problems at once."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.problem import Location, Severity
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, When
+from tidegate.plugin.schema import read_schema
+
+OPTIONS = OptionSet(
+    (
+        Option("row.num", Kind.INT, "rows", default=5, minimum=0, fallbacks=("rows",)),
+        Option("path", Kind.TEXT, "where", required=True),
+        Option("mode", Kind.ENUM, "how", default="fast", choices=("fast", "slow")),
+        Option("names", Kind.LIST, "which"),
+        Option("flag", Kind.BOOL, "whether", default=False),
+        Option("ratio", Kind.DOUBLE, "how much"),
+        Option("schema", Kind.MAP, "columns"),
+        Option("a", Kind.TEXT, "a"),
+        Option("b", Kind.TEXT, "b"),
+        Option("slow.by", Kind.LONG, "ms"),
+    ),
+    at_most_one=(("a", "names"),),
+    bundled=(("a", "b"),),
+    conditions=(When("mode", ("slow",), ("slow.by",)),),
+)
+
+
+def block(**data: Any) -> Block:
+    return Block(data, lambda path: Location("f.conf", len(path)), "source[0]")
+
+
+def values(**data: Any) -> dict[str, Any]:
+    read, problems = OPTIONS.read(block(path="p", **data))
+    assert problems == []
+    return read
+
+
+def messages(**data: Any) -> list[str]:
+    return [str(p) for p in OPTIONS.read(block(**data))[1]]
+
+
+@pytest.mark.parametrize("data", [{"row.num": 7}, {"row": {"num": 7}}, {"row": {"num": "7"}}, {"rows": 7}])
+def test_a_value_is_found_flat_nested_and_by_its_old_name(data: dict[str, Any]) -> None:
+    assert values(**data)["row.num"] == 7
+
+
+def test_a_block_may_be_written_with_flat_keys() -> None:
+    assert values(**{"schema.fields": {"a": "int"}})["schema"] == {"fields": {"a": "int"}}
+
+
+def test_values_take_their_type() -> None:
+    read = values(mode="SLOW", **{"slow.by": "10"}, names="x, y", flag="TRUE", ratio="0.5", b=None)
+    assert (read["mode"], read["slow.by"], read["names"], read["flag"], read["ratio"]) == ("slow", 10, ["x", "y"], True, 0.5)
+    assert read["row.num"] == 5
+
+
+def test_all_problems_come_at_once() -> None:
+    said = messages(**{"row.num": "many", "mode": "quick", "flag": "yes", "ratio": True, "pth": "x", "a": "1", "schema": 3})
+    assert len(said) == 8
+    text = "\n".join(said)
+    for words in (
+        "row.num",
+        '"many" is not a whole number',
+        "one of fast, slow",
+        "path is missing",
+        "neither true nor false",
+        "pth",
+        "needs b too",
+        "not a block",
+    ):
+        assert words in text
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_key_and_an_error_when_strict() -> None:
+    for strict, severity in ((False, Severity.WARNING), (True, Severity.ERROR)):
+        (problem,) = OPTIONS.read(block(path="p", rwo={"num": 3}), strict=strict)[1]
+        assert (problem.severity, problem.path) == (severity, "source[0].rwo")
+    (problem,) = OPTIONS.read(block(path="p", row={"nun": 3}))[1]
+    assert (problem.path, problem.suggestion) == ("source[0].row.nun", "row.num")
+
+
+def test_rules_between_options_are_said_in_words() -> None:
+    assert "only one of a, names" in messages(path="p", a="1", b="2", names=["x"])[0]
+    assert "slow.by is missing: it is needed where mode = slow" in messages(path="p", mode="slow")[0]
+    assert "too small" in messages(path="p", **{"row.num": -1})[0]
+    assert "32 bits" in messages(path="p", **{"row.num": 2**40})[0]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(st.text(max_size=5), v), max_leaves=8
+)
+
+
+@given(st.dictionaries(st.sampled_from([*OPTIONS.keys(), "row", "other"]), json_values))
+def test_no_data_makes_the_reading_raise(data: dict[str, Any]) -> None:
+    OPTIONS.read(block(**data))
+
+
+@given(json_values)
+def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
+    for schema in (
+        raw,
+        {"fields": raw},
+        {"columns": raw, "primaryKey": raw, "constraintKeys": raw, "partition_keys": raw},
+        {"primaryKey": {"columnNames": raw}},
+    ):
+        read_schema(block(), schema)
