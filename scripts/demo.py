@@ -33,7 +33,7 @@ from tidegate.store.open import open_store
 JOB_FILE = Path(__file__).resolve().parent.parent / "examples" / "streaming-orders.conf"
 JOB_NAME, JOB_ID = "streaming-orders", 1
 BEFORE_KILL, AFTER_KILL = 5, 4  # checkpoints
-PATIENCE_S = 90
+PATIENCE_S = 120
 LOOK_S = 0.02
 CHART_COLUMNS = 72
 SAY = Console(highlight=False, markup=False, soft_wrap=True)

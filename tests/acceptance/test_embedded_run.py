@@ -36,19 +36,20 @@ class World:
         self.root, self.home, self.out = root, root / "home", root / "out"
         self.started: list[subprocess.Popen[str]] = []
 
-    def job(self, *, mode: str = "BATCH", rows: int = 200, rate: int = 100, batch: int = 5, retries: int = 3, more: str = "") -> Path:
+    def job(self, *, mode: str = "BATCH", rows: int = 200, rate: int = 100, retries: int = 3) -> Path:
         file = self.root / "job.conf"
         file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate}
-  job.retry.times = {retries}, job.retry.interval.seconds = 0 {more} }}
+  job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""
         )
-        assert batch
         return file
 
     def start(self, file: Path, *arguments: str, failpoint: str | None = None) -> "subprocess.Popen[str]":
-        environ = {**os.environ, "TIDEGATE_HOME": str(self.home)} | ({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})
+        environ = {**os.environ, "TIDEGATE_HOME": str(self.home), "TIDEGATE_TEST_METRICS_DELAY_S": "3600" if failpoint else "0.1"} | (
+            {"TIDEGATE_FAILPOINT": failpoint} if failpoint else {}
+        )
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(file), *arguments],
             stdin=subprocess.DEVNULL,
@@ -184,11 +185,11 @@ def test_sigterm_is_as_ctrl_c_and_a_second_signal_ends_it_at_once(world: World) 
     file = world.job(mode="STREAMING", rows=100_000)
     process = world.start(file, failpoint="batch.write.before@3=stop")
     world.until(lambda: world.checkpoints() >= 2)
-    time_limit = time.monotonic() + PATIENCE_S
     process.send_signal(signal.SIGTERM)
-    while process.poll() is None and time.monotonic() < time_limit:
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+    assert process.stdout is not None
+    while "once more to stop at once" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 130
     assert world.status() is JobStatus.CANCELED
 

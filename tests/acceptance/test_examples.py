@@ -1,9 +1,13 @@
-"""Every file in examples/ is run on Spark, and the rows that it writes are compared with those that it should."""
+"""Every file in examples/ is run on Spark, and the rows that it writes are compared with those that it should. What the documents show is run too."""
 
+import contextlib
 import csv
 import datetime
 import json
-from collections.abc import Callable
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +22,13 @@ import pytest
 from tidegate.cli.job_file import planned
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
+from tidegate.plugin import registry
 from tidegate.testing.in_process import Ran, Shared, run_in_process
+from tidegate.testing.plain_engine import PlainEngine
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_file() and path.suffix in {".conf", ".json", ".sql"})
 
 
@@ -224,3 +232,83 @@ def test_an_example_begins_by_saying_what_it_shows(name: str) -> None:
 def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     planned(str(EXAMPLES / name), (f"data={EXAMPLES / 'data'}", *EXPECTED[name].variables), strict=True)
     assert capsys.readouterr().err == ""
+
+
+# -- what the documents show -----------------------------------------------------------------------------------------------------------------------
+
+
+def blocks_of(document: str, language: str) -> list[str]:
+    """The code of one language that a document shows, block by block."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks_of(d, "hocon")])
+def test_a_job_in_a_document_has_no_problems(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    install_countdown(tmp_path, monkeypatch)
+    monkeypatch.chdir(ROOT)
+    for number, text in enumerate(blocks_of(document, "hocon")):
+        file = tmp_path / f"job-{number}.conf"
+        file.write_text(text)
+        planned(str(file), (), strict=True)
+    assert "error" not in capsys.readouterr().err
+
+
+def test_the_job_of_the_readme_runs(tmp_path: Path, shared_engine: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "readme.conf"
+    (text,) = blocks_of("README.md", "hocon")
+    file.write_text(text.replace("/tmp/rich", str(tmp_path / "rich")))
+    run_in_process(str(file), Home(tmp_path / "home"), shared_engine)
+    assert parquet(tmp_path / "rich").sort_by("id").to_pylist() == [
+        {"id": 1, "name": "ADA LOVELACE"},
+        {"id": 4, "name": "KATHERINE JOHNSON"},
+        {"id": 6, "name": "BARBARA LISKOV"},
+        {"id": 8, "name": "MARGARET HAMILTON"},
+    ]
+
+
+def install_countdown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector that docs/how-to/write-a-connector.md builds, as if its package were installed."""
+    options, *code = blocks_of("docs/how-to/write-a-connector.md", "python")
+    (place / "countdown_options.py").write_text(options)
+    (place / "countdown.py").write_text("\n\n".join(code))
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(registry, "BUILT_IN", (*registry.BUILT_IN, "countdown_options"))
+    registry.connectors.cache_clear()
+    for name in ("countdown", "countdown_options"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _only_our_own_connectors() -> Iterator[None]:
+    yield
+    registry.connectors.cache_clear()
+
+
+@pytest.mark.parametrize("fault", ["batch.commit.after", "checkpoint.publish.before", "ledger.complete.before"])
+def test_the_connector_of_the_documents_writes_every_number_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_countdown(tmp_path, monkeypatch)
+    job = tmp_path / "countdown.conf"
+    (text,) = blocks_of("docs/how-to/write-a-connector.md", "hocon")
+    job.write_text(text.replace("env {", "env { job.retry.interval.seconds = 0"))
+    failing = FailsOnce(fault)
+    monkeypatch.setattr("tidegate.pipeline.loop.failpoint", failing)
+    monkeypatch.setattr("tidegate.pipeline.ledger.failpoint", failing)
+    monkeypatch.setattr("tidegate.checkpoints.storage.failpoint", failing)
+    ran = run_in_process(str(job), Home(tmp_path / "home"), PlainEngine(), variables=(f"out={tmp_path}",))
+    assert failing.passed > 3
+    assert (ran.outcome.status, ran.outcome.rows_read, ran.outcome.checkpoints) == (JobStatus.FINISHED, 50, 8)
+    with contextlib.closing(sqlite3.connect(tmp_path / "countdown.db")) as db:
+        assert sorted(n for (n,) in db.execute("select number from countdown")) == list(range(1, 51))
+
+
+class FailsOnce:
+    """In place of `failpoint`: an error at the third passage of one of them, so that this batch is repeated."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.passed = name, 0
+
+    def __call__(self, name: str) -> None:
+        self.passed += name == self.name
+        if name == self.name and self.passed == 3:
+            raise RuntimeError(f"failpoint {name}")

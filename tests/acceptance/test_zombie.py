@@ -57,7 +57,7 @@ def visible(out: Path) -> dict[str, int]:
         "filesink.record.before",
         "filesink.record.middle",
         "filesink.record.after",
-        "filesink.publish.middle",
+        "filesink.publish.after",
         "batch.commit.after",
         "checkpoint.publish.before",
         "checkpoint.publish.middle",
@@ -77,7 +77,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         return Submission(job_id=7, name="zombie", plan=plan, file=str(file), wish=RestoreWish.parse(wish), me=me, now_ms=1)
 
     first = Claimant(store, storage, home).claim(submission("fresh"))
-    environ = {**os.environ, "TIDEGATE_FAILPOINT": f"{place}@3=stop"}
+    environ = {**os.environ, "TIDEGATE_FAILPOINT": f"{place}@3=stop", "TIDEGATE_TEST_METRICS_DELAY_S": "3600"}
     order = LaunchOrder(home=home.root, job_id=7, generation=first.generation, logs=home.logs(7), environ=environ, module="tidegate.testing.plain_driver")
     old = launch(order)
     try:

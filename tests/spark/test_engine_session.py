@@ -176,14 +176,46 @@ try:
     engine.run(nodes, batch(5))
 except JvmGone as error:
     while jvm_alive(spark):
-        pass
+        os.sched_yield()
     print(error)
 """,
     )
     assert said == "{'source': 5}\nthe Spark driver JVM is gone\n"
 
 
-def in_a_process(place: Path, setting: str, code: str) -> str:
+@pytest.mark.soak
+def test_the_end_of_an_engine_leaves_no_process_behind(tmp_path: Path) -> None:
+    said = in_a_process(
+        tmp_path,
+        "light=True",
+        """
+from tidegate.spark import gateway
+from tidegate.spark.engine import SparkEngine
+from tidegate.spark.session import jvm_pid
+import signal
+def same(batches):
+    yield from batches
+print(spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+family = [jvm_pid(spark), *gateway._children(jvm_pid(spark))]
+family += [grandchild for child in family[1:] for grandchild in gateway._children(child)]
+SparkEngine(spark).close()
+def alive(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+import time
+deadline = time.monotonic() + 1
+while any(map(alive, family)) and time.monotonic() < deadline:
+    time.sleep(0.02)
+print(len(family) > 2, [pid for pid in family if alive(pid)])
+""",
+        close=False,
+    )
+    assert said == "2 True\nTrue []\n"
+
+
+def in_a_process(place: Path, setting: str, code: str, close: bool = True) -> str:
     """What a process with a session of its own prints; stderr belongs to it, as a driver's stderr must stay clean."""
     script = f"""
 import os
@@ -194,7 +226,7 @@ from tidegate.spark.session import SessionSettings, close_session, open_session
 place = Path({str(place)!r})
 spark = open_session(SessionSettings(name="x", work=place / "work", logs=place / "logs", {setting}))
 {code}
-close_session(spark)
+{"close_session(spark)" if close else ""}
 """
     here = Path(__file__).parent
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent.parent / "src"), str(here)])}

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -24,7 +25,7 @@ from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import JOBS, PIPELINES, STATES, JobRecord, JobState, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.clock import SystemClock
-from tidegate.pipeline.engine import Engine
+from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
@@ -68,6 +69,9 @@ def main(arguments: Sequence[str], engine_factory: EngineFactory) -> int:
     except Fenced as error:
         LOG.warning("fenced", extra={"job_id": assignment.job_id, "generation": assignment.generation, "why": str(error)})
         return DriverExit.FENCED
+    except EngineGone as error:
+        print(error, file=sys.stderr)
+        return DriverExit.ENGINE_GONE
     finally:
         store.close()
 

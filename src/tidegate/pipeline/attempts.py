@@ -8,6 +8,7 @@ import logging
 from tidegate.model.errors import Fenced, TerminalError, TidegateError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import Failure, PipelineStatus
+from tidegate.pipeline.engine import EngineGone
 from tidegate.pipeline.graph import build
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Loop, Surroundings
@@ -18,7 +19,7 @@ MESSAGE_CHARS_MAX = 4096
 
 
 def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter) -> PipelineStatus:
-    """Until the pipeline has ended, one way or the other. Only Fenced comes out as an exception."""
+    """Until the pipeline has ended, one way or the other. Only Fenced and EngineGone come out as exceptions: this driver must end."""
     env = around.job.plan.env
     while True:
         try:
@@ -31,6 +32,8 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
             if around.stop.is_set():
                 ledger.end(PipelineStatus.CANCELED, failure)
                 return PipelineStatus.CANCELED
+            if isinstance(error, EngineGone):
+                raise
             if isinstance(error, TerminalError) or ledger.load().restarts >= env.retry_times:
                 ledger.end(PipelineStatus.FAILED, failure)
                 return PipelineStatus.FAILED

@@ -4,9 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.model.errors import Domain, TransientError
 from tidegate.model.records import SourceRange
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.contract import Message
+
+
+class EngineGone(TransientError):
+    """The engine has died under the driver: only a new driver can go on."""
+
+    condition = "engine-gone"
+    domain = Domain.EXTERNAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

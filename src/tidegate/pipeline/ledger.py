@@ -86,6 +86,15 @@ class Ledger:
         failpoint("ledger.complete.after")
         self._log("checkpoint completed", checkpoint=ref.checkpoint, rows_read=ref.rows_read, rows_written=ref.rows_written, bytes=ref.bytes)
 
+    def nobody_needs(self, ref: CheckpointRef) -> bool:
+        """Whether a checkpoint that this fenced generation has published is of no use to anyone: ids only grow, so that cannot change any more."""
+        entry = self.store.get(PIPELINES, self.key)
+        if entry is None:
+            return True
+        state = from_document(PipelineState, entry.value)
+        repeated = state.pending is not None and state.pending.checkpoint == ref.checkpoint
+        return not repeated and ref.path not in {r.path for r in state.retained}
+
     def confirm(self) -> None:
         """Nothing to read: the last checkpoint is as good as new."""
         now_ms = self.clock.now_ms()

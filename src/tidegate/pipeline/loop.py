@@ -12,6 +12,7 @@ from tidegate import __version__
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
+from tidegate.model.errors import Fenced
 from tidegate.model.records import CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
 from tidegate.pipeline.admission import Pace
 from tidegate.pipeline.clock import Clock
@@ -160,7 +161,12 @@ class Loop:
         self.offsets = {name: r.end for name, r in pending.ranges.items()}
         self.kept[pending.checkpoint] = self.offsets
         self.ready = self._ready()
-        self.ledger.complete(ref, self.ready, self.around.retained_max, self.deleted)
+        try:
+            self.ledger.complete(ref, self.ready, self.around.retained_max, self.deleted)
+        except Fenced:
+            if self.ledger.nobody_needs(ref):
+                self.around.storage.delete(ref.path)
+            raise
         self.meter.completed(self.ledger.state)
         self._measure()
         self._tidy()

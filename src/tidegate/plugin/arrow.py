@@ -92,13 +92,19 @@ def _nearest(arrow: Any) -> TypeName:
 def table_of(schema: pa.Schema, path: str, *, like: Table | None = None) -> Table:
     """The table of an Arrow schema, with keys and name of another one where columns of these names are still there."""
     kinds = ROW_KIND in schema.names
-    columns = tuple(Column(name=f.name, type=data_type(f.type)) for f in schema if f.name != ROW_KIND)
+    before = {c.name: c for c in like.columns} if like else {}
+    columns = tuple(_column(f.name, data_type(f.type), before.get(f.name)) for f in schema if f.name != ROW_KIND)
     names = {c.name for c in columns}
     if like is None:
         return Table(path=path, columns=columns, kinds=kinds)
     key = like.primary_key if set(like.primary_key) <= names else ()
     unique = like.unique_key if set(like.unique_key) <= names else ()
     return Table(path=path, columns=columns, primary_key=key, unique_key=unique, comment=like.comment, kinds=kinds)
+
+
+def _column(name: str, kind: DataType, before: Column | None) -> Column:
+    """A column; what else was known of the column of this name and type stays known."""
+    return before if before is not None and before.type == kind else Column(name=name, type=kind)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -69,9 +69,9 @@ class RuleSet:
             yield from self.check(block, values)
 
     def all_rules(self, values: Values) -> list[Values]:
-        """Every rule of the block, whichever table it is for."""
-        own = [] if any(values.get(key) is None for key in self.required) else [values]
-        return own + [self._read(entry) for entry in values.get("table_transform") or ()]
+        """Every whole rule of the block, whichever table it is for. Entries that are no rules have problems of their own."""
+        entries = [self._read(entry) for entry in values.get("table_transform") or () if isinstance(entry, Mapping)]
+        return [rule for rule in (values, *entries) if all(rule.get(key) is not None for key in self.required)]
 
     def _read(self, entry: Mapping[str, Any]) -> Values:
         return self.options.read(Block(entry, lambda _: Location(""), ""))[0]

@@ -8,3 +8,4 @@ class DriverExit(IntEnum):
 
     ENDED = 0  # every pipeline has ended; how is in the store
     FENCED = 75  # another generation has taken over
+    ENGINE_GONE = 70  # the engine died under it; a new driver can go on

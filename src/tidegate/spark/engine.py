@@ -19,6 +19,7 @@ from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph
 from tidegate.spark.build import MESSAGE, FrameBuilder, Frames, split_count, tasks_frame
 from tidegate.spark.errors import BatchCancelled, cancelled, translating
+from tidegate.spark.session import end_session
 from tidegate.spark.tasks import CountsParam, RunFused
 
 CANCEL_AGAIN_S = 0.2  # a batch may be between two jobs when it is cancelled
@@ -82,6 +83,10 @@ class SparkEngine:
             except Exception:  # the JVM is gone, and the batch ends by that
                 return
             running.over.wait(CANCEL_AGAIN_S)
+
+    def close(self) -> None:
+        """End Spark: the driver ends next."""
+        end_session(self._spark)
 
     def thread(self, target: Callable[[], Any], name: str) -> threading.Thread:
         """A thread for a pipeline's loop, with a thread of its own in the JVM that ends with it."""

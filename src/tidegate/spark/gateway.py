@@ -9,11 +9,13 @@ Where startup_cache.py knows the exact command line, the JVM is started directly
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,8 +97,6 @@ def start_jvm(launch: Launch) -> Any:
 
 def _ignore_interrupts() -> None:
     """Ctrl-C reaches the whole group of a terminal; the driver decides what it means for the JVM."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -115,6 +115,24 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
     if process.stdin is not None:
         process.stdin.close()
+
+
+def kill_family(process: "subprocess.Popen[bytes]") -> None:
+    """The JVM and what it started, at once. Worker daemons lead groups of their own, with their workers in them."""
+    for pid in _children(process.pid):
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+    _end(process)
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, IndexError, ValueError):
+            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.append(int(entry))
+    return found
 
 
 def _read_answer(answer: Path) -> tuple[int, str]:

@@ -3,16 +3,19 @@
 Everything that Spark writes by itself is below `work` (its owner removes it, also after a kill) and `logs`. Nothing reaches stdout or stderr of this process.
 
 Two kinds of JVM. Where rows never enter it (`light`), it only schedules tasks: the quick compiler alone and no generated code make it start a second earlier,
-and lose nothing later. Where it does SQL, it gets both compilers.
+and lose nothing later. Where it does SQL, it needs the thorough compiler too, but only for what is really hot: at ten times the usual thresholds the start
+costs a third less of the processor (7.6 instead of 11.5 s on two cores) and a million rows through SQL take as long as before.
 """
 
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +38,13 @@ TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
 CLOSE_S = 10  # how long the JVM may take to end by itself
 SOCKET_PATH_MAX = 107  # of a unix domain socket
 SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
+LIGHT_COMPILER = ("-XX:TieredStopAtLevel=1",)
+PATIENT_COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
 QUIET_LOGGERS = ("py4j", "py4j.clientserver", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 LOG4J = """\
 rootLogger.level = {level}
@@ -50,9 +60,13 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 20MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
-logger.hints.name = org.apache.spark.util.Utils
-logger.hints.level = error
-"""
+{quiet}"""
+QUIET_CLASSES = (  # warnings that say nothing here
+    "org.apache.hadoop.util.NativeCodeLoader",
+    "org.apache.spark.SparkConf",
+    "org.apache.spark.scheduler.FairSchedulableBuilder",
+    "org.apache.spark.util.Utils",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +99,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def _session(conf: Mapping[str, str], opened: Any) -> SparkSession:
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=opened)
         _be_quiet(context)
@@ -95,6 +110,9 @@ def _session(conf: Mapping[str, str], opened: Any) -> SparkSession:
         ours = translated(error)  # first: the text is still in the JVM
         _forget_jvm(opened)
         raise ours from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)  # pyspark takes it; what Ctrl-C means is the driver's to say
 
 
 def _be_quiet(context: SparkContext) -> None:
@@ -118,6 +136,19 @@ def _forget_jvm(opened: Any) -> None:
         opened.proc.wait()
         opened.proc.stdin.close()
         SparkContext._gateway = SparkContext._jvm = None
+
+
+def end_session(spark: SparkSession) -> None:
+    """At the end of a process: as close_session, but without a farewell of seconds where nobody would hear it (a local master that keeps no event log)."""
+    opened = SparkContext._gateway
+    context = spark.sparkContext
+    with suppress(PySparkException, Py4JError, OSError):
+        if opened is None or not str(context.master).startswith("local[") or context.getConf().get("spark.eventLog.enabled", "false") == "true":
+            close_session(spark)
+            return
+    if opened is not None and getattr(opened, "proc", None) is not None:
+        gateway.kill_family(opened.proc)
+    shutil.rmtree(_short_place(), ignore_errors=True)
 
 
 def close_session(spark: SparkSession, wait_s: float = CLOSE_S) -> None:
@@ -190,7 +221,7 @@ def java_options(settings: SessionSettings, cached: startup_cache.Cached | None)
         "-Duser.timezone=UTC",
         f"-Djava.io.tmpdir={settings.work / 'tmp'}",
         f"-Dlog4j2.configurationFile=file:{settings.work / 'log4j2.properties'}",
-        *(["-XX:TieredStopAtLevel=1"] if settings.light else []),
+        *(LIGHT_COMPILER if settings.light else PATIENT_COMPILER),
         *(startup_cache.options(cached) if cached else []),
     ]
 
@@ -254,7 +285,8 @@ def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
 def _make_directories(settings: SessionSettings) -> None:
     for place in (settings.work / "tmp", settings.work / "local", settings.work / "warehouse", settings.logs):
         place.mkdir(parents=True, exist_ok=True)
-    text = LOG4J.format(level=settings.log_level, file=settings.logs / "spark.log")
+    quiet = "".join(f"logger.q{number}.name = {name}\nlogger.q{number}.level = error\n" for number, name in enumerate(QUIET_CLASSES))
+    text = LOG4J.format(level=settings.log_level, file=settings.logs / "spark.log", quiet=quiet)
     (settings.work / "log4j2.properties").write_text(text, encoding="utf-8")
 
 

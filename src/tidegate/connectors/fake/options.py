@@ -193,7 +193,8 @@ def _check_templates(block: Block, values: Values) -> Iterable[Problem]:
         path: Path = found[0] if found else (f"{name}.template",)
         if values.get(f"{name}.fake.mode") == "TEMPLATE" and not values[f"{name}.template"]:
             message = f"{name}.fake.mode = TEMPLATE without {name}.template: values are made at random"
-            yield block.problem(block.find(f"{name}.fake.mode")[0], message, severity=Severity.WARNING)  # type: ignore[index]  # the default is RANGE
+            mode = block.find(f"{name}.fake.mode") or block.find(f"{name}.fake.template")
+            yield block.problem(mode[0] if mode else (), message, severity=Severity.WARNING)
         if name in bounds:
             yield from _check_numbers(block, path, values[f"{name}.template"] or (), *bounds[name], whole=name not in _FRACTION)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.connectors.localfile.listing import local, matches_nothing
+from tidegate.connectors.localfile.listing import file_pattern, local, matches_nothing
 from tidegate.connectors.localfile.notation import literal, strptime_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
 from tidegate.model.job import Path as Place
@@ -107,7 +107,7 @@ def _check_notation(block: Block, values: Values, keys: tuple[str, ...]) -> Iter
 def _check_filters(block: Block, values: Values) -> Iterator[Problem]:
     if values["file_filter_pattern"]:
         try:
-            re.compile(values["file_filter_pattern"])
+            file_pattern(values["file_filter_pattern"])
         except re.error as error:
             yield block.problem(("file_filter_pattern",), f"{values['file_filter_pattern']!r} is no regular expression: {error}")
     for key in ("file_filter_modified_start", "file_filter_modified_end"):
@@ -119,8 +119,8 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
     raw: Any = values["schema"]
     form = values["file_format_type"]
     if raw is None or not (raw.get("fields") or raw.get("columns")):
-        if form == "json":
-            yield block.problem(("schema",) if raw else (), "schema is missing: json files do not say what their columns are")
+        if form == "json" and not _may_be_empty(values):
+            yield block.problem(("schema",) if raw is not None else (), "schema is missing: json files do not say what their columns are")
         if values["read_columns"] and form in ("csv", "text") and not values["csv_use_header_line"]:
             yield block.problem(("read_columns",), "read_columns needs a schema: without one there is a single column, content")
         return
@@ -132,6 +132,13 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
     for column in values["read_columns"] or ():
         if column not in names:
             yield block.problem(("read_columns",), f"read_columns names {column!r}, which is not in the schema")
+
+
+def _may_be_empty(values: Values) -> bool:
+    """Whether an empty schema does no harm: nothing is there to be read, and nothing will be looked for later. The reference takes that too."""
+    if values["schema"] is None or values["path"] is None or values.get("discovery_mode") == "continuous":
+        return False
+    return matches_nothing(values)
 
 
 def _check_path(block: Block, values: Values) -> Iterator[Problem]:

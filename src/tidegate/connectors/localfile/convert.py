@@ -4,6 +4,7 @@ Every converter takes one value that is not null and raises ValueError in words 
 the reference's separators: \\002 between the elements of an array, the entries of a map, the fields of a row, \\003 between key and value, and so on inwards.
 """
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ def from_json(kind: DataType, notation: TimeNotation) -> Converter:
             return _json_map(from_text(kind.children[0], notation), nullable(from_json(kind.children[1], notation)))
         case TypeName.ROW:
             return _json_row({c.name: nullable(from_json(c.type, notation)) for c in kind.columns})
+        case TypeName.BYTES:
+            return _base64
         case _:
             convert = from_text(kind, notation)
             return lambda value: convert(value if isinstance(value, str) else json.dumps(value))
@@ -155,6 +158,14 @@ def _json_row(columns: dict[str, Converter]) -> Converter:
         return {name: column(value.get(name)) for name, column in columns.items()}
 
     return convert
+
+
+def _base64(value: Any) -> bytes:
+    """JSON has no bytes: the reference writes and reads them as base64."""
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise ValueError(f"{_shown(value)} is not base64, as bytes in JSON are") from None
 
 
 def _whole(kind: DataType) -> Converter:

@@ -112,10 +112,7 @@ class Delimited:
 
     def text(self, file: Any, part: Part) -> Iterator[bytes]:
         """The blocks of a part, in UTF-8."""
-        return as_utf8(bytes_of(file, part, codec_of(part.path, self._codec())), self.values["encoding"], part.path)
-
-    def _codec(self) -> str:
-        return "gzip" if self.values["archive_compress_codec"] == "gz" else str(self.values["compress_codec"])
+        return as_utf8(bytes_of(file, part, codec_of(part.path, self.values)), self.values["encoding"], part.path)
 
     def head(self, blocks: Iterator[bytes]) -> Head:
         """Byte order mark, skipped lines and header, taken off the blocks of a file."""
@@ -234,7 +231,7 @@ class Delimited:
 
     def _untraceable(self, part: Part) -> str:
         plain = self.values["archive_compress_codec"] == "none" and codecs.lookup(self.values["encoding"]).name in ("utf-8", "ascii")
-        return codec_of(part.path, self._codec()) if plain else "changed on the way"
+        return codec_of(part.path, self.values) if plain else "changed on the way"
 
     def _column(self, records: list[Record], place: int, column: Column) -> Any:
         convert = from_text(column.type, self.notation)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from tidegate.connectors.localfile.convert import TimeNotation, from_json, from_text, nullable
+from tidegate.connectors.localfile.convert import TimeNotation, from_json, nullable
 from tidegate.connectors.localfile.records import Dialect
 from tidegate.connectors.localfile.streams import BadFile, Part, as_utf8, bytes_of, codec_of, line_of, members, opened, record_blocks, whole_text
 from tidegate.model.types import Column, DataType, TypeName
@@ -29,9 +29,10 @@ _PLAIN = (
     TypeName.FLOAT,
     TypeName.DOUBLE,
     TypeName.DECIMAL,
-    TypeName.BYTES,
 )
-_BY_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
+_AS_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.BYTES)
+"""Arrow gives their text, and the value is made of it here: bytes are base64."""
+_BY_TEXT = (*_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
 def by_lines(head: bytes) -> bool:
@@ -57,10 +58,9 @@ class JsonReader:
 
     def read(self, part: Part) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
-        codec = "gzip" if self.values["archive_compress_codec"] == "gz" else str(self.values["compress_codec"])
         with opened(part) as file:
             for member in members(file, self.values["archive_compress_codec"], part.path, "json"):
-                blocks = as_utf8(bytes_of(member, part, codec_of(part.path, codec)), self.values["encoding"], part.path)
+                blocks = as_utf8(bytes_of(member, part, codec_of(part.path, self.values)), self.values["encoding"], part.path)
                 yield from self._rows(blocks, part)
 
     def _rows(self, blocks: Iterator[bytes], part: Part) -> Iterator[list[Any]]:
@@ -85,7 +85,7 @@ class JsonReader:
         return self._slow(block, part, offset)
 
     def _fast(self, block: bytes) -> list[Any]:
-        fields = [pa.field(c.name, pa.string() if c.type.name in _BY_TEXT[:2] else arrow_type(c.type)) for c in self.wanted]
+        fields = [pa.field(c.name, pa.string() if c.type.name in _AS_TEXT else arrow_type(c.type)) for c in self.wanted]
         data: Any = pa.BufferReader(block)
         table = pa_json.read_json(
             data,
@@ -98,9 +98,9 @@ class JsonReader:
     def _finished(self, array: Any, column: Column) -> Any:
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
-        if column.type.name not in _BY_TEXT[:2]:
+        if column.type.name not in _AS_TEXT:
             return array
-        convert = nullable(from_text(column.type, self.notation))
+        convert = nullable(from_json(column.type, self.notation))
         return pa.array([convert(text) for text in array.to_pylist()], arrow_type(column.type))
 
     def _slow(self, block: bytes, part: Part, offset: int) -> list[Any]:
@@ -118,7 +118,7 @@ class JsonReader:
 
     def _untraceable(self, part: Part) -> str:
         plain = self.values["archive_compress_codec"] == "none" and self.values["encoding"].lower().replace("_", "-") in ("utf-8", "utf8")
-        return codec_of(part.path, self.values["compress_codec"]) if plain else "changed on the way"
+        return codec_of(part.path, self.values) if plain else "changed on the way"
 
     def _documents(self, data: bytes, part: Part) -> Iterator[list[Any]]:
         converters = [(c, _with_default(c, self.notation)) for c in self.wanted]

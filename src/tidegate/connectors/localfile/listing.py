@@ -6,6 +6,7 @@ Only looks at names, sizes and times; never opens a file.
 import glob
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,6 +51,16 @@ def matches_nothing(values: Values) -> bool:
     return not any(keep.wants(info) for root in _roots(local(values["path"])) for info in _walk(root))
 
 
+def file_pattern(text: str) -> re.Pattern[str]:
+    """A `file_filter_pattern`; re.error for what is none, and for what Python says it will understand in another way one day (`[[`)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        try:
+            return re.compile(text)
+        except FutureWarning as warning:
+            raise re.error(f"{warning}; write \\[ for a bracket that stands for itself") from None
+
+
 def partitions_of(path: str) -> dict[str, str | None]:
     """The columns that the directories of a path give: `/data/day=3/f.csv` -> day: 3."""
     pairs = [part.split("=", 1) for part in os.path.dirname(path).split("/") if "=" in part]
@@ -61,7 +72,7 @@ class _Filter:
 
     def __init__(self, values: Values) -> None:
         pattern, extension = values.get("file_filter_pattern"), values.get("filename_extension")
-        self.pattern = re.compile(pattern) if pattern else None
+        self.pattern = file_pattern(pattern) if pattern else None
         self.suffix = f".{extension.lstrip('.')}" if extension else ""
         self.partitions = values.get("read_partitions") or ()
         self.start = _nanoseconds(values.get("file_filter_modified_start"))

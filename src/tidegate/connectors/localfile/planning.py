@@ -34,7 +34,7 @@ def shape_of(files: TableFiles, part: Part) -> Shape:
     values = files.values
     if files.form in ("parquet", "orc"):
         return Shape.GROUPS
-    if values["archive_compress_codec"] != "none" or codec_of(part.path, values["compress_codec"]) or not cuttable(values["encoding"]):
+    if values["archive_compress_codec"] != "none" or codec_of(part.path, values) or not cuttable(values["encoding"]):
         return Shape.WHOLE
     if len(_dialect(files).terminator) != 1:
         return Shape.WHOLE

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, last_end
 from tidegate.model.errors import TerminalError, TransientError
+from tidegate.plugin.option import Values
 
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
@@ -78,9 +79,14 @@ def opened(part: Part) -> Iterator[IO[bytes]]:
         yield file
 
 
-def codec_of(path: str, option: str) -> str:
-    """The codec of a text file, by the option or else by its name; empty for none."""
-    return option if option != "none" else _SUFFIXES.get(os.path.splitext(path)[1].lower(), "")
+def codec_of(path: str, values: Values) -> str:
+    """The codec of a text file, by the options or else by its name; empty for none. What is in an archive is named by the archive's name."""
+    archive, option = values["archive_compress_codec"], str(values["compress_codec"])
+    if archive == "gz":
+        return "gzip"
+    if option != "none":
+        return option
+    return _SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
 
 
 def cuttable(encoding: str) -> bool:

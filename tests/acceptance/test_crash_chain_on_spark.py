@@ -1,0 +1,172 @@
+"""One job on Spark that dies at every failpoint there is, one after the other, and still ends with exactly its rows.
+
+Each run of the chain is the real `tidegate run` with a JVM, killed -9 with its whole session; the next one resumes and is killed somewhere else, so that
+every kill is also a kill during recovery. The plain engine goes through all combinations (test_crash_matrix.py).
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from tidegate.connectors.chaos.sink import committed_ids
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.records import JobStatus
+from tidegate.runner.process import session_members
+from tidegate.store.open import open_store
+from tidegate.testing.failpoints import failpoint_names
+
+JOB_ID = 7
+PATIENCE_S = 240
+JOB = """env {{ job.mode = "BATCH", job.name = "chain", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 3 }}
+source {{ {first}, {second} }}
+sink {{
+  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/out", file_format_type = "parquet", data_save_mode = "DROP_DATA" }}
+  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/loose", file_format_type = "json", is_enable_transaction = false }}
+  Chaos {{ plugin_input = ["a", "b"], path = "{root}/chaos" }}
+}}"""
+FAKE = (
+    'FakeSource {{ row.num = {rows}, plugin_output = "{name}", seed = 5, bigint.fake.mode = "SEQUENCE", bigint.min = {low}, '
+    "schema {{ fields {{ id = bigint, name = string }} }} }}"
+)
+# Reached once in the life of a job: at its start, in this order, and at its end.
+START = [
+    "store.create.before",
+    "store.create.middle",
+    "store.create.after",
+    "claim.fence.before",
+    "cleanup.delete.before",
+    "checkpoint.delete_job.before",
+    "checkpoint.delete_job.after",
+    "cleanup.delete.after",
+    "driver.launch.before",
+]
+PREPARE = ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"]
+END = [
+    "batch.finish.before",
+    "filesink.finish.before",
+    "filesink.finish.middle",
+    "filesink.finish.after",
+    "batch.finish.after",
+    "ledger.end.before",
+    "ledger.end.after",
+    "job.end.before",
+    "job.end.after",
+]
+GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
+ELSEWHERE = ("store.compact.",)  # only an explicit compaction passes there; the matrix does it
+
+
+class Chain:
+    """The world of one chain."""
+
+    def __init__(self, root: Path, rows: int) -> None:
+        self.root, self.home, self.rows, self.file = root, Home(root / "home"), rows, root / "job.conf"
+        first, second = FAKE.format(rows=rows // 2, name="a", low=0), FAKE.format(rows=rows // 2, name="b", low=rows // 2)
+        self.file.write_text(JOB.format(root=root, first=first, second=second))
+
+    def run(self, failpoint: str, restore: str = "auto") -> int:
+        environ = {**os.environ, "TIDEGATE_HOME": str(self.home.root), "TIDEGATE_FAILPOINT": failpoint}
+        command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), "--job-id", str(JOB_ID), "--restore", restore]
+        with (self.root / "run.log").open("ab") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+            return self._watch(process, failpoint)
+
+    def _watch(self, process: "subprocess.Popen[bytes]", failpoint: str) -> int:
+        """Wait until the run ends, or its driver has died at the failpoint; then kill what is left of it."""
+        end = time.monotonic() + PATIENCE_S
+        while process.poll() is None:
+            known = self.known() if (self.home.root / "store" / "tidegate.db").exists() else None
+            if failpoint and known and known.state and known.state.value.restarts:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+                return int(-signal.SIGKILL)
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.05)
+        return process.returncode
+
+    def known(self) -> Known | None:
+        try:
+            store = open_store(self.home.store_url)
+        except Exception:  # a store that is being made
+            return None
+        try:
+            return look(store, JOB_ID)
+        finally:
+            store.close()
+
+    def log(self) -> str:
+        return (self.root / "run.log").read_text()[-3000:]
+
+    def oldest(self) -> int:
+        known = self.known()
+        assert known is not None
+        return known.pipelines[0].value.retained[0].checkpoint
+
+    def finished(self) -> bool:
+        known = self.known()
+        return known is not None and known.state is not None and known.state.value.status is JobStatus.FINISHED
+
+    def no_process_is_left(self) -> None:
+        known = self.known()
+        driver = known.state.value.driver if known and known.state else None
+        end = time.monotonic() + 30
+        while driver is not None and session_members(driver):
+            assert time.monotonic() < end, "the driver outlives its leader"
+            time.sleep(0.1)
+
+    def check(self) -> None:
+        expected = list(range(self.rows))
+        assert sorted(pyarrow.dataset.dataset(str(self.root / "out"), format="parquet").to_table()["id"].to_pylist()) == expected
+        assert sorted(committed_ids(str(self.root / "chaos"))) == expected
+        loose = pyarrow.dataset.dataset(str(self.root / "loose"), format="json").to_table()["id"].to_pylist()
+        assert sorted(set(loose)) == expected
+        assert not list(self.home.checkpoints.glob("*/*/*"))
+        assert not list((self.home.root / "work").glob("*/*"))
+
+
+def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
+    """Everything that a running job passes again and again, in a seeded order; going back needs a few checkpoints to go back from."""
+    chosen = [n for n in names if n not in {*START, *PREPARE, *END} and not n.startswith(ELSEWHERE)]
+    back = [n for n in chosen if n.startswith(GOING_BACK)]
+    rest = [n for n in chosen if not n.startswith(GOING_BACK)]
+    rng.shuffle(rest)
+    return [*rest, *back]
+
+
+def tell(chain: Chain, names: Sequence[str], rng: random.Random) -> list[str]:
+    """Run after run; the failpoints that were not reached."""
+    missed = []
+    for name in [*START, *PREPARE, *middle_of_the_job(names, rng), *END]:
+        if name not in names or chain.finished():
+            continue
+        restore = "auto"
+        if name.startswith(GOING_BACK):
+            restore = f"checkpoint:{chain.oldest()}"
+        if name.startswith("filesink.takeback."):
+            shutil.rmtree(chain.root / "out" / ".tidegate", ignore_errors=True)
+        if chain.run(f"{name}@1", restore) == 0:
+            missed.append(name)
+        chain.no_process_is_left()
+    return missed
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_job_that_dies_at_every_failpoint_ends_with_exactly_its_rows(tmp_path: Path, seed: int) -> None:
+    names = failpoint_names()
+    chain = Chain(tmp_path, rows=40 * len(names))
+    missed = tell(chain, names, random.Random(seed))
+    if not chain.finished():
+        assert chain.run("") == 0, chain.log()
+    chain.check()
+    assert missed == [], f"not reached, seed {seed}"
