@@ -166,6 +166,17 @@ def need_java():
         raise SetUpError((found.stderr.strip() or "the search for Java failed").split("\n")[-1])
 
 
+def warm_up():
+    """Let Spark's JVM write down its classes once: every later start is twice as quick. Nothing depends on it."""
+    if any((VENV / "share" / "tidegate" / "cds").glob("*/classes.jsa")):
+        return
+    say("prepare quick starts of Spark (once)")
+    try:
+        run("prepare quick starts", [VENV_PYTHON, "-m", "tidegate.spark.startup_cache"])
+    except SetUpError as error:
+        say(f"{error}; Spark starts slower without")
+
+
 def set_up(arguments):
     LOG.parent.mkdir(exist_ok=True)
     with open(LOG.parent / "setup.lock", "w") as lock:
@@ -178,6 +189,7 @@ def set_up(arguments):
             STAMP.write_text(stamp)
         if "--without-java" not in arguments:
             need_java()
+            warm_up()
 
 
 def main():

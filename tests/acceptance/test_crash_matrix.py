@@ -69,7 +69,7 @@ def streaming(root: Path) -> str:
 
 
 def without_transactions(root: Path) -> str:
-    return one_source(root).replace('data_save_mode = "DROP_DATA"', "is_enable_transaction = false")
+    return three_sources(root).replace('file_format_type = "parquet"', 'file_format_type = "parquet", is_enable_transaction = false')
 
 
 def lose_the_records(root: Path) -> None:
@@ -94,7 +94,7 @@ SCENARIOS = [
     Scenario("streaming", streaming, lambda root: {root / "out": ALL}, stop_at_rows=ROWS),
     Scenario("going-back", one_source, lambda root: {root / "out": ALL}, restore="checkpoint:3", prepare="ledger.complete.after@4"),
     Scenario("chaos-sink", chaos_sink, lambda root: {root / "chaos": ALL}, restore="checkpoint:3", prepare="ledger.complete.after@4", only="chaos."),
-    Scenario("no-transactions", without_transactions, lambda root: {root / "out": ALL}, at_least_once=True, only="filesink."),
+    Scenario("no-transactions", without_transactions, lambda root: {root / "out": UNION, root / "second": UNION}, at_least_once=True, only="filesink."),
     Scenario(
         "records-lost",
         one_source,

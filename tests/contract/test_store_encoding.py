@@ -24,13 +24,13 @@ def test_every_document_comes_back(document: dict[str, Any]) -> None:
 
 @given(DOCUMENTS)
 @settings(max_examples=50)
-def test_the_order_of_names_does_not_change_the_text(document: dict[str, Any]) -> None:
-    assert encode("m", "k", dict(reversed(document.items()))) == encode("m", "k", document)
+def test_the_order_of_names_is_kept(document: dict[str, Any]) -> None:
+    assert list(decode("m", "k", encode("m", "k", document))) == list(document)
 
 
-def test_the_text_is_plain_json_with_sorted_names() -> None:
+def test_the_text_is_plain_json_without_spaces() -> None:
     text = encode("m", "k", {"b": [1, 2.5, None], "a": {"ü": True}})
-    assert text == '{"a":{"ü":true},"b":[1,2.5,null]}'
+    assert text == '{"b":[1,2.5,null],"a":{"ü":true}}'
     assert json.loads(text.encode()) == {"b": [1, 2.5, None], "a": {"ü": True}}
 
 

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from tidegate.model.errors import Domain, TerminalError, TidegateError, TransientError, UserError
+from tidegate.pipeline.engine import EngineGone
 
 MARKER = "TIDEGATE-ERROR "
 TEXT_MAX = 4000  # Spark's own regular expressions choke on long texts
@@ -32,7 +33,7 @@ SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext", re.I)
 GONE = (ConnectionError, Py4JNetworkError, EOFError)
 
 
-class JvmGone(TransientError):
+class JvmGone(EngineGone):
     """The JVM of this driver has ended; only a new driver can go on."""
 
     condition = "jvm-gone"

@@ -192,6 +192,7 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        "spark.sql.timeType.enabled": "true",  # off by default, though Spark 4.1 and newer have the type
         "spark.scheduler.mode": "FAIR",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core

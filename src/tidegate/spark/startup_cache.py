@@ -1,8 +1,8 @@
 """What makes the next start of a JVM quicker: an archive of loaded classes (CDS), and the command line that Spark's launcher would work out again.
 
-Called by session.py (find, command, options) and by the driver after a run (`build_in_background`). An entry belongs to one Java and one set of Spark's
-jars: its directory is named by both, so that a changed one is never used. Entries are made whole and renamed into place; the JVM itself ignores an archive
-that does not fit.
+Called by session.py (find, command, options), by the driver of a run that lasts (`build_in_background`) and by the set-up of a repository. An entry belongs to
+one Java and one set of Spark's jars: its directory is named by both, so that a changed one is never used. Entries are made whole and renamed into place;
+the JVM itself ignores an archive that does not fit.
 
     <cache>/cds/<key>/classes.jsa     -XX:SharedArchiveFile
     <cache>/cds/<key>/command.json    {"version": 1, "command": [...]} with places for options and memory
@@ -56,6 +56,16 @@ def key_of(java: Java, spark_home: Path) -> str:
         stat = jar.stat()
         digest.update(f"{jar.name} {stat.st_size} {stat.st_mtime_ns}".encode())
     return digest.hexdigest()[:16]
+
+
+def installed() -> Path:
+    """The cache of this Python environment, which `make setup` fills: it serves every home."""
+    return Path(sys.prefix) / "share" / "tidegate"
+
+
+def place(home_cache: Path) -> Path:
+    """Where to look for an entry: in this environment, else in the home."""
+    return installed() if (installed() / "cds").is_dir() else home_cache
 
 
 def find(cache: Path, java: Java, spark_home: Path) -> Cached | None:
@@ -168,6 +178,6 @@ def launcher_command(java: Java, home: Path) -> list[str]:
 if __name__ == "__main__":
     os.nice(19)
     try:
-        build(Path(sys.argv[1]))
+        build(Path(sys.argv[1]) if len(sys.argv) > 1 else installed())
     except (OSError, subprocess.SubprocessError, TidegateError) as error:
         sys.exit(f"no start-up cache was made: {error}")

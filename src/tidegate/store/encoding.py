@@ -45,13 +45,13 @@ def check_prefix(prefix: object) -> None:
 
 
 def encode(map: str, key: str, value: dict[str, Any]) -> str:
-    """The canonical JSON of a document: sorted keys, no spaces, no NaN. Tuples become arrays."""
+    """The JSON of a document: names in their order (a schema is an ordered thing), no spaces, no NaN. Tuples become arrays."""
     where = f"the value of {map}/{key}"
     if not isinstance(value, dict):
         raise StoreRefused(f"{where} is a {type(value).__name__}; every value is a JSON object")
     _check_names(where, value, 1)
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         raise StoreRefused(f"{where} is not JSON: {error}") from error
