@@ -71,6 +71,7 @@ class Chain:
 
     def __init__(self, root: Path, rows: int) -> None:
         self.root, self.home, self.rows, self.file = root, Home(root / "home"), rows, root / "job.conf"
+        self.store_is_made = False
         first, second = FAKE.format(rows=rows // 2, name="a", low=0), FAKE.format(rows=rows // 2, name="b", low=rows // 2)
         self.file.write_text(JOB.format(root=root, first=first, second=second))
 
@@ -85,20 +86,25 @@ class Chain:
         """Wait until the run ends, or its driver has died at the failpoint; then kill what is left of it."""
         end = time.monotonic() + PATIENCE_S
         while process.poll() is None:
-            known = self.known() if (self.home.root / "store" / "tidegate.db").exists() else None
-            if failpoint and known and known.state and known.state.value.restarts:
+            if failpoint and self.driver_died_under(process.pid):
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
                 return int(-signal.SIGKILL)
             assert time.monotonic() < end, self.log()
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two looks at another process
         return process.returncode
 
+    def driver_died_under(self, leader: int) -> bool:
+        """Whether this leader is about to start another driver."""
+        known = self.known()
+        state = known.state.value if known and known.state else None
+        return state is not None and state.leader is not None and state.leader.pid == leader and state.restarts > 0
+
     def known(self) -> Known | None:
-        try:
-            store = open_store(self.home.store_url)
-        except Exception:  # a store that is being made
+        """What the store says; looking must not make one."""
+        if not self.store_is_made:
             return None
+        store = open_store(self.home.store_url)
         try:
             return look(store, JOB_ID)
         finally:
@@ -122,7 +128,7 @@ class Chain:
         end = time.monotonic() + 30
         while driver is not None and session_members(driver):
             assert time.monotonic() < end, "the driver outlives its leader"
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks at other processes
 
     def check(self) -> None:
         expected = list(range(self.rows))
@@ -147,8 +153,10 @@ def tell(chain: Chain, names: Sequence[str], rng: random.Random) -> list[str]:
     """Run after run; the failpoints that were not reached."""
     missed = []
     for name in [*START, *PREPARE, *middle_of_the_job(names, rng), *END]:
-        if name not in names or chain.finished():
+        assert name in names, f"there is no failpoint {name} any more"
+        if chain.finished():
             continue
+        chain.store_is_made = not name.startswith("store.create.")
         restore = "auto"
         if name.startswith(GOING_BACK):
             restore = f"checkpoint:{chain.oldest()}"

@@ -83,7 +83,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         end = time.monotonic() + PATIENCE_S
         while not look_at():
             assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
-            time.sleep(0.02)
+            time.sleep(0.02)  # between two looks at another process
 
     def status(self) -> JobStatus | None:
         known = self.known()

@@ -85,7 +85,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         while not stopped(old.process.pid):
             assert old.poll() is None, old.last_words(5)
             assert time.monotonic() < end
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks at another process
 
         second = OtherHost(store, storage, home).claim(submission("latest"))
         assignment = Assignment(home=home, job_id=7, generation=second.generation)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import click
 
+from tidegate.home import Home
 from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
 
 PYTHON_MIN = (3, 11)
@@ -286,11 +287,6 @@ def _gib(amount: int) -> str:
     return f"{amount / GIB:.1f} GiB"
 
 
-def _default_home() -> Path:
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "tidegate"
-
-
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.MISSING: "red"}
 
 
@@ -305,17 +301,11 @@ def _show(findings: list[Finding]) -> None:
 
 
 @click.command("doctor")
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="TIDEGATE_HOME",
-    default=_default_home,
-    help="The installation to look at.",
-)
+@click.option("--home", help="The installation to look at (TIDEGATE_HOME).")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
-def doctor(home: Path, as_json: bool) -> None:
+def doctor(home: str | None, as_json: bool) -> None:
     """Look whether a job can run on this machine, and say how to get what is missing."""
-    findings = examine(Place(home=home.absolute(), environ=os.environ))
+    findings = examine(Place(home=Home.find(home, os.environ).root, environ=os.environ))
     if as_json:
         document = {"version": 1, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, indent=2))

@@ -35,6 +35,7 @@ from tidegate.model.records import (
 )
 from tidegate.runner.process import ProvenDead, is_alive, kill_session
 from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.errors import Conflict
 
 
 class StillAlive(UserError):
@@ -84,9 +85,18 @@ class Claimant:
         self.store, self.storage, self.home = store, storage, home
 
     def claim(self, submission: Submission) -> Claim:
-        """All four steps. Raises before anything is written where the job is alive or a choice is needed."""
+        """All four steps. Raises before anything is written where the job is alive, a choice is needed, or there is nothing to restore from."""
+        for _ in range(CLAIMS_MAX):
+            try:
+                return self._claim(submission)
+            except Conflict:
+                continue  # someone else was quicker: look again, and find that one alive
+        raise TerminalError(f"job {submission.job_id} is being taken up by several processes at once; try again")
+
+    def _claim(self, submission: Submission) -> Claim:
         known = look(self.store, submission.job_id)
         start = self._decide(known, submission)
+        wanted = submission.wish.checkpoint or None
         if start is Start.NOTHING:
             assert known.record is not None
             assert known.state is not None
@@ -94,10 +104,11 @@ class Claimant:
             return Claim(job=known.record.value, generation=known.state.value.generation, start=start, restored={})
         if start is Start.RESUME:
             check_compatible(submission.plan, known, self.storage)
+            self._resolve(known, wanted)
         job, generation = self._fence(known, submission, start)
         self._bury(known)
         carry_out_cleanup(self.store, self.storage, submission.job_id)
-        restored, notes = self._restore(job, submission.wish.checkpoint or None)
+        restored, notes = self._restore(job, wanted)
         return Claim(job=job, generation=generation, start=start, restored=restored, notes=notes)
 
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
@@ -144,7 +155,8 @@ class Claimant:
             file=submission.file,
         )
         state = JobState(job_id=job.job_id, status=JobStatus.SCHEDULED, generation=generation, leader=submission.me, changed_ms=submission.now_ms)
-        old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines}
+        planned = {p.id for p in job.plan.pipelines}
+        old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines if p.value.pipeline in planned}
         empty = {p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation) for p in job.plan.pipelines}
         failpoint("claim.fence.before")
         self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh)
@@ -164,10 +176,11 @@ class Claimant:
             Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
             *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=state.generation))) for p in pipelines),
         ]
+        stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
+        writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
             cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, directories=(key,))
-            stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
-            writes += [Put(CLEANUP, key, to_document(cleanup)), *(Delete(PIPELINES, f"{key}/{p}") for p in stale)]
+            writes.append(Put(CLEANUP, key, to_document(cleanup)))
             writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
         self.store.transact(checks, writes)
 
@@ -185,28 +198,29 @@ class Claimant:
         shutil.rmtree(self.home.job_work(job_id), ignore_errors=True)
 
     def _restore(self, job: JobRecord, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Move every unfinished pipeline to its restore point."""
-        restored: dict[int, int] = {}
-        notes: list[str] = []
-        for pipeline in look(self.store, job.job_id).pipelines:
-            state = pipeline.value
-            if state.status is PipelineStatus.FINISHED:
-                continue
-            candidates = [Candidate(ref, self.storage.damage(ref.path)) for ref in state.retained]
-            resolution = resolve(candidates, wanted)
-            changed = restored_state(state, resolution, str(self.storage.root))
-            self._write_restored(pipeline, changed)
-            restored[state.pipeline] = changed.latest.checkpoint if changed.latest else 0
-            notes += describe(state.pipeline, resolution)
-        return restored, tuple(notes)
-
-    def _write_restored(self, pipeline: Stored[PipelineState], changed: PipelineState) -> None:
-        key = f"{changed.job_id}/{changed.pipeline}"
+        """Move every unfinished pipeline to its restore point, all in one transaction."""
+        resolved = self._resolve(look(self.store, job.job_id), wanted)
+        keys = {p.value.pipeline: f"{job.job_id}/{p.value.pipeline}" for p, _, _ in resolved}
         failpoint("claim.restore.before")
-        self.store.transact([Check(PIPELINES, key, pipeline.version)], [Put(PIPELINES, key, to_document(changed))])
+        self.store.transact(
+            [Check(PIPELINES, keys[before.value.pipeline], before.version) for before, _, _ in resolved],
+            [Put(PIPELINES, keys[after.pipeline], to_document(after)) for _, after, _ in resolved],
+        )
         failpoint("claim.restore.after")
+        notes = tuple(note for before, _, resolution in resolved for note in describe(before.value.pipeline, resolution))
+        return {after.pipeline: after.latest.checkpoint if after.latest else 0 for _, after, _ in resolved}, notes
+
+    def _resolve(self, known: Known, wanted: int | None) -> list[tuple[Stored[PipelineState], PipelineState, Resolution]]:
+        """The restore point of every unfinished pipeline; raises where one of them has none. Writes nothing."""
+        resolved = []
+        for pipeline in known.pipelines:
+            if pipeline.value.status is not PipelineStatus.FINISHED:
+                resolution = resolve([Candidate(ref, self.storage.damage(ref.path)) for ref in pipeline.value.retained], wanted)
+                resolved.append((pipeline, restored_state(pipeline.value, resolution, str(self.storage.root)), resolution))
+        return resolved
 
 
+CLAIMS_MAX = 5
 FAILURES_MAX = 20
 
 
@@ -270,9 +284,9 @@ def check_compatible(plan: Plan, known: Known, storage: CheckpointStorage) -> No
     problems = []
     for pipeline in known.pipelines:
         latest = pipeline.value.latest
-        for operator in sorted(storage.operators(latest.path)) if latest else ():
+        for operator in sorted({*(storage.operators(latest.path) if latest else ()), *(pipeline.value.initial or ())}):
             if operator not in owners:
-                problems.append(f"{operator} has state in checkpoint {latest.checkpoint} and is no longer in the job file" if latest else "")
+                problems.append(f"{operator} has state in the unfinished run and is no longer in the job file")
             elif owners[operator] != pipeline.value.pipeline:
                 problems.append(f"{operator} has moved from pipeline {pipeline.value.pipeline} to pipeline {owners[operator]}")
     if problems:

@@ -34,7 +34,8 @@ def status_of(known: Known) -> JobStatus | None:
 
 
 def end(store: Store, storage: CheckpointStorage, job_id: int, status: JobStatus, now_ms: int, failure: Failure | None = None) -> JobOutcome:
-    """The terminal transition, then its cleanup. FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints."""
+    """The terminal transition, then its cleanup. FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says
+    otherwise for CANCELED."""
     known = look(store, job_id)
     assert known.record is not None, "only a job that runs can end"
     assert known.state is not None
@@ -44,7 +45,7 @@ def end(store: Store, storage: CheckpointStorage, job_id: int, status: JobStatus
     checks = [Check(STATES, key, known.state.version), Check(JOBS, key, known.record.version)]
     writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), Put(FINISHED, key, to_document(outcome)), Delete(JOBS, key)]
     writes += [Delete(METRICS, f"{key}/{p.value.pipeline}") for p in known.pipelines]
-    if status is JobStatus.FINISHED:
+    if status is JobStatus.FINISHED or (status is JobStatus.CANCELED and not known.record.value.plan.env.retain_after_cancel):
         cleanup = CleanupRecord(job_id=job_id, initialization_ms=known.record.value.initialization_ms, directories=(key,), due_ms=now_ms)
         writes += [Put(CLEANUP, key, to_document(cleanup)), *(Delete(PIPELINES, f"{key}/{p.value.pipeline}") for p in known.pipelines)]
     failpoint("job.end.before")

@@ -18,7 +18,7 @@ from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess, LaunchOrder
 from tidegate.store.base import Check, Put
-from tidegate.store.errors import Conflict
+from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
 WATCH_S = 0.1
@@ -69,20 +69,25 @@ class Supervisor:
         return self._asked.is_set()
 
     def watch(self, each: Callable[[Known], None]) -> JobOutcome:
-        """Until the job has ended; `each` is told what the store knows, a few times a second."""
+        """Until the job has ended; `each` is told what the store knows, a few times a second. A store that is out of reach is waited for."""
         while True:
-            assert self.driver is not None
             self.clock.wait(self._killed, WATCH_S)
-            if self._killed.is_set():
-                self.driver.kill()
-            code = self.driver.poll()
-            known = look(self.store, self.claim.job.job_id)
-            self._running(known)
-            each(known)
-            if code is not None:
-                outcome = self._after(code, look(self.store, self.claim.job.job_id))
-                if outcome is not None:
-                    return outcome
+            try:
+                outcome = self._look(each)
+            except StoreUnavailable:
+                continue
+            if outcome is not None:
+                return outcome
+
+    def _look(self, each: Callable[[Known], None]) -> JobOutcome | None:
+        assert self.driver is not None
+        if self._killed.is_set():
+            self.driver.kill()
+        code = self.driver.poll()
+        known = look(self.store, self.claim.job.job_id)
+        self._running(known)
+        each(known)
+        return self._after(code, known) if code is not None else None
 
     def _after(self, code: int, known: Known) -> JobOutcome | None:
         """The driver has gone: the job's end, or None when another driver was started."""

@@ -29,6 +29,7 @@ class Pace:
     rows_max: int | None = None
     bytes_max: int | None = None
     files_max: int | None = None
+    pause_s_min: float = 0.0
 
     @staticmethod
     def of(env: JobEnv, streaming_interval_s: float = STREAMING_INTERVAL_S) -> "Pace":
@@ -43,6 +44,7 @@ class Pace:
             rows_max=env.batch_rows_max,
             bytes_max=env.batch_bytes_max,
             files_max=env.batch_files_max,
+            pause_s_min=max(0, env.checkpoint_pause_ms_min) / 1000,
         )
 
     @property
@@ -78,4 +80,4 @@ class Pace:
         """How long to wait before the next batch begins. A bounded read without a rate goes on at once."""
         if self.interval_s is None:
             return 1.0 if self.rated and began_ago_s < 1.0 else 0.0
-        return max(0.0, self.interval_s - began_ago_s) if self.streaming or self.rated else 0.0
+        return max(self.pause_s_min, self.interval_s - began_ago_s if self.streaming or self.rated else 0.0)

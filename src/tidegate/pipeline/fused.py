@@ -101,6 +101,6 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
 
 
 def splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
-    """The splits of one source in this batch; none where it has nothing new."""
-    wanted = batch.ranges[name]
-    return [] if wanted.start == wanted.end else source.splits(wanted.start, wanted.end, count)
+    """The splits of one source in this batch; none where it has nothing new, or was not there when the batch began."""
+    wanted = batch.ranges.get(name)
+    return [] if wanted is None or wanted.start == wanted.end else source.splits(wanted.start, wanted.end, count)

@@ -157,8 +157,8 @@ class Loop:
         self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
         self._commit(batch, written)
         self.ledger.load()
+        self.offsets = {**self.offsets, **{name: r.end for name, r in pending.ranges.items() if name in self.offsets}}
         ref = self._publish(pending, written)
-        self.offsets = {name: r.end for name, r in pending.ranges.items()}
         self.kept[pending.checkpoint] = self.offsets
         self.ready = self._ready()
         try:
@@ -193,7 +193,7 @@ class Loop:
         self.meter.phase("publishing")
         state = self.ledger.state
         rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
-        states: dict[str, object] = {name: {"offset": r.end} for name, r in pending.ranges.items()}
+        states: dict[str, object] = {name: {"offset": offset} for name, offset in self.offsets.items()}
         states |= {name: {"state": committer.state()} for name, committer in self.committers.items()}
         manifest = Manifest(
             job_id=state.job_id,
@@ -250,5 +250,5 @@ class Loop:
     def _measure(self) -> None:
         """Tell the display how far the sources are."""
         known = [p for name, source in self.graph.sources.items() if (p := source.progress(self.offsets[name])) is not None]
-        if known and len({p.unit for p in known}) == 1:
+        if self.bounded and known and len({p.unit for p in known}) == 1:
             self.meter.progress(sum(p.done for p in known), sum(p.total for p in known), known[0].unit)

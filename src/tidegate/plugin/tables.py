@@ -5,6 +5,7 @@ the block's own options, read once more from an entry of `table_transform`. A ta
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,11 +85,18 @@ class RuleSet:
             return [self._read(entry) for entry in own]
         if any(values.get(key) is None for key in self.required):
             return []
-        return [values] if re.fullmatch(values.get("table_match_regex") or ".*", table.path) else []
+        return [values] if _pattern(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A regular expression; what Python may understand in another way one day (`[[`) is no warning to a user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(text)
 
 
 def _pattern_problem(block: Block, values: Values) -> Iterator[Problem]:
     try:
-        re.compile(values["table_match_regex"])
+        _pattern(values["table_match_regex"])
     except re.error as error:
         yield block.problem(("table_match_regex",), f"{values['table_match_regex']!r} is no regular expression: {error}")

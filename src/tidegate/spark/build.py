@@ -124,8 +124,8 @@ class FrameBuilder:
         return frames
 
     def _source(self, operator: str, source: Source, batch: Batch, frames: Frames, name: str, width: int) -> list[Stream]:
-        wanted = batch.ranges[operator]
-        if wanted.start == wanted.end:
+        wanted = batch.ranges.get(operator)
+        if wanted is None or wanted.start == wanted.end:
             return []
         if reference := self.graph.nodes[operator].connector.spark:
             read = load(reference)

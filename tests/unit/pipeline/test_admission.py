@@ -36,6 +36,11 @@ def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
     assert Pace.of(JobEnv(checkpoint_interval_ms=500, mode=JobMode.STREAMING)).pause_s(0.2) == 0.3
 
 
+def test_a_least_pause_is_kept_between_batches() -> None:
+    assert Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0) == 0.2
+    assert Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=-1)).pause_s(9.0) == 0
+
+
 @given(st.lists(st.floats(0.0, 1000.0), max_size=50))
 def test_the_size_stays_sane_whatever_the_durations(durations: list[float]) -> None:
     pace, scale = Pace.of(JobEnv(checkpoint_interval_ms=1000)), 1.0

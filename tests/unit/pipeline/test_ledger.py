@@ -159,7 +159,7 @@ def test_a_store_that_stays_away_is_waited_for_until_the_driver_is_told_to_end()
             abandon.set()
         raise StoreUnavailable("no answer")
 
-    store.transact = unreachable  # type: ignore[method-assign]
+    store.transact = unreachable  # type: ignore[method-assign]  # the store goes away under it
     with pytest.raises(StoreUnavailable):
         ledger.confirm()
     assert len(calls) == 5

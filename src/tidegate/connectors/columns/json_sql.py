@@ -1,6 +1,7 @@
 """JsonPath as Spark SQL: the value of a path, and whether a row is at fault. Text only; spark.py puts it on a frame.
 
 A path that is not there, text that is no JSON and a value that does not fit its type are faults; JSON's own null is NULL, and NULL in is NULL out.
+As in the reference, text may be a little less than JSON: names and strings without quotes, or in single ones.
 """
 
 import re
@@ -11,6 +12,14 @@ from tidegate.model.errors import UserError
 from tidegate.model.types import DataType, Table, TypeName
 from tidegate.plugin.spark_sql import sql_name, sql_text, sql_type
 
+_DOUBLE = r'"(?:[^"\\]|\\.)*+"'
+_LITERAL = r"(?:true|false|null|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?=\s*+[,}\]])"
+_SINGLE = r"'((?:[^'\\\"]|\\.)*+)'"
+_BARE = r"""([^\s{}\[\],:"'](?:[^{}\[\],:"']*[^\s{}\[\],:"'])?)"""
+_WORDS = f"({_DOUBLE}|{_LITERAL})|{_SINGLE}|{_BARE}"
+"""What stands between the brackets, commas and colons of JSON: in group 1 what is JSON, in 2 and 3 what needs double quotes."""
+_OPEN, _CLOSE = "\x01", "\x02"
+"""Marks for quotes in the making: what is JSON gets a pair with nothing between, which goes again."""
 _STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # taken as text, then converted
 
 
@@ -26,11 +35,17 @@ def taken(column: JsonColumn, table: Table) -> Taken:
     """What a column of JsonPath is for a table."""
     source = next(c.type for c in table.columns if c.name == column.source)
     text, path = _json_text(column, source)
-    json = f"try_parse_json({text})"
+    json = f"coalesce(try_parse_json({text}), try_parse_json({_quoted(text)}))"
     found = f"try_variant_get({json}, {sql_text(path)}, 'variant')"
     value = _converted(json, path, column.type)
     misfit = f"({value} IS NULL AND NOT is_variant_null({found}))"
     return Taken(value, f"({text} IS NOT NULL AND ({json} IS NULL OR {found} IS NULL OR {misfit}))")
+
+
+def _quoted(text: str) -> str:
+    """The text with double quotes around all words that are not JSON; evaluated only where the text as it stands is none."""
+    marked = f"regexp_replace({text}, {sql_text(_WORDS)}, {sql_text(f'$1{_OPEN}$2$3{_CLOSE}')})"
+    return f"translate(replace({marked}, {sql_text(_OPEN + _CLOSE)}, ''), {sql_text(_OPEN + _CLOSE)}, {sql_text(chr(34) * 2)})"
 
 
 def _converted(json: str, path: str, kind: DataType) -> str:

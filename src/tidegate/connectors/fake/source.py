@@ -62,7 +62,7 @@ class FakeSource(Source):
         """A seed, and the moment that CURRENT_DATE and the year of dates are taken from."""
         seed = self.values["seed"] if self.values["seed"] is not None else secrets.randbits(53)
         # Asked once in the life of a lineage and kept in the offset: a repeated read sees the same moment.
-        now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251
+        now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251  # CURRENT_DATE and its like are wall-clock time
         return {"seed": seed, "now": now.isoformat(timespec="microseconds"), "at": dict.fromkeys(self._settings, 0)}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:

@@ -17,7 +17,7 @@ from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import read_schema
 
-_STREAMED = ("none", "gzip", "bz2", "zstd", "lz4", "brotli")
+_STREAMED = ("none", "gzip", "bz2", "zstd", "lz4", "brotli", "lzo")
 WRITABLE = {
     "csv": _STREAMED,
     "text": _STREAMED,
@@ -72,7 +72,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
     yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format"))
     yield from _check_filters(block, values)
     yield from _check_schema(block, values)
-    if values["compress_codec"] in ("lzo", "snappy", "zlib") and values["file_format_type"] in ("csv", "text", "json"):
+    if values["compress_codec"] not in _STREAMED and values["file_format_type"] in ("csv", "text", "json"):
         yield _refused(block, "compress_codec", f"files compressed with {values['compress_codec']} cannot be read", _STREAMED)
     if values["path"] is not None:
         yield from _check_path(block, values)

@@ -6,6 +6,7 @@ open     create fence-g; a higher one there: Fenced. Rename staging/g' -> dead/g
          link from a file in staging/g', so that after it no lower generation can add a record, and those that exist are all that will ever exist of it.
          Take back (rewind) the records that are newer than the restore point, carry out those that were left half-done, drop all other staged files.
          Create staging/g, then look for a higher fence again: whoever came meanwhile either saw that directory and took it away, or is seen here.
+         Where a fresh lineage begins, what older ones of the same job left is collected (write_lineages).
 commit   stage -> record -> publish -> done. The record is written whole in staging/g and linked to commits/<n>.json: the first one wins. Whoever finds one,
          a repeat or a zombie, carries out only what it says: rename each staged file to its final name; one that is not staged any more was published.
          The same id with other offsets is an error. The staged files of those who lost are removed.
@@ -13,7 +14,7 @@ rewind   newest record first: staged files, final files, record, mark; each step
 retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
 close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files.
 
-Must not touch anything of another lineage, pipeline or sink.
+Must not touch anything of another job, pipeline or sink.
 """
 
 import logging
@@ -37,7 +38,9 @@ from tidegate.connectors.localfile.durable import (
     touch,
     write_new,
 )
-from tidegate.connectors.localfile.write_layout import Layout, Place
+from tidegate.connectors.localfile.write_layout import Place
+from tidegate.connectors.localfile.write_lineages import collect_older
+from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
 from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
 from tidegate.connectors.localfile.write_savemode import SaveMode
 from tidegate.connectors.localfile.write_takeback import take_back_by_name
@@ -47,7 +50,6 @@ from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Commit
 
 _PRUNED_MAX = 200
 """How many records one call of retain removes at most."""
-_MOVES_MAX = 5
 _log = logging.getLogger(__name__)
 
 
@@ -78,6 +80,7 @@ class FileCommitter(Committer):
             self._collect()
             self._claim()
             if fresh:
+                collect_older(self._place, resume.lineage)
                 self._save_mode.start(self._layout)
             if self._directory is not None:
                 self._save_mode.prepare(self._layout, self._directory)
@@ -115,14 +118,14 @@ class FileCommitter(Committer):
             if checkpoint > resume.checkpoint and checkpoint != resume.pending:
                 self._check_fence()
                 self._rewind(record)
-            elif not self._is_done(record):
-                self._publish(record)
+            elif not is_done(self._layout, record):
+                publish(self._layout, record)
 
     def _rewind(self, record: Record) -> None:
         layout = self._layout
         failpoint("filesink.rewind.before")
         for file in record.files:  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
-            for place in _staged_places(layout, record, file):
+            for place in staged_places(layout, record, file):
                 discard(place)
         directories = set()
         for index, file in enumerate(record.files):
@@ -188,8 +191,8 @@ class FileCommitter(Committer):
             record, ours = self._write_record(commit, files)
         if not record.same_offsets(commit.offsets):
             raise OtherOffsets(self._layout.record(commit.checkpoint), commit.checkpoint)
-        if not self._is_done(record):
-            self._publish(record)
+        if not is_done(self._layout, record):
+            publish(self._layout, record)
         return Committed() if ours else AlreadyCommitted()
 
     def _write_record(self, commit: Commit, files: tuple[StagedFile, ...]) -> tuple[Record, bool]:
@@ -242,25 +245,6 @@ class FileCommitter(Committer):
         for directory in sorted({d for m in messages for d in m.get("directories", ())}):
             self._save_mode.prepare(self._layout, self._layout.final(directory))
 
-    def _is_done(self, record: Record) -> bool:
-        return os.path.exists(self._layout.done(record.checkpoint, record.identity))
-
-    def _publish(self, record: Record) -> None:
-        """Carries a record out; anyone may, at any time, together with others."""
-        layout = self._layout
-        failpoint("filesink.publish.before")
-        changed: set[str] = set()
-        for index, file in enumerate(record.files):
-            final = layout.final(file.final)
-            changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
-            if not _move(_staged_places(layout, record, file), final) and not os.path.exists(final):
-                _log.warning("file sink: %s of checkpoint %d was published before, and is not there any more", final, record.checkpoint)
-            if index == 0 and len(record.files) > 1:
-                failpoint("filesink.publish.middle")
-        sync_all(changed)
-        touch(layout.done(record.checkpoint, record.identity))
-        failpoint("filesink.publish.after")
-
     def _append(self, files: Sequence[StagedFile], messages: Sequence[Any]) -> Committed:
         """Without transactions: whole files, no record; a name that is taken is not taken over."""
         self._check_staged(files)
@@ -301,7 +285,7 @@ class FileCommitter(Committer):
             failpoint("filesink.retain.before")
             for index, checkpoint in enumerate([c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]):
                 record = read_record(self._layout, checkpoint)
-                if isinstance(record, Record) and self._is_done(record):
+                if isinstance(record, Record) and is_done(self._layout, record):
                     discard(self._layout.record(checkpoint))
                     if index == 0:
                         failpoint("filesink.retain.middle")
@@ -328,26 +312,6 @@ class FileCommitter(Committer):
             remove_empty(os.path.dirname(layout.base))
             remove_empty(os.path.dirname(os.path.dirname(layout.base)))
             failpoint("filesink.finish.after")
-
-
-def _staged_places(layout: Layout, record: Record, file: StagedFile) -> list[str]:
-    return [os.path.join(directory, file.staged) for directory in (layout.staging(record.generation), layout.dead(record.generation))]
-
-
-def _move(places: Sequence[str], final: str) -> bool:
-    """Renames the first of these that is there. False: none is, so it was moved before."""
-    for place in places:
-        for _ in range(_MOVES_MAX):
-            try:
-                os.rename(place, final)
-                return True
-            except FileNotFoundError:
-                if not os.path.lexists(place):
-                    break
-                make_directory(os.path.dirname(final))  # it was the target's directory that is gone: someone tidies up empty ones
-        else:
-            raise DiskTrouble(f"{final} cannot be put in place: its directory is removed again and again")
-    return False
 
 
 def _generations(directory: str) -> list[int]:

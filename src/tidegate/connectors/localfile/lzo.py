@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 MAGIC = b"\x89LZO\x00\r\n\x1a\n"
-BLOCK_BYTES = 256 * 1024
+BLOCK_BYTES = 64 * 1024
+"""Of what is written: more than this is too much for readers in Java as they come."""
 _BLOCK_BYTES_MAX = 64 * 2**20
 _ADLER32_D, _ADLER32_C, _CRC32_D, _CRC32_C, _EXTRA, _FILTER = 0x1, 0x2, 0x100, 0x200, 0x40, 0x800
 _VERSION = 0x1010
@@ -176,7 +177,7 @@ def compress(data: bytes) -> bytes:
 
 
 def _common(data: bytes, one: int, other: int) -> int:
-    """How many bytes are the same from here on, up to a few thousand at a time."""
+    """How many bytes are the same from here on."""
     count, step, end = 0, 16, len(data)
     while other + count < end:
         step = min(step, end - other - count)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from tidegate.connectors.localfile.columnar import group_rows
 from tidegate.connectors.localfile.delimited import Delimited, dialect_of
 from tidegate.connectors.localfile.jsonlines import LINES, by_lines
-from tidegate.connectors.localfile.position import Segment
+from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, Segment
 from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, record_end, rows_end
 from tidegate.connectors.localfile.streams import Part, codec_of, cuttable, opened
 from tidegate.connectors.localfile.tables import TableFiles
@@ -56,15 +56,16 @@ def _content(files: TableFiles) -> bool:
 
 
 class Taker:
-    """Takes files for one batch until a limit is reached; at least one unit."""
+    """Takes files for one batch until a limit is reached, or until the offset that names them is as long as it may be; at least one unit."""
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: Limit, chars_max: int = BATCH_CHARS_MAX) -> None:
         self.rows, self.bytes, self.files = limit.rows, limit.bytes, limit.files
+        self.chars = chars_max
         self.segments: list[Segment] = []
 
     def full(self) -> bool:
         """Whether no other file fits into this batch."""
-        return bool(self.segments) and any(left is not None and left <= 0 for left in (self.rows, self.bytes, self.files))
+        return bool(self.segments) and any(left is not None and left <= 0 for left in (self.rows, self.bytes, self.files, self.chars))
 
     def take(self, files: TableFiles, part: Part, done: int) -> Segment | None:
         """The next part of a file, of which `done` bytes (about) are done; None where it has to wait for the next batch."""
@@ -113,6 +114,7 @@ class Taker:
     def _keep(self, files: TableFiles, part: Part, end: int, weight: int, rows: int) -> Segment:
         segment = Segment(files.index, Part(part.path, part.size, part.mtime_ns, part.start, end), weight)
         self.segments.append(segment)
+        self.chars -= segment.chars
         self.rows = None if self.rows is None else self.rows - rows
         self.bytes = None if self.bytes is None else self.bytes - weight
         self.files = None if self.files is None else self.files - (end < 0)

@@ -3,9 +3,13 @@
 An offset says which files are done, how far the one that is partly read is, and, as the end of a batch, exactly which parts of which files the batch holds,
 with their sizes and times: a batch that is repeated never looks at the directory again. Bounded sources read in the order of paths, so the last path done
 says it all; continuous ones keep a hash of every path done that still exists.
+
+The store takes no document over 1 MiB, and that of a pending batch holds two offsets of every source. So a batch lists files only up to BATCH_CHARS_MAX,
+whatever the limits are, and a continuous source looks after SEEN_FILES_MAX files at most: about 0.35 MiB of the document together, as start and as end.
 """
 
 import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,6 +19,10 @@ from tidegate.connectors.localfile.streams import Part
 from tidegate.model.errors import TerminalError
 
 VERSION = 1
+BATCH_CHARS_MAX = 150_000
+"""The JSON of the files in one batch: about a thousand of them."""
+SEEN_FILES_MAX = 20_000
+"""How many files a continuous source can have in its directories."""
 Key = tuple[int, str]
 """A file of a source: the index of its table, and its path."""
 
@@ -26,6 +34,11 @@ class Segment:
     table: int
     part: Part
     weight: int
+
+    @property
+    def chars(self) -> int:
+        """How long its JSON is."""
+        return len(json.dumps(_packed(self))) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""The LocalFile source: which files are next, how a batch of them is shared among tasks, and the reading of a share. The engine calls it by plugin.contract."""
+"""The LocalFile source: which files are next, how a batch of them is shared among tasks, and the reading of a share. The engine calls it by plugin.contract.
+
+A batch names each of its files in the store, so it holds about a thousand of them at most: a BATCH job without checkpoint.interval, otherwise one batch, is a
+few where there are more files. A continuous source keeps a mark for every file that is there, and refuses directories with more than SEEN_FILES_MAX.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,9 +13,10 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.listing import FileInfo
 from tidegate.connectors.localfile.planning import Taker, cut
-from tidegate.connectors.localfile.position import Key, Partial, Position, Segment, mark, marks
+from tidegate.connectors.localfile.position import SEEN_FILES_MAX, Key, Partial, Position, Segment, mark, marks
 from tidegate.connectors.localfile.streams import FileChanged, Part
 from tidegate.connectors.localfile.tables import tables_of
+from tidegate.model.errors import Domain, TerminalError
 from tidegate.model.job import JobMode
 from tidegate.model.types import Table
 from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, Source, Split
@@ -19,6 +24,20 @@ from tidegate.plugin.option import Values
 
 PIECE_BYTES_MIN = 1 << 20
 """Less than this is not worth a task of its own."""
+
+
+class TooManyFiles(TerminalError):
+    """More files than a continuous source can keep in mind."""
+
+    condition = "too-many-files"
+    domain = Domain.USER
+
+    def __init__(self, paths: Sequence[str], count: int) -> None:
+        super().__init__(
+            f"there are {count} files in {', '.join(paths)}: discovery_mode = continuous looks after {SEEN_FILES_MAX} at most; "
+            "move files away once they are read, or give each of several jobs a directory of its own, and start again with --restore latest"
+        )
+        self.count = count
 
 
 class LocalFileSource(Source):
@@ -154,6 +173,9 @@ class LocalFileSource(Source):
         self._before = {(t, i.path): i for t, i in self._listed or ()}
         self._listed = [(files.index, info) for files in self.files for info in files.files()]
         self._listed_at = time.monotonic()
+        if not self.bounded and len(self._listed) > SEEN_FILES_MAX:
+            count, self._listed = len(self._listed), None
+            raise TooManyFiles([str(files.values["path"]) for files in self.files], count)
         return self._listed
 
     def _settled(self, table: int, info: FileInfo) -> bool:

@@ -80,7 +80,7 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "discovery_mode",
             Kind.ENUM,
-            "`once` reads the files that are there; `continuous` goes on looking for new ones, in STREAMING jobs.",
+            "`once` reads the files that are there; `continuous` goes on looking for new ones, in STREAMING jobs, among at most 20000 files.",
             "once",
             choices=("once", "continuous"),
         ),

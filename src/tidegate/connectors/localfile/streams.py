@@ -16,11 +16,12 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from tidegate.connectors.localfile import lzo
 from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, last_end
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
 
-_SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
+_SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
 _ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
 _CUTTABLE = ("utf-8", "ascii", "gbk", "gb2312", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp932", "cp949", "cp950")
 
@@ -124,6 +125,12 @@ def _wanted(names: list[str], form: str) -> list[str]:
 
 def bytes_of(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
     """The raw bytes of a part, in blocks; `file` is at its beginning."""
+    if codec == "lzo":
+        try:
+            yield from lzo.unpacked(file)
+        except ValueError as error:
+            raise BadFile(part.path, f"is not whole or not compressed with lzo: {error}") from error
+        return
     if codec:
         try:
             with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:

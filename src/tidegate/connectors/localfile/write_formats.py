@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
+from tidegate.connectors.localfile.lzo import LzopStream
 from tidegate.connectors.localfile.notation import literal
 from tidegate.connectors.localfile.write_text import NotText, TimeFormats, json_text, plain_text
 from tidegate.model.errors import Unsupported
@@ -111,7 +112,7 @@ class LineEncoder(Encoder):
         self._stream: Any = pa.OSFile(path, "wb")
         self._layers = [self._stream]
         if codec != "none":
-            self._stream = pa.CompressedOutputStream(self._stream, _codec(_STREAM_CODECS, values))
+            self._stream = LzopStream(self._stream) if codec == "lzo" else pa.CompressedOutputStream(self._stream, _codec(_STREAM_CODECS, values))
             self._layers.insert(0, self._stream)
         if header:
             self._stream.write(header.encode(self._encoding))

@@ -30,9 +30,14 @@ class Place:
     pipeline: int
     operator: str
 
+    @property
+    def bookkeeping(self) -> str:
+        """The directory of all lineages of all jobs that write here."""
+        return os.path.join(self.root, ".tidegate")
+
     def layout(self, lineage: str) -> "Layout":
         """The paths of one lineage."""
-        return Layout(self, os.path.join(self.root, ".tidegate", _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"))
+        return Layout(self, os.path.join(self.bookkeeping, _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"))
 
     def transaction(self, job_id: int, task: WriteTask) -> str:
         """The transaction id in file names: unique for every sink, task and batch of a lineage.

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile import committer, write_lineages, write_publish, write_savemode, write_takeback, writer
 from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
 from tidegate.connectors.localfile.write_record import BadRecord, OtherOffsets
 from tidegate.model.errors import Fenced, UserError
@@ -22,7 +22,7 @@ from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
 
 def failpoints(*steps: str) -> list[str]:
     """The names in the source, so that a new one cannot be forgotten here."""
-    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_savemode, write_takeback))
+    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback))
     found = sorted(set(re.findall(r'failpoint\("(filesink\.[a-z.]+)"\)', source)))
     return [name for name in found if name.split(".")[1] in steps]
 

@@ -23,7 +23,7 @@ def make(path: Path, scan_interval: int = 0, **options: Any) -> LocalFileSource:
     return LocalFileSource(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.STREAMING, parallelism=1))
 
 
-def turn(source: LocalFileSource, start: Any, limit: Limit = Limit()) -> tuple[Any, list[str]]:  # noqa: B008  # frozen
+def turn(source: LocalFileSource, start: Any, limit: Limit = Limit()) -> tuple[Any, list[str]]:  # noqa: B008  # a limit never changes
     """One batch: its end, and its lines."""
     end = json.loads(json.dumps(source.latest(start, limit)))
     if end == start:

@@ -45,7 +45,7 @@ def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
         file_filter_pattern="(",
         date_format="QQ",
         encoding="utf-99",
-        compress_codec="lzo",
+        compress_codec="snappy",
         field_delimiter="||",
         file_filter_modified_start="yesterday",
     )
@@ -56,7 +56,7 @@ def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
         "'(' is no regular expression",
         "'QQ' in the time pattern",
         "there is no encoding 'utf-99'",
-        "compressed with lzo cannot be read",
+        "compressed with snappy cannot be read",
         "field_delimiter of a csv file is a single ASCII character",
         "'yesterday' is no time",
     ):
@@ -103,7 +103,7 @@ def test_a_sink_without_transactions_promises_less() -> None:
     assert (less.delivery, less.go_back) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE)
 
 
-def test_notations() -> None:
+def test_delimiters_and_time_patterns_are_read_as_the_reference_writes_them() -> None:
     assert [literal(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == ["\t", "\x01", "\x01", "|", "||", "\x01"]
     assert strptime_of("yyyy-MM-dd'T'HH:mm:ss.SSS") == "%Y-%m-%dT%H:%M:%S"
     assert strptime_of("yyyy.MM.dd 100%") == "%Y.%m.%d 100%%"

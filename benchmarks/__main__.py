@@ -1,0 +1,64 @@
+"""`python -m benchmarks [--only copy,sql,small,start] [--rows N] [--quick] [--json FILE]`: the composition root of the benchmarks."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.figures import HEADER, Report
+from benchmarks.parts import Bench, copy, small, sql
+from benchmarks.starts import start
+
+PARTS = {"copy": copy, "sql": sql, "small": small, "start": start}
+ROWS, ROWS_QUICK = 5_000_000, 500_000
+REPEATS, REPEATS_QUICK = 5, 3
+BATCHES, BATCHES_QUICK = 60, 50
+
+
+def main() -> int:
+    """Measure the parts that are wanted, and show them."""
+    given = parse()
+    report = Report(command=f"python -m benchmarks {' '.join(sys.argv[1:])}".strip())
+    given.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=given.cache, ignore_cleanup_errors=True) as place, memory_place() as shm:
+        bench = Bench(
+            place=Path(place),
+            shm=Path(shm),
+            cache=given.cache,
+            rows=given.rows or (ROWS_QUICK if given.quick else ROWS),
+            repeats=given.repeats or (REPEATS_QUICK if given.quick else REPEATS),
+            batches=BATCHES_QUICK if given.quick else BATCHES,
+            report=report,
+        )
+        print(HEADER, flush=True)
+        for name in given.only:
+            PARTS[name](bench)
+    print("\n" + report.text())
+    if given.json:
+        given.json.write_text(report.as_json())
+    return 0
+
+
+def memory_place() -> "tempfile.TemporaryDirectory[str]":
+    """A directory without a disk below it, where there is one."""
+    shm = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=shm if shm.is_dir() else None, ignore_cleanup_errors=True)
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help=f"parts to measure: {','.join(PARTS)}")
+    parser.add_argument("--rows", type=int, help=f"rows of the big file ({ROWS:,})")
+    parser.add_argument("--repeats", type=int, help=f"times that each way is measured ({REPEATS})")
+    parser.add_argument("--quick", action="store_true", help=f"{ROWS_QUICK:,} rows, {REPEATS_QUICK} repeats: to see that it runs, not to quote")
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidegate-benchmarks", help="where rows are kept, and scratch")
+    given = parser.parse_args()
+    if unknown := set(given.only) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

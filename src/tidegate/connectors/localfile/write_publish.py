@@ -1,0 +1,58 @@
+"""Carries out what a record says: staged files get their final names. Anyone may do it, at any time, together with others, and again.
+
+Called by the committer, and by write_lineages for batches that a dead lineage left half-done.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+
+from tidegate.connectors.localfile.durable import DiskTrouble, make_directory, sync_all, touch
+from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.connectors.localfile.write_record import Record, StagedFile
+from tidegate.failpoint import failpoint
+
+_MOVES_MAX = 5
+_log = logging.getLogger(__name__)
+
+
+def is_done(layout: Layout, record: Record) -> bool:
+    """Whether everything in a record is in place."""
+    return os.path.exists(layout.done(record.checkpoint, record.identity))
+
+
+def publish(layout: Layout, record: Record) -> None:
+    """See the module's text."""
+    failpoint("filesink.publish.before")
+    changed: set[str] = set()
+    for index, file in enumerate(record.files):
+        final = layout.final(file.final)
+        changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
+        if not _move(staged_places(layout, record, file), final) and not os.path.exists(final):
+            _log.warning("file sink: %s of checkpoint %d was published before, and is not there any more", final, record.checkpoint)
+        if index == 0 and len(record.files) > 1:
+            failpoint("filesink.publish.middle")
+    sync_all(changed)
+    touch(layout.done(record.checkpoint, record.identity))
+    failpoint("filesink.publish.after")
+
+
+def staged_places(layout: Layout, record: Record, file: StagedFile) -> list[str]:
+    """Where a staged file may be."""
+    return [os.path.join(directory, file.staged) for directory in (layout.staging(record.generation), layout.dead(record.generation))]
+
+
+def _move(places: Sequence[str], final: str) -> bool:
+    """Renames the first of these that is there. False: none is, so it was moved before."""
+    for place in places:
+        for _ in range(_MOVES_MAX):
+            try:
+                os.rename(place, final)
+                return True
+            except FileNotFoundError:
+                if not os.path.lexists(place):
+                    break
+                make_directory(os.path.dirname(final))  # it was the target's directory that is gone: someone tidies up empty ones
+        else:
+            raise DiskTrouble(f"{final} cannot be put in place: its directory is removed again and again")
+    return False

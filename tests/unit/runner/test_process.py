@@ -1,0 +1,71 @@
+"""Processes by name and not by luck: sessions are killed whole, and a pid is not a process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tidegate.runner.process import ProvenDead, is_alive, kill_session, reference, session_members
+
+# A leader, a child in a process group of its own (as Spark's worker daemons), and a grandchild that has lost its parent.
+FAMILY = """
+import os, signal, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    if os.fork() == 0:
+        os.write(1, b"g")
+        time.sleep(600)
+    os.write(1, b"c")
+    time.sleep(600)
+os.write(1, b"l")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def family() -> "Iterator[subprocess.Popen[bytes]]":
+    process = subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    assert sorted(process.stdout.read(3)) == sorted(b"gcl")
+    yield process
+    kill_session(reference(process.pid))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_session_is_all_of_a_family_in_whatever_group(family: "subprocess.Popen[bytes]") -> None:
+    assert len(session_members(reference(family.pid))) == 3
+
+
+def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[bytes]") -> None:
+    ref = reference(family.pid)
+    assert is_alive(ref)
+    assert kill_session(ref) == ProvenDead(3)
+    assert session_members(ref) == []
+    assert not is_alive(ref)
+    assert kill_session(ref) == ProvenDead(0)
+
+
+def test_the_rest_of_a_family_is_found_after_its_leader_has_died(family: "subprocess.Popen[bytes]") -> None:
+    ref = reference(family.pid)
+    family.kill()
+    family.wait()
+    assert not is_alive(ref)
+    assert len(session_members(ref)) == 2
+    assert kill_session(ref) == ProvenDead(2)
+
+
+@pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}, {"host": "elsewhere"}])
+def test_a_process_of_another_time_or_place_is_never_taken_for_ours(family: "subprocess.Popen[bytes]", change: dict[str, object]) -> None:
+    other = replace(reference(family.pid), **change)  # type: ignore[arg-type]  # names of fields
+    assert not is_alive(other)
+    assert kill_session(other) == ProvenDead(0)
+    assert is_alive(reference(family.pid))
+
+
+def test_this_process_is_alive() -> None:
+    assert is_alive(reference(os.getpid()))
