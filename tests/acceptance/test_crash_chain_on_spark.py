@@ -50,6 +50,7 @@ START = [
     "cleanup.delete.after",
     "driver.launch.before",
 ]
+STARTING_OVER = ["filesink.lineages.before", "filesink.lineages.middle", "filesink.lineages.after"]
 PREPARE = ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"]
 END = [
     "batch.finish.before",
@@ -142,39 +143,51 @@ class Chain:
 
 def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
     """Everything that a running job passes again and again, in a seeded order; going back needs a few checkpoints to go back from."""
-    chosen = [n for n in names if n not in {*START, *PREPARE, *END} and not n.startswith(ELSEWHERE)]
+    chosen = [n for n in names if n not in {*START, *STARTING_OVER, *PREPARE, *END} and not n.startswith(ELSEWHERE)]
     back = [n for n in chosen if n.startswith(GOING_BACK)]
     rest = [n for n in chosen if not n.startswith(GOING_BACK)]
     rng.shuffle(rest)
     return [*rest, *back]
 
 
-def tell(chain: Chain, names: Sequence[str], rng: random.Random) -> list[str]:
+def tell(chain: Chain, names: Sequence[str], rng: random.Random, hits: int) -> list[str]:
     """Run after run; the failpoints that were not reached."""
     missed = []
-    for name in [*START, *PREPARE, *middle_of_the_job(names, rng), *END]:
+    for name in [*START, *STARTING_OVER, *PREPARE, *middle_of_the_job(names, rng), *END]:
         assert name in names, f"there is no failpoint {name} any more"
-        if chain.finished():
-            continue
         chain.store_is_made = not name.startswith("store.create.")
+        hit = rng.randint(1, hits) if name not in {*START, *STARTING_OVER, *PREPARE, *END} else 1
         restore = "auto"
+        if name in STARTING_OVER:
+            chain.run("filesink.fence.after")
+            restore = "fresh"
         if name.startswith(GOING_BACK):
-            restore = f"checkpoint:{chain.oldest()}"
+            chain.run("ledger.complete.after@3")
+            hit, restore = 1, f"checkpoint:{chain.oldest()}"
         if name.startswith("filesink.takeback."):
             shutil.rmtree(chain.root / "out" / ".tidegate", ignore_errors=True)
-        if chain.run(f"{name}@1", restore) == 0:
+        if chain.finished() or chain.run(f"{name}@{hit}", restore) == 0:
             missed.append(name)
         chain.no_process_is_left()
     return missed
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_a_job_that_dies_at_every_failpoint_ends_with_exactly_its_rows(tmp_path: Path, seed: int) -> None:
+def run_chain(root: Path, seed: int, hits: int) -> None:
     names = failpoint_names()
-    chain = Chain(tmp_path, rows=40 * len(names))
-    missed = tell(chain, names, random.Random(seed))
+    chain = Chain(root, rows=40 * hits * len(names))
+    missed = tell(chain, names, random.Random(seed), hits)
     if not chain.finished():
         assert chain.run("") == 0, chain.log()
     chain.check()
     assert missed == [], f"not reached, seed {seed}"
+
+
+@pytest.mark.timeout(3000)
+def test_a_job_that_dies_at_every_failpoint_ends_with_exactly_its_rows(tmp_path: Path, seed: int) -> None:
+    run_chain(tmp_path, seed, hits=1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("more", range(4))
+def test_many_jobs_that_die_at_every_failpoint_end_with_exactly_their_rows(tmp_path: Path, seed: int, more: int) -> None:
+    run_chain(tmp_path, seed + more, hits=3)

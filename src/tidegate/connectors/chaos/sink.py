@@ -6,6 +6,7 @@ attempts one wins and both may come: the record of the batch (offsets, generatio
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ def committed_ids(path: str) -> list[int]:
     return [n for file in files for first, last in json.loads(file.read_text())["ids"] for n in range(first, last + 1)]
 
 
+_tries: "Counter[tuple[str, int]]" = Counter()
+"""How often this process has tried to commit a batch: another attempt of the same generation may end well."""
+
+
 class ChaosCommitter(Committer):
     """One file for each batch."""
 
@@ -109,7 +114,8 @@ class ChaosCommitter(Committer):
         """Once, whatever goes wrong."""
         if str(commit.checkpoint) in map(str, self._values["fail_at_checkpoint"] or ()) and self._may_fail(commit.checkpoint):
             self._trouble.raise_error(f"commit of checkpoint {commit.checkpoint}")
-        self._trouble.meet("commit", commit.checkpoint, commit.generation)
+        _tries[self._name, commit.checkpoint] += 1
+        self._trouble.meet("commit", commit.checkpoint, commit.generation, _tries[self._name, commit.checkpoint])
         if commit.checkpoint <= self._checkpoint:
             return AlreadyCommitted()
         outcome = self._record(commit) if self._values["path"] is not None else Committed()
