@@ -104,6 +104,7 @@ SCENARIOS = [
         meanwhile=lose_the_records,
         only="filesink.",
     ),
+    Scenario("starting-over", one_source, lambda root: {root / "out": ALL}, restore="fresh", prepare="filesink.record.after@2", only="filesink."),
 ]
 ELSEWHERE = {"driver.launch.before", "driver.launch.after"}  # in the process that leads: test_embedded_run.py kills there
 
@@ -159,6 +160,8 @@ class Story:
         )
         result = self.last = self.runs.run(request)
         now = next_ids(self.home)
+        if restore == "fresh":
+            self.ids = []  # a new lineage counts from 1
         assert not now or all(a >= b for a, b in zip(now, self.ids, strict=False)), "checkpoint ids went back"
         self.ids = now
         return result

@@ -5,6 +5,7 @@ is refused, and Spark does the work.
 """
 
 import re
+import warnings
 from dataclasses import dataclass
 
 _SPECIAL = frozenset(".^$*+?()[]{}|")
@@ -171,7 +172,9 @@ def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
 def complaint(pattern: str) -> str:
     """What is surely wrong with a regular expression of Java's; nothing where that is not sure (Java has more than Python)."""
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # sets within sets, which Java has
+            re.compile(pattern)
     except re.error as error:
         unsure = ("bad escape", "unknown extension", "global flags", "look-behind", "bad inline flags")
         return "" if any(word in str(error) for word in unsure) else str(error)

@@ -53,7 +53,19 @@ def plain_text(array: Any, formats: TimeFormats) -> Any:
         return temporal_text(array, formats.time)
     if pa.types.is_timestamp(kind):
         return temporal_text(array, formats.datetime)
-    return array.cast(pa.string())
+    return _float_text(array) if pa.types.is_floating(kind) else array.cast(pa.string())
+
+
+def _float_text(array: Any) -> Any:
+    """Floating numbers show that they are: `80.0`, not `80`, as the reference writes them; NaN and Infinity by their names there."""
+    text = array.cast(pa.string())
+    whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
+    if pc.any(whole).as_py():
+        text = pc.if_else(pc.fill_null(whole, False), pc.binary_join_element_wise(text, ".0", ""), text)
+    if pc.all(pc.is_finite(array)).as_py() in (True, None):
+        return text
+    names = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, pa.scalar(0.0, array.type)), "Infinity", "-Infinity"))
+    return pc.if_else(pc.is_finite(array), text, names)
 
 
 def _decoded(array: Any) -> Any:

@@ -62,8 +62,8 @@ def _date_plus(date: str, count: str, unit: str) -> str:
 def _time_plus(time: str, count: str, unit: str) -> str:
     if unit not in _SMALL_UNITS:
         return time
-    micros = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000, "MILLISECOND": 1000}[unit]
-    return f"time_from_micros(pmod(time_to_micros({time}) + {count} * {micros}L, 86400000000L))"
+    moment = f"{at_midnight(time)} + make_dt_interval({_SMALL_UNITS[unit].format(n=count)})"  # goes round at midnight; Spark 4.1 has no time_from_micros
+    return f"to_time(date_format({moment}, 'HH:mm:ss.SSSSSS'), 'HH:mm:ss.SSSSSS')"
 
 
 @function("DATEDIFF", 2, 3)

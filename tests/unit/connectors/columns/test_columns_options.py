@@ -81,6 +81,18 @@ def test_a_problem_is_found_once_and_in_words(name: str, options: dict[str, Any]
     assert [message in p for p in problems] == [True], problems
 
 
+@pytest.mark.parametrize("name", ["Replace", "Split"])
+def test_entries_of_table_transform_that_are_no_rules_have_problems_and_break_nothing_else(name: str) -> None:
+    values, problems = read(name, {"table_transform": [7, {"table_path": "db.t"}, {}]})
+    assert len(problems) >= 3
+    assert BY_NAME[name].capabilities_of(values).fusable
+
+
+def test_sets_within_sets_as_java_has_them_are_taken_without_a_warning() -> None:
+    assert read("Split", {"separator": "[[a]&&[a-z]]", "split_field": "a", "output_fields": ["b"]})[1] == []
+    assert read("Filter", {"fields": ["a"], "table_match_regex": "[[a]"})[1] == []
+
+
 def test_the_key_of_an_encryption_is_a_secret_and_is_never_shown() -> None:
     assert [o.key for o in BY_NAME["FieldEncrypt"].options.options if o.secret] == ["key"]
     assert "secret!" not in str(read("FieldEncrypt", {"fields": ["a"], "key": "secret!"})[1])

@@ -307,6 +307,13 @@ def test_the_output_names_the_table_where_the_schema_does_not() -> None:
     assert fake({"result_table_name": "old", "schema": {"fields": {"i": "int"}}}).tables()[0].path == "old"
 
 
+def test_a_mode_without_its_template_is_warned_about_by_whichever_key_it_came() -> None:
+    for key in ("string.fake.mode", "string.fake.template"):
+        found = problems_of({"schema": {"fields": {"s": "string"}}, key: "TEMPLATE"})
+        assert len(found) == 1
+        assert "string.fake.mode = TEMPLATE without string.template" in found[0]
+
+
 def test_nested_option_keys_are_understood() -> None:
     assert len(all_rows(fake({"row": {"num": 9}, "schema": {"fields": {"i": "int"}}}))) == 9
 

@@ -69,6 +69,22 @@ def test_a_missing_path_is_an_error_and_an_empty_one_a_warning(tmp_path: Path) -
     assert problems(SOURCE, path=f"{tmp_path}/*.csv", file_format_type="text")[0].startswith(Severity.WARNING)
 
 
+def test_a_pattern_that_python_will_understand_otherwise_one_day_is_a_problem_and_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1\n")
+    found = problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x")
+    assert [p.partition(" at position")[0] for p in found] == ["error b[0].file_filter_pattern: '[[]x' is no regular expression: Possible nested set"]
+    assert "no regular expression" in problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[")[0]
+
+
+def test_an_empty_json_schema_is_taken_where_there_is_nothing_to_read(tmp_path: Path) -> None:
+    empty = [f"warning b[0].path: there is no file to read in {tmp_path} yet"]
+    assert problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={}) == empty
+    assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json")[0]
+    assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={}, discovery_mode="continuous")[0]
+    (tmp_path / "f").write_text("{}\n")
+    assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={})[0]
+
+
 @pytest.mark.parametrize("form", ["excel", "xml", "binary"])
 def test_formats_that_are_not_here_are_refused_by_name(tmp_path: Path, form: str) -> None:
     assert f"error b[0].file_format_type: {form} files are not supported" in problems(SOURCE, path=str(tmp_path), file_format_type=form)

@@ -1,0 +1,80 @@
+"""A job that starts over collects what its older lineages left for this sink, and nothing else."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.model.errors import Fenced
+
+OLD, NEW = "7-18a0f", "7-18b11"
+
+
+def kept(root: Path) -> list[str]:
+    """Whose books are there."""
+    return sorted(f"{p.parent.name}/{p.name}" for p in root.glob(".tidegate/*/*"))
+
+
+def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(kit: Any, tmp_path: Path) -> None:
+    for lineage in (OLD, "7-1", "77-1", "-7-1", "7-xyz", "other"):
+        kit.Generation(tmp_path, 1, lineage=lineage).open(state={}).batch(1, [1])
+    kit.Generation(tmp_path, 1, lineage=OLD, operator="b").open()
+    kit.Generation(tmp_path, 1, lineage=OLD, pipeline=2).open()
+    files = kit.visible(tmp_path)
+    before = kept(tmp_path)
+    kit.Generation(tmp_path, 2, lineage=NEW).open().batch(1, [2])
+    gone = {name for name in before if name.startswith((f"{OLD}/p1-Sink", "7-1/p1-Sink"))}
+    assert len(gone) == 2
+    assert [name for name in kept(tmp_path) if not name.startswith(NEW)] == [name for name in before if name not in gone]
+    assert not (tmp_path / ".tidegate" / "7-1").exists()
+    assert set(files) < set(kit.visible(tmp_path))
+
+
+def test_only_a_fresh_start_collects(kit: Any, tmp_path: Path) -> None:
+    kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
+    for more in ({"checkpoint": 1}, {"pending": 1}, {"state": {"checkpoint": 0}}):
+        kit.Generation(tmp_path, 2, lineage=NEW).open(**more)
+        assert any(name.startswith(OLD) for name in kept(tmp_path))
+
+
+def test_a_batch_that_was_decided_is_carried_out_before_its_record_goes(kit: Any, at: Any, tmp_path: Path) -> None:
+    at("filesink.publish.middle", kit.crash)
+    with contextlib.suppress(kit.Crash):
+        kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1], [2])
+    assert len(kit.visible(tmp_path)) == 1
+    kit.Generation(tmp_path, 2, lineage=NEW).open()
+    assert kit.rows(tmp_path) == [1, 2]
+    assert not any(name.startswith(OLD) for name in kept(tmp_path))
+
+
+def test_a_damaged_record_of_an_older_lineage_stops_nobody(kit: Any, tmp_path: Path) -> None:
+    kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
+    next(tmp_path.glob(".tidegate/*/*/commits/1.json")).write_text("{")
+    kit.Generation(tmp_path, 2, lineage=NEW).open().batch(1, [2])
+    assert kit.rows(tmp_path) == [1, 2]
+    assert not any(name.startswith(OLD) for name in kept(tmp_path))
+
+
+@pytest.mark.parametrize("name", [f"filesink.lineages.{step}" for step in ("before", "middle", "after")])
+def test_a_kill_while_collecting_is_made_good_by_the_next_start(kit: Any, at: Callable[[str, Any], None], tmp_path: Path, name: str) -> None:
+    kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
+    at(name, kit.crash)
+    with pytest.raises(kit.Crash):
+        kit.Generation(tmp_path, 2, lineage=NEW).open()
+    kit.Generation(tmp_path, 3, lineage=NEW).open().batch(1, [2])
+    assert kit.rows(tmp_path) == [1, 2]
+    assert not any(entry.startswith(OLD) for entry in kept(tmp_path))
+
+
+def test_a_driver_that_is_alive_all_the_same_is_fenced_and_heals(kit: Any, tmp_path: Path) -> None:
+    old = kit.Generation(tmp_path, 1, lineage=OLD).open()
+    old.batch(1, [1])
+    messages = old.stage(2, [2])
+    kit.Generation(tmp_path, 5, lineage=NEW).open()
+    with pytest.raises(Fenced):
+        old.commit(2, messages)
+    again = kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1, pending=2)
+    again.batch(2, [2])
+    assert kit.rows(tmp_path) == [1, 2]
