@@ -262,6 +262,7 @@ def test_an_older_checkpoint_can_be_wanted_and_the_files_after_it_go(world: Worl
     code, said = finish(world.start(file, "--restore", f"checkpoint:{oldest}"))
     assert code == 0, said
     assert f"goes back to checkpoint {oldest}" in said
+    assert "read 60 rows, committed 60" in said
     assert world.ids() == list(range(60))
 
 

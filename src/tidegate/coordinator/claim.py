@@ -253,7 +253,14 @@ def restored_state(state: PipelineState, resolution: Resolution, root: str) -> P
             # Batches after the restore point are undone by the sinks, so the pending one is only repeated when nothing was skipped.
             pending = state.pending if not newer else None
             kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
-            return replace(started, retained=kept, doomed=(*state.doomed, *newer), pending=pending)
+            return replace(
+                started,
+                retained=kept,
+                doomed=(*state.doomed, *newer),
+                pending=pending,
+                rows_read=state.rows_read - sum(r.rows_read for r in newer),
+                rows_written=state.rows_written - sum(r.rows_written for r in newer),
+            )
         case NotRetained(wanted, available):
             there = ", ".join(map(str, available)) or "none"
             raise UserError(f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}")
