@@ -62,6 +62,13 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self.started.append(process)
         return process
 
+    def run_and_kill(self, file: Path, checkpoints: int) -> None:
+        """Start a run, and kill it once it has so many checkpoints."""
+        process = self.start(file)
+        self.until(lambda: self.checkpoints() >= checkpoints)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+
     def ids(self) -> list[int]:
         return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()) if self.out.exists() else []
 
@@ -138,10 +145,7 @@ def test_killing_everything_and_running_again_loses_and_doubles_nothing(world: W
 
 def test_after_a_kill_a_run_without_a_choice_is_refused_and_changes_nothing(world: World) -> None:
     file = world.job()
-    process = world.start(file)
-    world.until(lambda: world.checkpoints() >= 2)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    world.run_and_kill(file, 2)
     before = world.known()
     code, said = finish(world.start(file))
     assert code == 3
@@ -252,10 +256,7 @@ def test_machines_get_one_json_object_a_line(world: World) -> None:
 
 def test_an_older_checkpoint_can_be_wanted_and_the_files_after_it_go(world: World) -> None:
     file = world.job(rows=60)
-    process = world.start(file)
-    world.until(lambda: world.checkpoints() >= 5)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    world.run_and_kill(file, 5)
     known = world.known()
     assert known is not None
     oldest = known.pipelines[0].value.retained[0].checkpoint
@@ -268,10 +269,7 @@ def test_an_older_checkpoint_can_be_wanted_and_the_files_after_it_go(world: Worl
 
 def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(world: World) -> None:
     file = world.job(rows=60)
-    process = world.start(file)
-    world.until(lambda: world.checkpoints() >= 2)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    world.run_and_kill(file, 2)
     code, said = finish(world.start(file, "--restore", "checkpoint:4711"))
     assert code == 2
     assert "4711" in said
@@ -280,10 +278,7 @@ def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(world:
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(world: World) -> None:
     file = world.job(rows=60)
-    process = world.start(file)
-    world.until(lambda: world.checkpoints() >= 4)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    world.run_and_kill(file, 4)
     known = world.known()
     assert known is not None
     latest = known.pipelines[0].value.retained[-1]
@@ -298,10 +293,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(wor
 
 def test_a_removed_source_is_incompatible_with_the_checkpoint(world: World) -> None:
     file = world.job(rows=60)
-    process = world.start(file)
-    world.until(lambda: world.checkpoints() >= 2)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    world.run_and_kill(file, 2)
     file.write_text(file.read_text().replace("FakeSource {", 'FakeSource { name = "other", '))
     code, said = finish(world.start(file, "--restore", "latest"))
     assert code == 2
