@@ -175,7 +175,8 @@ def _show_small(bench: Bench, seen: dict[str, list[dict[str, Any]]], peaks: dict
         spread = (each[len(each) // 10], each[len(each) * 9 // 10])
         ratio, against, aim = None, "", None
         if name in jobs:
-            ratio, against, aim = value / jobs[name], f"Spark job in it, {jobs[name]:.0f} ms", 1.25
+            pairs = [(whole, job) for a in seen[name] for whole, job in zip(a["batches"], a["jobs"], strict=False)]
+            ratio, against, aim = median([whole / job for whole, job in pairs]), f"Spark job in it, {jobs[name]:.0f} ms", 1.25
         rss, uss = peaks[name]
         # The disk's part is not the protocol's: where it is in the measure, the aim is not judged.
         judged = aim is not None and "tmpfs" in name

@@ -95,7 +95,7 @@ def _cold(bench: Bench, command: Sequence[str], target: Path | None) -> tuple[fl
         ended = time.perf_counter()
         reader.join()
     if code != 0 or not firsts:
-        raise Trouble(f"{' '.join(command)} ended with code {code}; what it said is in {bench.place / 'cold.log'}")
+        raise Trouble(f"{' '.join(command)} ended with code {code}; its last words: {_last_words(bench.place / 'cold.log')}")
     return firsts[0] - began, ended - began
 
 
@@ -144,3 +144,7 @@ def _warm(bench: Bench, tiny: Path) -> None:
         wholes.append(answer["seconds"])
     _cold_figure(bench, "warm driver, Spark job of the first batch", firsts, aim=WARM_S_AIM)
     _cold_figure(bench, "warm driver, whole run: plan, claim, batch, end", wholes)
+
+
+def _last_words(log: Path) -> str:
+    return "; ".join(log.read_text(errors="replace").strip().splitlines()[-3:])

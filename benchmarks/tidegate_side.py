@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from tidegate.home import Home
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.spark import startup_cache
 from tidegate.spark.engine import SparkEngine
-from tidegate.spark.session import SessionSettings, end_session, open_session
+from tidegate.spark.session import SessionSettings, end_session, open_context
 from tidegate.spark.startup_job import same
 from tidegate.testing.in_process import Shared, run_in_process
 
@@ -64,9 +66,11 @@ def main() -> None:
     settings = SessionSettings(
         name="benchmark", work=work, logs=work / "logs", conf={"spark.master": "local[2]"}, cache=startup_cache.place(work / "cache"), light=light
     )
-    spark = open_session(settings)
-    spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
+    spark = open_context(settings)
     engine = SparkEngine(spark)
+    engine.warm_up()
+    if not light:
+        SparkSession(spark).range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(run(engine, json.loads(line))), file=answers, flush=True)

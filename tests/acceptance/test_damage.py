@@ -3,6 +3,7 @@
 The first run is killed with -9 in a process of its own; the damage is done by hand; the second run goes on in this process. No Spark.
 """
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -78,6 +79,7 @@ class World:
     def __init__(self, root: Path, shape: Shape, runs: CrashRuns) -> None:
         self.root, self.shape, self.runs = root, shape, runs
         self.home, self.out, self.file = Home(root / "home"), root / "out", root / "job.conf"
+        root.mkdir(exist_ok=True)
         self.file.write_text(shape.text(self.out))
 
     def killed(self, place: str) -> "World":
@@ -197,14 +199,15 @@ DAMAGES += [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.mode.lower()}-{s.sources}")
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("killed_at", [NOTHING_PENDING, SINK_IS_AHEAD])
-def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(place: Path, runs: CrashRuns, shape: Shape, count: int, killed_at: str) -> None:
-    for damage in DAMAGES:
-        root = place / damage.name
-        root.mkdir()
-        world = World(root, shape, runs).killed(killed_at)
+CASES = [(count, killed_at) for count in (1, 2) for killed_at in (NOTHING_PENDING, SINK_IS_AHEAD)]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(place: Path, runs: CrashRuns, damage: Damage) -> None:
+    for number, (count, killed_at) in enumerate(CASES):
+        shape = SHAPES[(number + DAMAGES.index(damage)) % len(SHAPES)]  # every damage meets every shape, and every case does
+        case = f"{shape} killed at {killed_at}, {count} damaged"
+        world = World(place / str(number), shape, runs).killed(killed_at)
         retained, first_new_id = world.state().retained, world.next_id()
         names = {world.directory(ref): damage.do(world.directory(ref)) for ref in retained[-count:]}
 
@@ -212,10 +215,160 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(place: Pat
 
         told = "\n".join(ran.claim.notes)
         restored = RETAINED[-count - 1]
-        assert ran.claim.restored == {1: restored}, damage.name
+        assert ran.claim.restored == {1: restored}, case
         for directory, name in names.items():
-            assert f"checkpoint {directory} is damaged: {name} " in told, damage.name
+            assert f"checkpoint {directory} is damaged: {name} " in told, case
         assert f"goes back to checkpoint {restored}: " in told
-        assert world.ids() == world.expected(restored), damage.name
+        assert world.ids() == world.expected(restored), case
         after = [ref.checkpoint for pipeline in world.known().pipelines for ref in pipeline.value.retained]  # of a stream: a finished job has none
-        assert all(checkpoint >= first_new_id for checkpoint in after if checkpoint > restored), "an id came twice"
+        assert all(checkpoint >= first_new_id for checkpoint in after if checkpoint > restored), f"an id came twice: {case}"
+
+
+def test_a_damaged_older_checkpoint_does_not_stand_in_the_way(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    for ref in world.state().retained[:-1]:
+        empty(manifest(world.directory(ref)))
+    assert world.resume().claim.restored == {1: 4}
+    assert world.ids() == world.shape.rows(BATCHES)
+
+
+def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_that_are_sound(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    flip(source_state(world.directory(world.state().retained[1])))
+    before = world.files()
+    with pytest.raises(UserError, match=r"/3 is damaged: .*state-data does not match its checksum\. Sound checkpoints of pipeline 1: 2, 4"):
+        world.resume("checkpoint:3")
+    assert world.files() == before
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.mode.lower()}-{shape.sources}")
+def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_is_changed(place: Path, runs: CrashRuns, shape: Shape) -> None:
+    world = World(place, shape, runs).killed(SINK_IS_AHEAD)
+    acts = [truncate, Path.unlink, flip]
+    names = [
+        (ref, Damage("", act, manifest if act is flip else source_state).do(world.directory(ref)))
+        for ref, act in zip(world.state().retained, acts, strict=True)
+    ]
+    before, known = world.files(), world.known()
+
+    for restore in ("latest", "auto"):
+        with pytest.raises(UserError) as refused:
+            world.resume(restore)
+        for ref, name in names:
+            assert f"checkpoint {world.directory(ref)} is damaged: {name} " in str(refused.value)
+        assert "--restore fresh" in str(refused.value)
+    assert world.files() == before
+    assert world.known() == known
+
+
+# -- what `tidegate checkpoints` says ---------------------------------------------------------------------------------------------------------------
+
+
+def test_verify_names_every_damaged_checkpoint_and_ends_with_1(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[1], runs).killed(NOTHING_PENDING)
+    sound = world.tell("verify")
+    assert (sound.exit_code, sound.output.count(": sound")) == (0, 3)
+
+    truncate(sink_state(world.directory(world.state().retained[1])))
+    shutil.rmtree(world.directory(world.state().retained[2]))
+    told = world.tell("verify", "damage")
+    assert told.exit_code == 1
+    first, second, third = told.output.splitlines()
+    assert first.endswith("checkpoint 2: sound")
+    assert "checkpoint 3: " in second
+    assert "Sink[0]-LocalFile/state-data has " in second
+    assert "checkpoint 4: " in third
+    assert "is missing, with its whole directory" in third
+    assert world.tell("verify", "7", "2").exit_code == 0
+    assert world.tell("verify", "7", "3").exit_code == 1
+
+
+def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    flip(manifest(world.directory(world.state().retained[-1])))
+    damaged = world.tell("show", "7")
+    assert damaged.exit_code != 0
+    assert "/7/1/4 is damaged: _manifest.json does not match its checksum" in damaged.output
+    sound = world.tell("show", "7", "3")
+    assert sound.exit_code == 0
+    assert json.loads(sound.output)[0]["manifest"]["checkpoint"] == 3
+
+
+@pytest.mark.xfail(reason="the list does not look at the files")
+def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    empty(manifest(world.directory(world.state().retained[-1])))
+    told = world.tell("list")
+    assert told.exit_code == 0
+    assert ["damaged" in line for line in told.output.splitlines()[1:]] == [False, False, True]
+
+
+# -- the sink's own records -------------------------------------------------------------------------------------------------------------------------
+
+
+def record_of(world: World, checkpoint: int) -> Path:
+    (found,) = (world.out / ".tidegate").rglob(f"commits/{checkpoint}.json")
+    return found
+
+
+def data_of(world: World) -> dict[str, bytes]:
+    """What a reader of the output sees."""
+    return {str(p): p.read_bytes() for p in world.out.rglob("*.parquet") if ".tidegate" not in p.parts}
+
+
+def refused(world: World) -> str:
+    """The failure of a run that must not get anywhere."""
+    ran = run_in_process(str(world.file), world.home, PlainEngine(), restore="latest")
+    assert ran.outcome.status is JobStatus.FAILED
+    return ran.outcome.failures[-1].message
+
+
+@pytest.mark.parametrize("act", [truncate, empty], ids=["truncated", "empty"])
+@pytest.mark.parametrize("newest", [False, True], ids=["repeated-batch", "batch-to-take-back"])
+def test_a_damaged_record_of_the_file_sink_fails_the_job_by_name_and_changes_no_row(
+    place: Path, runs: CrashRuns, act: Callable[[Path], None], newest: bool
+) -> None:
+    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    if newest:  # then batches 4 and 5 are to be taken back, else 5 is to be recognised
+        empty(manifest(world.directory(world.state().retained[-1])))
+    victim, before = record_of(world, 5), data_of(world)
+    whole = victim.read_bytes()
+    act(victim)
+
+    message = refused(world)
+
+    assert str(victim) in message
+    assert "damaged" in message
+    assert data_of(world) == before
+
+    victim.write_bytes(whole)
+    world.resume()
+    assert world.ids() == world.shape.rows(BATCHES)
+
+
+@pytest.mark.xfail(reason="a commit record has no checksum")
+def test_one_changed_bit_in_a_record_of_the_file_sink_is_found(place: Path, runs: CrashRuns) -> None:
+    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    empty(manifest(world.directory(world.state().retained[-1])))
+    victim, before = record_of(world, 5), data_of(world)
+    data = victim.read_bytes()
+    at = data.index(b".parquet") - 1
+    victim.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])  # the name of the file that is to be taken back
+
+    assert str(victim) in refused(world)
+    assert data_of(world) == before
+
+
+@pytest.mark.xfail(reason="a mark without its record is not taken for a lost record")
+@pytest.mark.parametrize("newest", [False, True], ids=["repeated-batch", "batch-to-take-back"])
+def test_a_lost_record_of_the_file_sink_doubles_nothing(place: Path, runs: CrashRuns, newest: bool) -> None:
+    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    if newest:
+        empty(manifest(world.directory(world.state().retained[-1])))
+    record_of(world, 5).unlink()
+    ran = run_in_process(str(world.file), world.home, PlainEngine(), restore="latest")
+    if ran.outcome.status is JobStatus.FINISHED:
+        assert world.ids() == world.shape.rows(BATCHES)
+    else:
+        assert world.ids() == world.shape.rows(5)
+        assert "5.json" in ran.outcome.failures[-1].message

@@ -54,6 +54,27 @@ def test_a_copy_moves_every_row_and_counts_it(engine: SparkEngine, place: Path, 
     assert written.rows_written() == 1000
 
 
+def test_the_next_batch_uses_the_same_workers(engine: SparkEngine, place: Path, fused: bool) -> None:
+    copying = graph(source=numbers(fused=fused), sink=files(place))
+    engine.run(copying, batch(1000))
+    before = workers()
+    engine.run(copying, batch(2000, 1000, 2))
+    assert before & workers()
+
+
+def workers() -> set[int]:
+    """The Python workers that live: processes in the group of a daemon, which leads it."""
+    found = set()
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            mine = b"tidegate.spark.worker_daemon" in Path("/proc", entry, "cmdline").read_bytes() and os.getsid(int(entry)) == os.getsid(0)
+            if mine and os.getpgid(int(entry)) != int(entry):
+                found.add(int(entry))
+        except OSError:
+            continue
+    return found
+
+
 def test_a_transform_over_arrow_gives_the_same_in_both_ways(engine: SparkEngine, place: Path, fused: bool) -> None:
     renamed = node("renamed", Renamed({}, CTX), ["source"])
     written = engine.run(graph(source=numbers(fused=fused), renamed=renamed, sink=files(place, "renamed")), batch(10))

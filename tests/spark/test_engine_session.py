@@ -74,6 +74,16 @@ def test_a_socket_directory_with_a_long_name_is_replaced_by_a_short_one(tmp_path
     assert len(f"{long}/.00000000-0000-0000-0000-000000000000.sock") <= 107
 
 
+@pytest.mark.parametrize("length", [60, 61, 64])
+def test_spark_accepts_the_socket_directory_of_a_work_directory_of_any_length(length: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("s")
+    work = root / ("x" * (length - len(f"{root}/work/s") - 1))
+    assert len(f"{work}/work/s") == length, "the directory of this test has too long a name itself"
+    place = spark_conf(settings(work), None)["spark.python.unix.domain.socket.dir"]
+    assert len(place) <= 60
+    assert (place == f"{work}/work/s") == (length <= 60)
+
+
 def test_sockets_left_by_dead_drivers_are_removed(tmp_path: Path) -> None:
     place = Path(spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"])
     left = place.parent / "999999999"
@@ -123,7 +133,7 @@ def test_nothing_is_found_in_a_cache_that_is_empty_or_damaged(tmp_path: Path) ->
         (entry / "command.json").write_text(text)
         (entry / "classes.jsa").touch()
         assert startup_cache.find(tmp_path, java, home) is None
-    (entry / "command.json").write_text(json.dumps({"version": 1, "command": ["java"]}))
+    (entry / "command.json").write_text(json.dumps({"version": startup_cache.VERSION, "command": ["java"]}))
     assert startup_cache.find(tmp_path, java, home) == Cached(archive=entry / "classes.jsa", command=("java",))
 
 

@@ -266,6 +266,14 @@ def test_json_path_takes_values_of_every_type(spark: SparkSession) -> None:
     assert (json_table(spark, several)[0]["i"], json_table(spark, several)[0]["b"]) == (42, "true")
 
 
+def test_json_without_quotes_or_with_single_ones_is_taken_as_the_reference_takes_it(spark: SparkSession) -> None:
+    text = """{data: {s: this is a string, 'b': true, i: 42,"n":null, day:'2023-10-29', t:"16:12:43.459", xs: [a b, 'c', 7]}}"""
+    wanted = {"s": "string", "b": "boolean", "i": "int", "n": "string", "day": "date", "t": "time", "xs": "array<string>"}
+    columns = [{"src_field": "data", "path": f"$.data.{name}", "dest_field": name, "dest_type": kind} for name, kind in wanted.items()]
+    row = json_table(spark, columns, text)[0]
+    assert [row[name] for name in wanted] == ["this is a string", True, 42, None, dt.date(2023, 10, 29), dt.time(16, 12, 43, 459000), ["a b", "c", "7"]]
+
+
 @pytest.mark.parametrize(("path", "kind", "text"), [("$.data.gone", "string", JSON), ("$.data.s", "int", JSON), ("$", "string", "{no json")])
 def test_a_fault_in_json_fails_or_skips_as_it_is_told(spark: SparkSession, path: str, kind: str, text: str) -> None:
     column = {"src_field": "data", "path": path, "dest_field": "x", "dest_type": kind}

@@ -29,6 +29,7 @@ from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
+from tidegate.runner.java import JavaMissing, find_java
 from tidegate.runner.launch import DriverProcess, LaunchOrder, launch
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
@@ -74,6 +75,10 @@ def run(
     """
     options = RunOptions(home=Home.find(home, os.environ), job_id=job_id, name=name, wish=wish_of(restore), as_json=as_json)
     planned = job_file.planned(file, variable, strict)
+    try:
+        find_java(os.environ)
+    except JavaMissing as error:
+        sys.exit(refuse(str(error), exits.FAILED))
     sys.exit(run_plan(planned, file, options))
 
 

@@ -77,22 +77,25 @@ def load(reference: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def task_count(splits: int, width: int) -> int:
+    """How many tasks so many splits get: one each, unless there are very many of them."""
+    return min(splits, width * TASKS_PER_CORE_MAX)
+
+
 def tasks_frame(spark: SparkSession, count: int, width: int) -> DataFrame:
-    """The numbers of `count` splits, each in a task of its own unless there are very many of them."""
-    return spark.range(0, count, 1, min(count, width * TASKS_PER_CORE_MAX))
+    """The numbers of `count` splits."""
+    return spark.range(0, count, 1, task_count(count, width))
 
 
 def split_count(splits: Sequence[Split], width: int) -> int:
-    """How many splits to ask for, given what `width` of them look like."""
+    """How many splits to ask for, given what they weigh together."""
     heavy = sum(split.weight for split in splits) > SPLIT_WEIGHT_MAX * width
     return width * TASKS_PER_CORE_MAX if heavy else width
 
 
 def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Split]:
     """The splits of a source: one for each core, or more where they are heavy."""
-    splits = splits_of(source, batch, name, width)
-    count = split_count(splits, width)
-    return splits if count == width else splits_of(source, batch, name, count)
+    return splits_of(source, batch, name, split_count(splits_of(source, batch, name, 1), width))
 
 
 class FrameBuilder:

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from pyspark import InheritableThread
+from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from tidegate.model.errors import TidegateError
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph
-from tidegate.spark.build import MESSAGE, FrameBuilder, Frames, split_count, tasks_frame
+from tidegate.spark.build import FrameBuilder, Frames, split_count, task_count
 from tidegate.spark.errors import BatchCancelled, cancelled, translating
 from tidegate.spark.session import end_session
-from tidegate.spark.tasks import CountsParam, RunFused
+from tidegate.spark.tasks import CountsParam, RunFused, nothing
 
 CANCEL_AGAIN_S = 0.2  # a batch may be between two jobs when it is cancelled
 
@@ -35,21 +35,35 @@ class _Running:
 
 
 class SparkEngine:
-    """An Engine over a session."""
+    """An Engine over a session, or over a context: then there is a session only once a batch needs SQL."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._context = spark.sparkContext
+    def __init__(self, spark: SparkSession | SparkContext) -> None:
+        self._session = spark if isinstance(spark, SparkSession) else None
+        self._context = spark.sparkContext if isinstance(spark, SparkSession) else spark
+        self._lock = threading.Lock()
         self._local_width: int | None = self._context.defaultParallelism if str(self._context.master).startswith("local[") else None
         self._counts = self._context.accumulator({}, CountsParam())
         self._builders: dict[int, FrameBuilder] = {}
+        self._empties: dict[int, RDD[object]] = {}
         self._running: dict[int, _Running] = {}
         self._numbers = count(1)
+
+    @property
+    def _spark(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self._session = SparkSession(self._context)
+            return self._session
 
     @property
     def width(self) -> int:
         """How many tasks can run at once; in a cluster it changes with the executors that are there."""
         return self._local_width or self._context.defaultParallelism
+
+    def warm_up(self) -> None:
+        """A job without work: afterwards the Python workers are there, and the JVM knows the way of a fused batch."""
+        with translating():
+            self._empty(self.width).mapPartitionsWithIndex(nothing).collect()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         """One batch: read, transform, stage. Its errors are ours."""
@@ -86,7 +100,7 @@ class SparkEngine:
 
     def close(self) -> None:
         """End Spark: the driver ends next."""
-        end_session(self._spark)
+        end_session(self._context)
 
     def thread(self, target: Callable[[], Any], name: str) -> threading.Thread:
         """A thread for a pipeline's loop, with a thread of its own in the JVM that ends with it."""
@@ -113,14 +127,19 @@ class SparkEngine:
 
     def _run_fused(self, graph: Graph, batch: Batch) -> Written:
         width = self.width
-        tasks = fused_tasks(graph, batch, width)
-        wanted = split_count([split for _, split in tasks.splits], width)
-        if wanted != width:
-            tasks = fused_tasks(graph, batch, wanted)
+        tasks = fused_tasks(graph, batch, 1)  # only to see how heavy they are: to cut a file may cost a look at all of it, which one split does not need
         if not tasks.splits:
             return collect(graph, [])
-        frame = tasks_frame(self._spark, len(tasks.splits), width).mapInArrow(RunFused(tasks), MESSAGE)
-        return collect(graph, [row[0] for row in frame.collect()])
+        wanted = split_count([split for _, split in tasks.splits], width)
+        tasks = tasks if wanted == 1 else fused_tasks(graph, batch, wanted)
+        partitions = task_count(len(tasks.splits), width)
+        return collect(graph, self._empty(partitions).mapPartitionsWithIndex(RunFused(tasks, partitions)).collect())
+
+    def _empty(self, partitions: int) -> RDD[object]:
+        """So many partitions with nothing in them. Not a DataFrame: Spark's SQL would add a second to the first batch, and 40 ms to each."""
+        if partitions not in self._empties:
+            self._empties[partitions] = self._context.parallelize([], partitions)
+        return self._empties[partitions]
 
     def _run_frames(self, graph: Graph, batch: Batch, running: _Running) -> Written:
         builder = self._builders.get(batch.pipeline)

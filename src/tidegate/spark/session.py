@@ -32,11 +32,11 @@ import tidegate
 from tidegate.model.errors import TidegateError
 from tidegate.runner.java import Java, find_java
 from tidegate.spark import gateway, startup_cache
-from tidegate.spark.errors import translated
+from tidegate.spark.errors import translated, translating
 
 TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
 CLOSE_S = 10  # how long the JVM may take to end by itself
-SOCKET_PATH_MAX = 107  # of a unix domain socket
+SOCKET_PATH_MAX = 103  # Spark refuses directories of more than 60 characters, a little before the system (107) does
 SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
 LIGHT_COMPILER = ("-XX:TieredStopAtLevel=1",)
 PATIENT_COMPILER = (
@@ -84,10 +84,20 @@ class SessionSettings:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """A started session. JvmNotStarted and its kin say the one line that matters, and where the rest is."""
+    """A started session, with SQL. See open_context."""
+    context = open_context(settings)
+    with translating():
+        return SparkSession(context)
+
+
+def open_context(settings: SessionSettings) -> SparkContext:
+    """Spark without SQL, which costs a second to start and which fused pipelines never need: `SparkSession(context)` makes it when it is needed.
+
+    JvmNotStarted and its kin say the one line that matters, and where the rest is.
+    """
     _make_directories(settings)
     if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
-        return _session(spark_conf(settings, None), None)
+        return _context(spark_conf(settings, None), None)
     java = find_java(os.environ)
     cached = startup_cache.find(settings.cache, java, gateway.spark_home()) if settings.cache else None
     conf = spark_conf(settings, cached)
@@ -95,15 +105,15 @@ def open_session(settings: SessionSettings) -> SparkSession:
     command = startup_cache.command(cached, conf) if cached else gateway.submit_command(conf)
     output = settings.logs / "spark-jvm.log"
     opened = gateway.start_jvm(gateway.Launch(command=command, environ=jvm_environ(settings, java), output=output, tmp=settings.work / "tmp"))
-    return _session(conf, opened)
+    return _context(conf, opened)
 
 
-def _session(conf: Mapping[str, str], opened: Any) -> SparkSession:
+def _context(conf: Mapping[str, str], opened: Any) -> SparkContext:
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=opened)
         _be_quiet(context)
-        return SparkSession(context)
+        return context
     except TidegateError:
         raise
     except (PySparkException, Py4JError, OSError) as error:
@@ -138,10 +148,10 @@ def _forget_jvm(opened: Any) -> None:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def end_session(spark: SparkSession) -> None:
+def end_session(spark: SparkSession | SparkContext) -> None:
     """At the end of a process: as close_session, but without a farewell of seconds where nobody would hear it (a local master that keeps no event log)."""
     opened = SparkContext._gateway
-    context = spark.sparkContext
+    context = spark.sparkContext if isinstance(spark, SparkSession) else spark
     with suppress(PySparkException, Py4JError, OSError):
         if opened is None or not str(context.master).startswith("local[") or context.getConf().get("spark.eventLog.enabled", "false") == "true":
             close_session(spark)
@@ -151,7 +161,7 @@ def end_session(spark: SparkSession) -> None:
     shutil.rmtree(_short_place(), ignore_errors=True)
 
 
-def close_session(spark: SparkSession, wait_s: float = CLOSE_S) -> None:
+def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -> None:
     """Stop Spark and its JVM, and wait for the end of both. Harmless where the JVM is gone already."""
     opened = SparkContext._gateway
     with suppress(PySparkException, Py4JError, OSError):  # where the JVM is gone, nothing is left to stop
@@ -195,8 +205,9 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.sql.timeType.enabled": "true",  # off by default, though Spark 4.1 and newer have the type
         "spark.scheduler.mode": "FAIR",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",  # SQL sets it; where plain jobs have it too, both share their Python workers
         "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core
-        **_local_conf(master, settings.work),
+        **(_local_conf(master, settings.work) if master.startswith("local") else _cluster_conf(settings.work)),
         **({"spark.sql.codegen.wholeStage": "false"} if settings.light else {}),
         **user,
         "spark.master": master,
@@ -228,8 +239,6 @@ def java_options(settings: SessionSettings, cached: startup_cache.Cached | None)
 
 
 def _local_conf(master: str, work: Path) -> dict[str, str]:
-    if not master.startswith("local"):
-        return {}
     inside = re.fullmatch(r"local\[([0-9]+|\*).*", master)
     cores = len(os.sched_getaffinity(0)) if inside is None or inside[1] == "*" else int(inside[1])
     return {
@@ -238,6 +247,11 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),  # 200 by default, made for clusters
         "spark.python.unix.domain.socket.dir": str(_socket_dir(work)),
     }
+
+
+def _cluster_conf(work: Path) -> dict[str, str]:
+    """Sockets are in each JVM's directory for temporary files. Where the name of ours is too long for one, in the directory that every host has."""
+    return {"spark.python.unix.domain.socket.dir": "/tmp"} if len(os.fsencode(work / "tmp")) + SOCKET_NAME > SOCKET_PATH_MAX else {}
 
 
 def _executor_conf(master: str, user: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ one Java and one set of Spark's jars: its directory is named by both, so that a 
 the JVM itself ignores an archive that does not fit.
 
     <cache>/cds/<key>/classes.jsa     -XX:SharedArchiveFile
-    <cache>/cds/<key>/command.json    {"version": 1, "command": [...]} with places for options and memory
+    <cache>/cds/<key>/command.json    {"version": 2, "command": [...]} with places for options and memory
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.runner.java import Java, find_java
 from tidegate.spark import gateway
 
-VERSION = 1
+VERSION = 2  # of what is in an entry: a new typical job needs other classes
 OPTIONS_HERE = "-Dtidegate.options.here=true"
 MEMORY_HERE = "1234m"
 ENTRIES_MAX = 2  # an archive is 150 MB

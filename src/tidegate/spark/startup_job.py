@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.spark.engine import SparkEngine
 from tidegate.spark.session import SessionSettings, close_session, open_session
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def main(work: Path, archive: Path) -> None:
     option = f"-XX:ArchiveClassesAtExit={archive}"
     spark = open_session(SessionSettings(name="startup", work=work, logs=work / "logs", conf={"spark.driver.extraJavaOptions": option}))
     try:
+        SparkEngine(spark).warm_up()
         spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
         rows = spark.range(0, 10, 1, 2).selectExpr("id", "cast(id as string) name", "current_timestamp() at", "cast(id as decimal(10,2)) d").persist()
         kept = rows.where("id % 2 = 0 and upper(name) <> 'X'").selectExpr("id", "concat(name, '!') name", "d * 2 d")

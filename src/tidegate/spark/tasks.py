@@ -1,4 +1,5 @@
-"""What runs inside the Python workers: functions over Arrow batches, as small plain objects that travel there by pickle. Called by Spark only (`mapInArrow`).
+"""What runs inside the Python workers, as small plain objects that travel there by pickle: functions over Arrow batches (Spark calls them by `mapInArrow`), and
+the whole of a fused task.
 
 Errors leave a task in the form that errors.py understands. Retried and speculative attempts run all of it again: staged names are made of a token that is new
 for every attempt, and counts are kept by split, so that a second attempt replaces the first one's.
@@ -62,17 +63,28 @@ class CountsParam(AccumulatorParam[dict[str, int]]):
         return value1
 
 
+def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
+    """A task without work, for an engine that warms up."""
+    for _ in rows:
+        pass
+    yield str(partition)
+
+
 @dataclass(frozen=True, slots=True)
 class RunFused:
-    """Read, transform and stage in one worker; gives messages."""
+    """Read, transform and stage in one worker; gives messages. Partition i of `partitions` has the splits i, i + partitions, and so on."""
 
     tasks: FusedTasks
+    partitions: int
 
-    @_marking
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for index in _numbers(batches):
-            for text in self.tasks.run(index):
-                yield _message(text)
+    def __call__(self, partition: int, rows: Iterable[object]) -> Iterator[str]:
+        for _ in rows:  # there are none, but a worker that has not seen the end of its input is not used again
+            pass
+        try:
+            for index in range(partition, len(self.tasks.splits), self.partitions):
+                yield from self.tasks.run(index)
+        except Exception as error:
+            raise marked(error) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

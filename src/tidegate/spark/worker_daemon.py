@@ -30,14 +30,14 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import what tasks use, connectors included."""
+    """Import what tasks use, connectors included; not those that work in the driver alone, by Spark's own SQL."""
     for name in PRELOADED:
         with suppress(Exception):
             import_module(name)
     with suppress(Exception):
         from tidegate.plugin.registry import connectors
 
-        for module in {c.implementation.partition(":")[0] for c in connectors()}:
+        for module in {c.implementation.partition(":")[0] for c in connectors() if c.capabilities.fusable or not c.spark}:
             with suppress(Exception):
                 import_module(module)
 

@@ -1,0 +1,187 @@
+"""A source and a sink in memory, as connectors: what they hold outlives every simulated process. One scene at a time.
+
+The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn anew whenever it is asked. The sink is exactly-once as a
+database is: rows and record in one step, the record keyed by checkpoint, older generations refused.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.model.errors import Fenced, TransientError
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Delivery
+from tidegate.model.types import Column, DataType, Table, TypeName
+from tidegate.plugin.connector import Capabilities, Connector, GoBack
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Limit, Message, Offset, Resume, Sink, Source, Split, Writer, WriteTask
+from tidegate.plugin.option import OptionSet
+
+
+@dataclass(eq=False)
+class Shelf:
+    """What one sink of one lineage holds, with its records."""
+
+    generation: int = 0
+    rows: dict[int, list[int]] = field(default_factory=dict)
+    records: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Scene:
+    """The world outside of the product. `at` is called at every place where something may happen; `broken` is told what must never be."""
+
+    rng: random.Random
+    at: Callable[[str], None]
+    broken: Callable[[str], None]
+    losing: float = 0.0  # how often the answer to a commit is lost
+    available: int = 0  # rows that a stream has by now
+    shelves: dict[tuple[str, int, str], Shelf] = field(default_factory=dict)
+
+
+scene: Scene
+
+
+def open_scene(new: Scene) -> None:
+    """From now on sources and sinks live in this one."""
+    global scene
+    scene = new
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """In place of a record batch: the fused way only counts its rows and hands it on."""
+
+    ids: tuple[int, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.ids)
+
+
+class SimSource(Source):
+    """Numbers from `first` on, `rows` of them where it is bounded. The offset is {"first", "at"}."""
+
+    def tables(self) -> tuple[Table, ...]:
+        return (Table(path="t", columns=(Column(name="id", type=DataType(TypeName.BIGINT)),)),)
+
+    def initial(self) -> Offset:
+        return {"first": self.values["base"] + scene.rng.randrange(1000), "at": 0}
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        scene.at("source.latest")
+        total = self.values["rows"] if self.bounded else scene.available
+        left = min(total - start["at"], limit.rows if limit.rows is not None else total)
+        return {**start, "at": start["at"] + (scene.rng.randint(1, left) if left > 0 else 0)}
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+        middle = (start["at"] + end["at"]) // 2
+        edges = [(start["at"], middle), (middle, end["at"])] if count > 1 else [(start["at"], end["at"])]
+        return [Split("t", [start["first"] + a, start["first"] + b]) for a, b in edges if a < b]
+
+    def read(self, split: Split) -> Iterator[Any]:
+        scene.at("source.read")
+        yield Rows(tuple(range(*split.payload)))
+
+    def at_end(self, offset: Offset) -> bool:
+        return self.bounded and bool(offset["at"] >= self.values["rows"])
+
+
+class SimWriter(Writer):
+    """Stages into its message."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def write(self, table: Table, batch: Any) -> None:  # noqa: ARG002  # there is one table
+        self.ids += batch.ids
+
+    def close(self) -> Message:
+        scene.at("sink.stage")
+        return {"rows": len(self.ids), "ids": self.ids}
+
+    def abort(self) -> None:
+        self.ids = []
+
+
+class SimCommitter(Committer):
+    """Rows and record in one step."""
+
+    def __init__(self, pipeline: int, sink: str) -> None:
+        self.pipeline, self.sink = pipeline, sink
+        self.shelf = Shelf()
+        self.generation = 0
+
+    def _fence(self) -> None:
+        if self.shelf.generation > self.generation:
+            raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
+
+    def open(self, resume: Resume) -> None:
+        self.shelf, self.generation = scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()), resume.generation
+        scene.at("sink.open.before")
+        self._fence()
+        self.shelf.generation = self.generation
+        for newer in [c for c in self.shelf.rows if c > resume.checkpoint and c != resume.pending]:
+            del self.shelf.rows[newer]
+            self.shelf.records.pop(newer, None)
+        scene.at("sink.open.after")
+
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        scene.at("sink.commit.before")
+        self._fence()
+        ids = sorted(i for message in commit.messages for i in message["ids"])
+        outcome = self._once(commit, ids)
+        scene.at("sink.commit.after")
+        if scene.rng.random() < scene.losing:
+            raise TransientError("the answer to the commit was lost")
+        return outcome
+
+    def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
+        n, what = commit.checkpoint, f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of generation {commit.generation}"
+        if n not in self.shelf.rows:
+            if self.shelf.rows and n < max(self.shelf.rows):
+                scene.broken(f"a batch came after a later one: {what}")
+            self.shelf.rows[n], self.shelf.records[n] = ids, commit.offsets
+            return Committed()
+        if n not in self.shelf.records:
+            scene.broken(f"a batch was repeated after it was sure that it never would be: {what}")
+        elif self.shelf.records[n] != commit.offsets:
+            scene.broken(f"a batch was repeated with other offsets: {what}")
+        elif self.shelf.rows[n] != ids:
+            scene.broken(f"a batch was repeated with other rows: {what}")
+        return AlreadyCommitted()
+
+    def retain(self, oldest: int) -> None:
+        scene.at("sink.retain")
+        if self.shelf.generation == self.generation:
+            self.shelf.records = {c: offsets for c, offsets in self.shelf.records.items() if c >= oldest}
+
+
+class SimSink(Sink):
+    """Keeps every row."""
+
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # all staged names are different here
+        return SimWriter()
+
+    def committer(self) -> Committer:
+        return SimCommitter(self.context.pipeline, self.context.operator)
+
+
+CONNECTORS = (
+    Connector(
+        name="SimSource",
+        kind=BlockKind.SOURCE,
+        summary="Numbers.",
+        options=OptionSet(options=()),
+        capabilities=Capabilities(fusable=True),
+        implementation="sim_parts:SimSource",
+    ),
+    Connector(
+        name="SimSink",
+        kind=BlockKind.SINK,
+        summary="Memory.",
+        options=OptionSet(options=()),
+        capabilities=Capabilities(fusable=True, delivery=Delivery.EXACTLY_ONCE, go_back=GoBack.REWIND),
+        implementation="sim_parts:SimSink",
+    ),
+)

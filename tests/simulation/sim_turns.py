@@ -1,0 +1,140 @@
+"""Threads that take turns: exactly one runs at a time, and a seeded generator says which. So whatever happens, the same seed makes it happen again.
+
+A process is a group of actors that dies at once. Time is virtual: it moves with the turns, and jumps where everyone sleeps.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+STEP_S = 0.001
+
+
+class Killed(BaseException):
+    """As SIGKILL: no handler of the product may see it."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A simulated process: the actors of one generation, or a visitor's."""
+
+    name: str
+    alive: bool = True
+    generation: int | None = None
+    claimed: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def held_lock() -> threading.Lock:
+    """A baton: who acquires it waits until someone hands it over. Much quicker than a semaphore."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+class Actor:
+    """One thread of a process."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.process, self.name = process, name
+        self.go = held_lock()
+        self.wake_s = 0.0
+        self.event: threading.Event | None = None
+        self.done = False
+        self.error: BaseException | None = None
+
+    def ready(self, now_s: float) -> bool:
+        return not self.done and (self.wake_s <= now_s or not self.process.alive or (self.event is not None and self.event.is_set()))
+
+
+class Turns:
+    """Who runs, and what time it is."""
+
+    def __init__(self, rng: random.Random, switching: float) -> None:
+        self.rng, self.switching = rng, switching
+        self.now_s = 0.0
+        self.actors: list[Actor] = []
+        self.current: Actor | None = None
+        self.said: list[tuple[float, str, str]] = []
+        self._back = held_lock()
+
+    def spawn(self, process: Process, name: str, work: Callable[[], None]) -> Actor:
+        """A new thread that waits for its first turn."""
+        actor = Actor(process, name)
+
+        def body() -> None:
+            actor.go.acquire()
+            try:
+                if process.alive:
+                    work()
+            except BaseException as error:
+                actor.error = error
+            actor.done = True
+            self._back.release()
+
+        self.actors.append(actor)
+        threading.Thread(target=body, name=name, daemon=True).start()
+        return actor
+
+    def alive(self) -> list[Actor]:
+        return [actor for actor in self.actors if not actor.done]
+
+    def step(self) -> bool:
+        """One turn of someone; False where nobody is left."""
+        alive = self.alive()
+        if not alive:
+            return False
+        ready = [actor for actor in alive if actor.ready(self.now_s)]
+        if not ready:
+            self.now_s = min(actor.wake_s for actor in alive)
+            ready = [actor for actor in alive if actor.ready(self.now_s)]
+        self.now_s += STEP_S
+        self.current = self.rng.choice(ready)
+        self.current.go.release()
+        self._back.acquire()
+        self.current = None
+        return True
+
+    def note(self, who: str, what: str) -> None:
+        """For the one who looks into a life that went wrong."""
+        self.said.append((self.now_s, who, what))
+
+    def trace(self, last: int) -> str:
+        return "\n".join(f"{now_s:9.3f} {who}: {what}" for now_s, who, what in self.said[-last:])
+
+    def pause(self, seconds: float = 0.0, event: threading.Event | None = None) -> None:
+        """In an actor: let others have their turn, for so long or until the event."""
+        me = self.current
+        assert me is not None
+        me.wake_s, me.event = self.now_s + seconds, event
+        self._back.release()
+        me.go.acquire()
+        me.event = None
+        if not me.process.alive:
+            raise Killed
+
+    def here(self, place: str) -> None:
+        """In an actor: a place where the turn may go to someone else."""
+        if self.current is None:
+            return
+        self.note(self.current.name, place)
+        if self.rng.random() < self.switching:
+            self.pause()
+
+
+class VirtualClock:
+    """The clock that loops and ledgers are handed."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+
+    def now_ms(self) -> int:
+        return 1_000_000 + int(self.turns.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.turns.now_s
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.turns.pause(max(0.0, seconds), event)
+        return event.is_set()
