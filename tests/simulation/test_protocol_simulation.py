@@ -44,12 +44,10 @@ def check(totals: list[dict[str, int]], count: int) -> None:
         assert sum(total[fact] for total in totals) > least, (fact, totals)
 
 
-@pytest.mark.xfail(reason="a claim that was overtaken writes into the state of its successor, a driver that was overtaken sweeps its checkpoints")
 def test_a_thousand_lives_of_a_job_keep_every_promise(seed: int) -> None:
     check(lives(seed, LIVES), LIVES)
 
 
 @pytest.mark.soak
-@pytest.mark.xfail(reason="as above")
 def test_many_thousand_lives_of_a_job_keep_every_promise(seed: int) -> None:
     check(lives(seed + LIVES, LIVES_OF_A_SOAK), LIVES_OF_A_SOAK)

@@ -1,5 +1,6 @@
 """The only author of checkpoint paths. Pure."""
 
+import re
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -25,6 +26,12 @@ def checkpoint_directory(job_id: int, pipeline: int, checkpoint: int) -> PurePos
 def draft_name(checkpoint: int, generation: int, token: str) -> str:
     """The hidden name under which a checkpoint is written before it gets its own."""
     return f".{checkpoint}-g{generation}-{token}"
+
+
+def draft_generation(name: str) -> int | None:
+    """Whose draft this is; None where it is none."""
+    found = re.fullmatch(r"\.\d+-g(\d+)-\w+", name)
+    return int(found[1]) if found else None
 
 
 def operator_directory(operator: str) -> str:

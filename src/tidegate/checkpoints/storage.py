@@ -73,7 +73,7 @@ class CheckpointStorage:
             if existing and existing.files == files and self.damage(final.relative_to(self.root).as_posix()) == "":
                 shutil.rmtree(draft)
                 return
-            self.delete(final.relative_to(self.root).as_posix())
+            self.delete(final.relative_to(self.root).as_posix(), manifest.generation)
         os.rename(draft, final)
         sync_directory(final.parent)
 
@@ -116,23 +116,34 @@ class CheckpointStorage:
             return str(error)
         return ""
 
-    def delete(self, path: str) -> None:
-        """Delete a checkpoint, its manifest first, so that a half-deleted one is none. Missing is fine."""
+    def delete(self, path: str, generation: int) -> None:
+        """Delete a checkpoint or draft, its manifest first, so that a half-deleted one is none. Missing is fine.
+
+        What a newer generation than the caller's has put there stays: a driver that was overtaken may still believe that the place is its own.
+        """
         directory = self.root / path
         failpoint("checkpoint.delete.before")
+        if self._generation(directory) > generation:
+            return
         (directory / paths.MANIFEST).unlink(missing_ok=True)
         failpoint("checkpoint.delete.middle")
         shutil.rmtree(directory, ignore_errors=True)
         failpoint("checkpoint.delete.after")
 
-    def sweep(self, job_id: int, pipeline: int, keep: set[str]) -> list[str]:
-        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that were never completed."""
+    def _generation(self, directory: Path) -> int:
+        """Who made a checkpoint or a draft; 0 where that cannot be told, as nobody can use it then."""
+        draft = paths.draft_generation(directory.name)
+        manifest = self._manifest_or_none(directory) if draft is None else None
+        return draft or (manifest.generation if manifest else 0)
+
+    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int) -> list[str]:
+        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that this generation or older ones never completed."""
         directory = self.root / paths.pipeline_directory(job_id, pipeline)
         swept = []
         for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
             path = entry.relative_to(self.root).as_posix()
             if path not in keep:
-                self.delete(path)
+                self.delete(path, generation)
                 swept.append(path)
         return swept
 

@@ -35,16 +35,22 @@ def checkpoints(context: click.Context, home: str | None) -> None:
 @click.pass_obj
 def list_command(home: Home, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
+    storage = CheckpointStorage(home.checkpoints)
     with opened(home) as store:
-        rows = [entry_of(known, pipeline.value.pipeline, ref) for known in jobs(store, job) for pipeline in known.pipelines for ref in pipeline.value.retained]
+        rows = [
+            {**entry_of(known, pipeline.value.pipeline, ref), "damage": storage.damage(ref.path)}
+            for known in jobs(store, job)
+            for pipeline in known.pipelines
+            for ref in pipeline.value.retained
+        ]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    click.echo(f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}")
+    click.echo(f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}  state")
     for row in rows:
         click.echo(
             f"{row['job_id']:>20} {row['pipeline']:>8} {row['checkpoint']:>6}  {row['kind']:16} {row['completed']:20} {row['took']:>8} "
-            f"{row['rows_read']:>12,} {row['bytes']:>9,}"
+            f"{row['rows_read']:>12,} {row['bytes']:>9,}  {'damaged' if row['damage'] else 'sound'}"
         )
 
 

@@ -15,7 +15,7 @@ from tidegate.coordinator.wish import Condition, RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document
-from tidegate.model.errors import TerminalError, UserError
+from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     CLEANUP,
@@ -108,7 +108,7 @@ class Claimant:
         job, generation = self._fence(known, submission, start)
         self._bury(known)
         carry_out_cleanup(self.store, self.storage, submission.job_id)
-        restored, notes = self._restore(job, wanted)
+        restored, notes = self._restore(job, generation, wanted)
         return Claim(job=job, generation=generation, start=start, restored=restored, notes=notes)
 
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
@@ -130,7 +130,7 @@ class Claimant:
         )
         self._write_fence(known, job, state, [p.value for p in known.pipelines])
         self._bury(known)
-        restored, notes = self._restore(job, None)
+        restored, notes = self._restore(job, state.generation, None)
         return Claim(job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes)
 
     def _decide(self, known: Known, submission: Submission) -> Start:
@@ -145,7 +145,8 @@ class Claimant:
         """One transaction: I lead, and every older generation is refused from now on."""
         generation = (known.state.value.generation if known.state else 0) + 1
         fresh = start is Start.FRESH
-        lineage = f"{submission.job_id}-{submission.now_ms:x}" if fresh else known.pipelines[0].value.lineage
+        # The generation is in it, so that not even a fresh start that is tried again, or another one in the same millisecond, gets an old name.
+        lineage = f"{submission.job_id}-{submission.now_ms:x}{generation:04x}" if fresh else known.pipelines[0].value.lineage
         job = JobRecord(
             job_id=submission.job_id,
             name=submission.name,
@@ -197,9 +198,13 @@ class Claimant:
         """Remove the scratch files of all generations of a job; none of them may be alive."""
         shutil.rmtree(self.home.job_work(job_id), ignore_errors=True)
 
-    def _restore(self, job: JobRecord, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Move every unfinished pipeline to its restore point, all in one transaction."""
-        resolved = self._resolve(look(self.store, job.job_id), wanted)
+    def _restore(self, job: JobRecord, generation: int, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
+        """Move every unfinished pipeline to its restore point, all in one transaction. Whoever was overtaken since the fence touches nothing."""
+        known = look(self.store, job.job_id)
+        current = max((p.value.generation for p in known.pipelines), default=generation)
+        if current != generation:
+            raise Fenced(f"job {job.job_id}", generation, current)
+        resolved = self._resolve(known, wanted)
         keys = {p.value.pipeline: f"{job.job_id}/{p.value.pipeline}" for p, _, _ in resolved}
         failpoint("claim.restore.before")
         self.store.transact(

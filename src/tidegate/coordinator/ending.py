@@ -37,6 +37,9 @@ def end(store: Store, storage: CheckpointStorage, job_id: int, status: JobStatus
     """The terminal transition, then its cleanup. FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says
     otherwise for CANCELED."""
     known = look(store, job_id)
+    if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
+        carry_out_cleanup(store, storage, job_id)
+        return known.outcome
     assert known.record is not None, "only a job that runs can end"
     assert known.state is not None
     outcome = outcome_of(known, status, now_ms, failure)

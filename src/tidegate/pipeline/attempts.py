@@ -29,12 +29,13 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
         except Exception as error:
             LOG.exception("attempt failed", extra={"job_id": ledger.job_id, "pipeline": ledger.pipeline, "generation": ledger.generation})
             failure = failure_of(error, around.clock.now_ms(), ledger.generation, plan.id)
+            restarts = ledger.load().restarts  # read anew: the error may have come right after a write
             if around.stop.is_set():
                 ledger.end(PipelineStatus.CANCELED, failure)
                 return PipelineStatus.CANCELED
             if isinstance(error, EngineGone):
                 raise
-            if isinstance(error, TerminalError) or ledger.load().restarts >= env.retry_times:
+            if isinstance(error, TerminalError) or restarts >= env.retry_times:
                 ledger.end(PipelineStatus.FAILED, failure)
                 return PipelineStatus.FAILED
             ledger.retry(failure)

@@ -12,7 +12,7 @@ from tidegate import __version__
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import Fenced
+from tidegate.model.errors import TerminalError
 from tidegate.model.records import CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
 from tidegate.pipeline.admission import Pace
 from tidegate.pipeline.clock import Clock
@@ -89,7 +89,7 @@ class Loop:
         state = self.ledger.load()
         states = self._recall(state)
         self._start(self.kept[state.latest.checkpoint] if state.latest else None)
-        self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained})
+        self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation)
         for name, sink in self.graph.sinks.items():
             committer = sink.committer()
             committer.open(
@@ -163,9 +163,9 @@ class Loop:
         self.ready = self._ready()
         try:
             self.ledger.complete(ref, self.ready, self.around.retained_max, self.deleted)
-        except Fenced:
+        except TerminalError:  # Fenced, or the job has ended without us
             if self.ledger.nobody_needs(ref):
-                self.around.storage.delete(ref.path)
+                self.around.storage.delete(ref.path, self.ledger.generation)
             raise
         self.meter.completed(self.ledger.state)
         self._measure()
@@ -223,7 +223,7 @@ class Loop:
         """Delete what is doomed, let sinks and sources forget what no restore point needs. All of it is done again if it was not done."""
         state = self.ledger.state
         for ref in state.doomed:
-            self.around.storage.delete(ref.path)
+            self.around.storage.delete(ref.path, self.ledger.generation)
         self.deleted = [ref.path for ref in state.doomed]
         oldest = state.retained[0].checkpoint
         for checkpoint in [c for c in self.kept if c < oldest]:

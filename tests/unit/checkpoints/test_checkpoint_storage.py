@@ -110,12 +110,12 @@ def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storag
         storage.publish(manifest(n), STATES)
     (storage.root / "5/1/.4-g1-abc").mkdir()
     storage.publish(replace(manifest(1), pipeline=2), STATES)
-    assert storage.sweep(5, 1, {"5/1/1", "5/1/2"}) == ["5/1/.4-g1-abc", "5/1/3"]
+    assert storage.sweep(5, 1, {"5/1/1", "5/1/2"}, 1) == ["5/1/.4-g1-abc", "5/1/3"]
     assert sorted(os.listdir(storage.root / "5/1")) == ["1", "2"]
     assert storage.damage("5/2/1") == ""
 
 
 def test_deleting_what_is_not_there_is_fine(storage: CheckpointStorage) -> None:
-    storage.delete("5/1/1")
+    storage.delete("5/1/1", 1)
     storage.delete_job(5)
-    assert storage.sweep(5, 1, set()) == []
+    assert storage.sweep(5, 1, set(), 1) == []

@@ -77,6 +77,7 @@ class FileCommitter(Committer):
             self._fence()
             self._take_over()
             self._settle(resume)
+            self._take_back_lost(resume)
             self._collect()
             self._claim()
             if fresh:
@@ -142,6 +143,14 @@ class FileCommitter(Committer):
         sync(layout.commits)
         failpoint("filesink.rewind.after")
         _log.info("file sink: took back checkpoint %d", record.checkpoint, extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)})
+
+    def _take_back_lost(self, resume: Resume) -> None:
+        """A mark without its record, after the restore point: somebody has lost the record of a batch whose files are in place."""
+        held = set(checkpoints(self._layout))
+        marked = {int(stem) for name in names(self._layout.commits) if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()}
+        lost = {number for number in marked - held if number > resume.checkpoint}
+        if lost:
+            take_back_by_name(self._place, resume, lost)
 
     def _collect(self) -> None:
         """Every record that stays was carried out: no staged file is needed any more. Marks without a record and lower fences go too."""

@@ -3,6 +3,7 @@
 A record is created whole and exclusively, and never changed. Version 1 is plain JSON; a newer version is refused by name.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,8 +61,9 @@ class Record:
     files: tuple[StagedFile, ...]
 
     def encode(self) -> bytes:
-        """As JSON, the version first."""
-        return json.dumps({"version": VERSION, **asdict(self)}, separators=(",", ":")).encode()
+        """As JSON, the version first, its own checksum last."""
+        fields = {"version": VERSION, **asdict(self)}
+        return json.dumps({**fields, "sha256": _digest(fields)}, separators=(",", ":")).encode()
 
     def same_offsets(self, offsets: Mapping[str, Any]) -> bool:
         """Whether these are the ranges of the record, compared as JSON."""
@@ -101,12 +103,19 @@ def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
         return NoRecord()
     try:
         raw = json.loads(data)
-        version = raw.pop("version")
+        version = raw["version"]
         if version == VERSION:
-            return Record(**{**raw, "files": tuple(StagedFile(**f) for f in raw["files"])})
+            if raw.pop("sha256") != _digest(raw):
+                raise ValueError("it does not match its checksum")
+            return Record(**{**{k: v for k, v in raw.items() if k != "version"}, "files": tuple(StagedFile(**f) for f in raw["files"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRecord(f"the commit record {path} is damaged: {error}") from error
     raise BadRecord(f"the commit record {path} has version {version}; this version of Tidegate reads up to {VERSION}")
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    """One changed bit could give a file another name; then taking the batch back would miss it."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def checkpoints(layout: Layout) -> list[int]:
