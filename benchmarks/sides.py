@@ -60,7 +60,7 @@ class Side:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Trouble(f"{' '.join(map(str, self.process.args))} ended; what it said is in {self.said}")  # type: ignore[arg-type]
+            raise Trouble(f"a side of the benchmark ended; its last words: {self.said.read_text(errors='replace')[-500:]}")
         answer: dict[str, Any] = json.loads(line)
         if answer.get("status", "FINISHED") != "FINISHED":
             raise Trouble(f"a run ended as {answer['status']}")

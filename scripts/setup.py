@@ -168,9 +168,8 @@ def need_java():
 
 def warm_up():
     """Let Spark's JVM write down its classes once: every later start is twice as quick. Nothing depends on it."""
-    if any((VENV / "share" / "tidegate" / "cds").glob("*/classes.jsa")):
-        return
-    say("prepare quick starts of Spark (once)")
+    if not (VENV / "share" / "tidegate" / "cds").is_dir():
+        say("prepare quick starts of Spark (once)")
     try:
         run("prepare quick starts", [VENV_PYTHON, "-m", "tidegate.spark.startup_cache"])
     except SetUpError as error:

@@ -45,7 +45,7 @@ NESTED_VALUES = [{"a": 1, "b": {"c": "x", "d": [1, None]}}, {"a": None, "b": Non
 
 def everything() -> tuple[Table, pa.RecordBatch]:
     names = {f"c{number}": kind for number, kind in enumerate(VALUES)}
-    made = table("t", **names, nested=NESTED)  # type: ignore[arg-type]
+    made = table("t", **names, nested=NESTED)  # type: ignore[arg-type]  # a stand-in for the test
     schema = table_schema(made)
     arrays = [pa.array(values, field.type) for values, field in zip([*VALUES.values(), NESTED_VALUES], schema, strict=True)]
     return made, pa.RecordBatch.from_arrays(arrays, schema=schema)
