@@ -193,6 +193,7 @@ class Story:
         for directory, expected in self.scenario.expected(self.root).items():
             found = ids_in(directory)
             assert (sorted(set(found)) if self.scenario.at_least_once else found) == expected
+            assert not ended(self.home) or not (directory / ".tidegate").exists(), "bookkeeping of a finished job is left"
         known = known_of(self.home)
         retained = {r.path for p in known.pipelines for r in p.value.retained}
         doomed = {r.path for p in known.pipelines for r in p.value.doomed}

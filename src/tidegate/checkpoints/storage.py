@@ -1,6 +1,6 @@
 """Checkpoint directories on a local disk. Called by the pipeline loop (publish, delete, sweep), by restore (read, verify) and by the CLI.
 
-Every method can be repeated after a crash at any of its steps. A durable write is: bytes, fsync, rename, fsync of the directory.
+Every method can be repeated after a crash at any of its steps. A durable write is: all bytes, fsync of every file and directory, rename, fsync of the parent.
 """
 
 import json
@@ -53,12 +53,16 @@ class CheckpointStorage:
             name = f"{paths.operator_directory(operator)}/{paths.STATE}"
             data = encode_state({"version": 1, "operator": operator, "state": state})
             (draft / name).parent.mkdir()
-            write_synced(draft / name, data)
+            (draft / name).write_bytes(data)
             files[name] = FileEntry(bytes=len(data), sha256=digest(data))
         failpoint("checkpoint.publish.middle")
         data = encode_manifest(replace(manifest, files=files))
-        write_synced(draft / paths.MANIFEST, data)
-        sync_directory(draft)
+        (draft / paths.MANIFEST).write_bytes(data)
+        for name in files:
+            sync(draft / name)
+            sync((draft / name).parent)
+        sync(draft / paths.MANIFEST)
+        sync(draft)
         self._rename(draft, final, manifest, files)
         failpoint("checkpoint.publish.after")
         return Published(final.relative_to(self.root).as_posix(), len(data) + sum(f.bytes for f in files.values()))
@@ -75,7 +79,7 @@ class CheckpointStorage:
                 return
             self.delete(final.relative_to(self.root).as_posix(), manifest.generation)
         os.rename(draft, final)
-        sync_directory(final.parent)
+        sync(final.parent)
 
     def _manifest_or_none(self, directory: Path) -> Manifest | None:
         try:
@@ -154,16 +158,8 @@ class CheckpointStorage:
         failpoint("checkpoint.delete_job.after")
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file and force it to disk."""
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_directory(path: Path) -> None:
-    """Force the names of a directory to disk."""
+def sync(path: Path) -> None:
+    """Force a file, or the names of a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

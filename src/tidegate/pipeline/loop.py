@@ -57,11 +57,11 @@ class Loop:
         self._open()
         try:
             status = self._turns()
-            self.ledger.end(status)
-            return status
         finally:
             for committer in self.committers.values():
                 committer.close()
+        self.ledger.end(status)  # last: until then a successor opens the sinks again, and finishes what they left
+        return status
 
     def _turns(self) -> PipelineStatus:
         clock = self.around.clock

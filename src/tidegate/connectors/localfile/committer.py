@@ -77,9 +77,10 @@ class FileCommitter(Committer):
             self._fence()
             self._take_over()
             self._settle(resume)
-            self._take_back_lost(resume)
             self._collect()
             self._claim()
+            self._take_back_lost(resume)
+            self._discard_stray_marks()
             if fresh:
                 collect_older(self._place, resume.lineage)
                 self._save_mode.start(self._layout)
@@ -145,7 +146,10 @@ class FileCommitter(Committer):
         _log.info("file sink: took back checkpoint %d", record.checkpoint, extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)})
 
     def _take_back_lost(self, resume: Resume) -> None:
-        """A mark without its record, after the restore point: somebody has lost the record of a batch whose files are in place."""
+        """A mark without its record, after the restore point: somebody has lost the record of a batch whose files are in place.
+
+        Only after the claim: until then a successor may have come, completed that very batch and dropped its record in good order.
+        """
         held = set(checkpoints(self._layout))
         marked = {int(stem) for name in names(self._layout.commits) if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()}
         lost = {number for number in marked - held if number > resume.checkpoint}
@@ -153,19 +157,19 @@ class FileCommitter(Committer):
             take_back_by_name(self._place, resume, lost)
 
     def _collect(self) -> None:
-        """Every record that stays was carried out: no staged file is needed any more. Marks without a record and lower fences go too."""
+        """Every record that stays was carried out: no staged file is needed any more. Lower fences go too."""
         layout = self._layout
         for generation in _generations(layout.deads):
             if generation < self._generation:
                 remove_tree(layout.dead(generation))
         for name in names(layout.staging(self._generation)):
             discard(os.path.join(layout.staging(self._generation), name))
-        self._discard_stray_marks()
         for generation in layout.fences():
             if generation < self._generation:
                 discard(layout.fence(generation))
 
     def _discard_stray_marks(self) -> None:
+        """Marks whose record is gone, after what they told has been dealt with."""
         held = {str(c) for c in checkpoints(self._layout)}
         for name in names(self._layout.commits):
             if name.endswith(".done") and name.partition("-")[0] not in held:
