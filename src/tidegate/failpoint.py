@@ -31,7 +31,7 @@ def arm(text: str) -> None:
 
 
 def _kill_session() -> None:
-    """SIGKILL every process of this session, this one last: as the end of a container would."""
+    """SIGKILL all processes of the session that this one belongs to, itself last: as the end of a container would."""
     session = os.getsid(0)
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         try:

@@ -1,4 +1,4 @@
-"""One JVM for the acceptance tests that run in this process: that of tests/spark where it is open already, else one of their own."""
+"""What the acceptance tests share: one JVM (that of tests/spark where it is open already), a quick disk, the zygote of runs that are killed."""
 
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.session import SessionSettings, close_session, open_session
+from tidegate.testing.crash_runs import CrashRuns
 from tidegate.testing.in_process import Shared
 
 
@@ -25,3 +26,20 @@ def shared_engine() -> Iterator[Shared]:
             yield Shared(SparkEngine(session))
         finally:
             close_session(session)
+
+
+@pytest.fixture
+def memory_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tidegate-") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[CrashRuns]:
+    """Runs of a job as processes that can be killed anywhere."""
+    with CrashRuns() as zygote:
+        yield zygote

@@ -6,8 +6,7 @@ Set TIDEGATE_TEST_SEED to repeat a failure.
 
 import random
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,22 +106,6 @@ SCENARIOS = [
     Scenario("starting-over", one_source, lambda root: {root / "out": ALL}, restore="fresh", prepare="filesink.record.after@2", only="filesink."),
 ]
 ELSEWHERE = {"driver.launch.before", "driver.launch.after"}  # in the process that leads: test_embedded_run.py kills there
-
-
-@pytest.fixture
-def memory_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
-    if not Path("/dev/shm").is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tidegate-") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Iterator[CrashRuns]:
-    with CrashRuns() as zygote:
-        yield zygote
 
 
 def known_of(home: Path) -> Known:

@@ -5,8 +5,7 @@ The first run is killed with -9 in a process of its own; the damage is done by h
 
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,19 +126,9 @@ class World:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory where fsync costs nothing: the machine's disk is not what is tested."""
-    if not Path("/dev/shm").is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tidegate-") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Iterator[CrashRuns]:
-    with CrashRuns() as zygote:
-        yield zygote
+def place(memory_disk: Path) -> Path:
+    """Where a story happens."""
+    return memory_disk
 
 
 # -- the ways to damage a file, and the files that can be damaged ---------------------------------------------------------------------------------
