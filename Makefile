@@ -40,7 +40,7 @@ bench: setup ## Measure against raw PySpark, side by side in one run (ARGS go to
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: setup ## The long tests: every failpoint on Spark, the oldest and the newest Spark
-	$(PYTEST) -m soak --timeout=0 $(FOLDERS) $(ARGS)
+	TIDEGATE_TEST_SEED=$${TIDEGATE_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')} $(PYTEST) -m soak --timeout=0 $(FOLDERS) $(ARGS)
 
 docs: venv ## Write the generated parts of the documentation anew
 	$(BIN)/python scripts/docs.py

@@ -80,7 +80,7 @@ class Stage:
         for entry in self.store.list(MONITOR, f"{JOB_ID}/"):
             self.checkpoints |= {ref.checkpoint: ref for ref in from_document(CheckpointHistory, entry.value).entries}
         known = look(self.store, JOB_ID)
-        self.driver = (known.state.value.driver if known.state else None) or self.driver
+        self.driver = (known.driver.value.process if known.driver else None) or self.driver
         return known
 
     def pipeline(self) -> PipelineState | None:

@@ -1,7 +1,6 @@
 """What every tier shares: a clean environment, a home of its own, one seed. Anything that a single tier needs lives in that tier."""
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import settings
 for name in [name for name in os.environ if name.startswith("TIDEGATE_") and name != "TIDEGATE_TEST_SEED"]:
     del os.environ[name]
 
-SEED = int(os.environ.get("TIDEGATE_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+# The same for everyone, so that a change is judged by what it changes; new seeds are for the soak, which draws one each time.
+SEED = int(os.environ.get("TIDEGATE_TEST_SEED") or 20_240_501)
 
 # Two slow cores are no reason to fail: a hung example is found by the timeout of the test.
 settings.register_profile("tidegate", deadline=None, print_blob=True)

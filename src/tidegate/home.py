@@ -44,6 +44,11 @@ class Home:
         """Scratch files of all generations of a job."""
         return self.root / "work" / str(job_id)
 
+    def works(self, job_id: int, generation: int) -> list[Path]:
+        """What is there of the scratch files of this generation and of older ones."""
+        here = self.job_work(job_id)
+        return [p for p in (here.iterdir() if here.is_dir() else ()) if p.name[1:].isdigit() and int(p.name[1:]) <= generation]
+
     def logs(self, job_id: int) -> Path:
         """Logs of one job."""
         return self.root / "logs" / str(job_id)

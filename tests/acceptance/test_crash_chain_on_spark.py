@@ -46,6 +46,7 @@ START = [
     "claim.fence.before",
     "cleanup.delete.before",
     "checkpoint.delete_job.before",
+    "checkpoint.delete_job.middle",
     "checkpoint.delete_job.after",
     "cleanup.delete.after",
     "driver.launch.before",
@@ -125,7 +126,7 @@ class Chain:
 
     def no_process_is_left(self) -> None:
         known = self.known()
-        driver = known.state.value.driver if known and known.state else None
+        driver = known.driver.value.process if known and known.driver else None
         end = time.monotonic() + 30
         while driver is not None and session_members(driver):
             assert time.monotonic() < end, "the driver outlives its leader"

@@ -204,8 +204,8 @@ def test_a_driver_that_dies_is_replaced_by_the_next_generation(world: World) -> 
     known = world.known()
     assert known is not None
     assert known.state is not None
-    assert known.state.value.driver is not None
-    os.kill(known.state.value.driver.pid, signal.SIGKILL)
+    assert known.driver is not None
+    os.kill(known.driver.value.process.pid, signal.SIGKILL)
     code, said = finish(process)
     assert code == 0, said
     assert world.ids() == list(range(60))
@@ -237,7 +237,7 @@ def test_the_driver_ends_with_its_leader(world: World) -> None:
     known = world.known()
     assert known is not None
     assert known.state is not None
-    driver = known.state.value.driver
+    driver = known.driver.value.process
     assert driver is not None
     assert session_members(driver)
     os.kill(process.pid, signal.SIGKILL)

@@ -96,8 +96,8 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
                 store = open_store(home.store_url)
                 known = look(store, 7)
                 store.close()
-                if known.state and known.state.value.driver and sum(p.value.checkpoints for p in known.pipelines) >= checkpoints:
-                    return session_members(known.state.value.driver)
+                if known.driver and sum(p.value.checkpoints for p in known.pipelines) >= checkpoints:
+                    return session_members(known.driver.value.process)
             time.sleep(0.1)  # between two looks at another process
         pytest.fail(f"no {checkpoints} checkpoints within {PATIENCE_S} s")
 

@@ -19,7 +19,7 @@ from tidegate import failpoint
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
-from tidegate.coordinator.ending import end, status_of
+from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.supervisor import TakenOver
 from tidegate.coordinator.wish import RestoreWish, Start
@@ -266,7 +266,7 @@ class World:
         known = look(store, JOB)
         if claim.start is not Start.NOTHING and (known.state is None or known.state.value.leader != me):
             raise TakenOver("by another process")
-        outcome = end(store, self.storage, JOB, status_of(known) or JobStatus.FAILED, self.clock.now_ms())
+        outcome = end(store, self.storage, Owned(JOB, claim.generation), status_of(known) or JobStatus.FAILED, self.clock.now_ms())
         self.turns.note(process.name, f"ended {outcome.status}")
         self.ended = self.ended or outcome.status is JobStatus.FINISHED
 

@@ -34,6 +34,12 @@ def draft_generation(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def checkpoint_of(name: str) -> int | None:
+    """The checkpoint of a directory or draft; None where the name is neither."""
+    found = re.fullmatch(r"(\d+)|\.(\d+)-g\d+-\w+", name)
+    return int(found[1] or found[2]) if found else None
+
+
 def operator_directory(operator: str) -> str:
     """An operator id as one path segment that cannot leave its directory."""
     return quote(operator, safe="[]-_ ").replace(".", "%2E")

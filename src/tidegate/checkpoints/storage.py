@@ -3,6 +3,7 @@
 Every method can be repeated after a crash at any of its steps. A durable write is: all bytes, fsync of every file and directory, rename, fsync of the parent.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,9 @@ from tidegate.checkpoints.manifest import Damaged, FileEntry, Manifest, check_fi
 from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument
 from tidegate.model.errors import Fenced
+
+
+PARENT_RACES_MAX = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +51,7 @@ class CheckpointStorage:
         final = self.root / paths.checkpoint_directory(manifest.job_id, manifest.pipeline, manifest.checkpoint)
         draft = final.parent / paths.draft_name(manifest.checkpoint, manifest.generation, uuid.uuid4().hex[:8])
         failpoint("checkpoint.publish.before")
-        draft.mkdir(parents=True)
+        self._make(draft)
         files = {}
         for operator, state in states.items():
             name = f"{paths.operator_directory(operator)}/{paths.STATE}"
@@ -66,6 +70,15 @@ class CheckpointStorage:
         self._rename(draft, final, manifest, files)
         failpoint("checkpoint.publish.after")
         return Published(final.relative_to(self.root).as_posix(), len(data) + sum(f.bytes for f in files.values()))
+
+    def _make(self, draft: Path) -> None:
+        """Somebody who deletes older checkpoints may take the empty parent away at the same moment."""
+        for _ in range(PARENT_RACES_MAX):
+            try:
+                return draft.mkdir(parents=True)
+            except FileNotFoundError:
+                continue
+        draft.mkdir(parents=True)
 
     def _rename(self, draft: Path, final: Path, manifest: Manifest, files: Mapping[str, FileEntry]) -> None:
         """Give the draft its name. What stands there under this name was published by a generation that did not complete the batch."""
@@ -144,18 +157,37 @@ class CheckpointStorage:
         """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that this generation or older ones never completed."""
         directory = self.root / paths.pipeline_directory(job_id, pipeline)
         swept = []
-        for entry in sorted(directory.iterdir()) if directory.is_dir() else ():
+        for entry in children(directory):
             path = entry.relative_to(self.root).as_posix()
             if path not in keep:
                 self.delete(path, generation)
                 swept.append(path)
         return swept
 
-    def delete_job(self, job_id: int) -> None:
-        """Delete all checkpoints of a job."""
+    def delete_job(self, job_id: int, below: int) -> None:
+        """Delete the checkpoints of a job whose ids are below this one, and its directories where nothing else is left in them."""
         failpoint("checkpoint.delete_job.before")
-        shutil.rmtree(self.root / paths.job_directory(job_id), ignore_errors=True)
+        job = self.root / paths.job_directory(job_id)
+        for pipeline in children(job):
+            for entry in children(pipeline):
+                checkpoint = paths.checkpoint_of(entry.name)
+                if checkpoint is not None and checkpoint < below:
+                    (entry / paths.MANIFEST).unlink(missing_ok=True)
+                    shutil.rmtree(entry, ignore_errors=True)
+            failpoint("checkpoint.delete_job.middle")
+            with contextlib.suppress(OSError):
+                pipeline.rmdir()
+        with contextlib.suppress(OSError):
+            job.rmdir()
         failpoint("checkpoint.delete_job.after")
+
+
+def children(directory: Path) -> list[Path]:
+    """What is in a directory; nothing where it is gone."""
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def sync(path: Path) -> None:

@@ -17,7 +17,7 @@ from tidegate.cli import exits, job_file
 from tidegate.cli.display import Display, choose
 from tidegate.cli.view import Rates, job_view
 from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
-from tidegate.coordinator.ending import end
+from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.registry import Known, job_of_name
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
@@ -133,7 +133,7 @@ class EmbeddedRun:
         logs = self.options.home.logs(claim.job.job_id)
         log_to(logs / "run.log")
         if claim.start is Start.NOTHING:
-            outcome = end(self.store, self.storage, claim.job.job_id, JobStatus.FINISHED, self.clock.now_ms())
+            outcome = end(self.store, self.storage, Owned(claim.job.job_id, claim.generation), JobStatus.FINISHED, self.clock.now_ms())
             choose(as_json=self.options.as_json).end(outcome, 0, str(logs))
             return exits.FINISHED
         return EXIT_CODES[self._lead(claim, logs).status]

@@ -3,6 +3,7 @@
 After `claim` the caller leads the job under a generation of its own and may start a driver for it.
 """
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import carry_out_cleanup
-from tidegate.coordinator.registry import Known, Stored, look, name_key
+from tidegate.coordinator.registry import Known, Stored, last_generation, look, name_key, next_checkpoint
 from tidegate.coordinator.wish import Condition, RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
@@ -121,7 +122,6 @@ class Claimant:
         state = replace(
             before,
             generation=before.generation + 1,
-            driver=None,
             status=JobStatus.RECOVERING,
             restarts=before.restarts + 1 if checkpoints == before.checkpoints else 1,
             checkpoints=checkpoints,
@@ -143,7 +143,7 @@ class Claimant:
 
     def _fence(self, known: Known, submission: Submission, start: Start) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
-        generation = (known.state.value.generation if known.state else 0) + 1
+        generation = last_generation(known) + 1
         fresh = start is Start.FRESH
         # The generation is in it, so that not even a fresh start that is tried again, or another one in the same millisecond, gets an old name.
         lineage = f"{submission.job_id}-{submission.now_ms:x}{generation:04x}" if fresh else known.pipelines[0].value.lineage
@@ -155,10 +155,21 @@ class Claimant:
             plan=submission.plan,
             file=submission.file,
         )
-        state = JobState(job_id=job.job_id, status=JobStatus.SCHEDULED, generation=generation, leader=submission.me, changed_ms=submission.now_ms)
+        first = next_checkpoint(known)
+        state = JobState(
+            job_id=job.job_id,
+            status=JobStatus.SCHEDULED,
+            initialization_ms=submission.now_ms,
+            generation=generation,
+            leader=submission.me,
+            next_checkpoint=first,
+            changed_ms=submission.now_ms,
+        )
         planned = {p.id for p in job.plan.pipelines}
         old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines if p.value.pipeline in planned}
-        empty = {p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation) for p in job.plan.pipelines}
+        empty = {
+            p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
+        }
         failpoint("claim.fence.before")
         self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh)
         failpoint("claim.fence.after")
@@ -180,23 +191,26 @@ class Claimant:
         stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
         writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
-            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, directories=(key,))
+            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=next_checkpoint(known))
             writes.append(Put(CLEANUP, key, to_document(cleanup)))
             writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
         self.store.transact(checks, writes)
 
     def _bury(self, known: Known) -> None:
         """Kill what is left of older drivers and prove them dead; only then may their scratch files go."""
-        driver = known.state.value.driver if known.state else None
-        if driver is not None:
-            proof = kill_session(driver)
+        if known.driver is not None:
+            proof = kill_session(known.driver.value.process)
             if not isinstance(proof, ProvenDead):
                 raise TerminalError(f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again")
-        self.clear_work(known.job_id)
+        if known.state is not None:
+            self.clear_work(known.job_id, known.state.value.generation)
 
-    def clear_work(self, job_id: int) -> None:
-        """Remove the scratch files of all generations of a job; none of them may be alive."""
-        shutil.rmtree(self.home.job_work(job_id), ignore_errors=True)
+    def clear_work(self, job_id: int, generation: int) -> None:
+        """Remove the scratch files of this generation and of older ones; none of them may be alive."""
+        for old in self.home.works(job_id, generation):
+            shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.home.job_work(job_id).rmdir()
 
     def _restore(self, job: JobRecord, generation: int, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
         """Move every unfinished pipeline to its restore point, all in one transaction. Whoever was overtaken since the fence touches nothing."""

@@ -1,6 +1,6 @@
 """Carrying out cleanup records: what an ended or replaced incarnation has left on disk. Idempotent; any process may do it, at any time.
 
-While a record is there no driver of that job starts, so what it names cannot belong to a newer incarnation.
+Whoever carries one out may be paused in the middle and wake up in another time: a record names only checkpoint ids that no newer incarnation uses.
 """
 
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -17,6 +17,6 @@ def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int) -> 
         return
     record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
     failpoint("cleanup.delete.before")
-    storage.delete_job(record.job_id)
+    storage.delete_job(record.job_id, record.checkpoints_below)
     failpoint("cleanup.delete.after")
     store.transact([Check(CLEANUP, entry.key, entry.version)], [Delete(CLEANUP, entry.key)])

@@ -4,7 +4,22 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidegate.model.document import from_document
-from tidegate.model.records import FINISHED, JOBS, NAMES, PIPELINES, STATES, JobOutcome, JobRecord, JobState, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    NAMES,
+    PIPELINES,
+    STATES,
+    Assignment,
+    DriverRecord,
+    JobOutcome,
+    JobRecord,
+    JobState,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.store.base import Store
 
 T = TypeVar("T")
@@ -27,11 +42,29 @@ class Known:
     state: Stored[JobState] | None
     pipelines: tuple[Stored[PipelineState], ...]
     outcome: JobOutcome | None
+    driver: Stored[DriverRecord] | None = None
+    assignment: Stored[Assignment] | None = None
+
+    @property
+    def driven(self) -> bool:
+        """Whether the current generation has a driver."""
+        return self.state is not None and self.driver is not None and self.driver.value.generation == self.state.value.generation
 
     @property
     def work_done(self) -> bool:
         """Whether every pipeline has finished, said or unsaid."""
         return bool(self.pipelines) and all(p.value.status is PipelineStatus.FINISHED for p in self.pipelines)
+
+
+def next_checkpoint(known: Known) -> int:
+    """An id above all that this job has ever given to a checkpoint, in any incarnation."""
+    ended = known.outcome.next_checkpoint if known.outcome else 1
+    return max([ended, known.state.value.next_checkpoint if known.state else 1, *(p.value.next_checkpoint for p in known.pipelines)])
+
+
+def last_generation(known: Known) -> int:
+    """The highest generation that this job has ever had, in any incarnation."""
+    return max(known.state.value.generation if known.state else 0, known.outcome.generation if known.outcome else 0)
 
 
 def job_of_name(store: Store, name: str) -> int | None:
@@ -47,12 +80,19 @@ def name_key(name: str) -> str:
 
 def look(store: Store, job_id: int) -> Known:
     """All records of a job."""
-    record, state, outcome = store.get(JOBS, str(job_id)), store.get(STATES, str(job_id)), store.get(FINISHED, str(job_id))
+    outcome = store.get(FINISHED, str(job_id))
     pipelines = store.list(PIPELINES, f"{job_id}/")
     return Known(
         job_id=job_id,
-        record=Stored(from_document(JobRecord, record.value, f"job {job_id}"), record.version) if record else None,
-        state=Stored(from_document(JobState, state.value, f"state of job {job_id}"), state.version) if state else None,
+        record=_read(store, JobRecord, JOBS, job_id),
+        state=_read(store, JobState, STATES, job_id),
         pipelines=tuple(Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version) for e in pipelines),
         outcome=from_document(JobOutcome, outcome.value, f"outcome of job {job_id}") if outcome else None,
+        driver=_read(store, DriverRecord, DRIVERS, job_id),
+        assignment=_read(store, Assignment, ASSIGNMENTS, job_id),
     )
+
+
+def _read(store: Store, kind: type[T], map: str, job_id: int) -> Stored[T] | None:
+    entry = store.get(map, str(job_id))
+    return Stored(from_document(kind, entry.value, f"{map} of job {job_id}"), entry.version) if entry else None

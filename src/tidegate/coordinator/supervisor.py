@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidegate.coordinator.claim import Claim, Claimant
-from tidegate.coordinator.ending import end, status_of
+from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
 from tidegate.model.document import to_document
 from tidegate.model.errors import TerminalError
@@ -130,7 +130,7 @@ class Supervisor:
 
     def _running(self, known: Known) -> None:
         """RUNNING once the driver has put its name into the state."""
-        if known.state is None or known.state.value.leader != self.me or known.state.value.driver is None:
+        if known.state is None or known.state.value.leader != self.me or not known.driven:
             return
         state = known.state.value
         if state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
@@ -145,8 +145,8 @@ class Supervisor:
         """The driver is dead, all of its session; what it left goes, and the job ends."""
         assert self.driver is not None
         self.driver.kill()
-        self.claimant.clear_work(self.claim.job.job_id)
-        outcome = end(self.store, self.claimant.storage, self.claim.job.job_id, status, self.clock.now_ms(), failure)
+        self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
+        outcome = end(self.store, self.claimant.storage, Owned(self.claim.job.job_id, self.claim.generation), status, self.clock.now_ms(), failure)
         self._log(JobStatus.RUNNING, status)
         return outcome
 

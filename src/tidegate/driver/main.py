@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -22,7 +22,7 @@ from tidegate.logs import log_to
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced, TerminalError
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import JOBS, PIPELINES, STATES, JobRecord, JobState, PipelineState, PipelineStatus
+from tidegate.model.records import DRIVERS, JOBS, PIPELINES, STATES, DriverRecord, JobRecord, JobState, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
@@ -47,6 +47,8 @@ class Assignment:
     home: Home
     job_id: int
     generation: int
+    worker: str = ""
+    now_ms: int = 0
 
 
 EngineFactory = Callable[[Assignment, JobRecord], Engine]
@@ -87,18 +89,23 @@ def parse(arguments: Sequence[str]) -> Assignment:
 
 
 def register(store: Store, assignment: Assignment) -> None:
-    """Put this process's name into the job's state; a generation that is no longer the current one is refused."""
+    """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
     key = str(assignment.job_id)
+    me = reference(os.getpid())
+    mine = DriverRecord(job_id=assignment.job_id, generation=assignment.generation, process=me, worker=assignment.worker, started_ms=assignment.now_ms)
     while True:
-        entry = store.get(STATES, key)
-        if entry is None:
+        state, driver = store.get(STATES, key), store.get(DRIVERS, key)
+        if state is None:
             raise TerminalError(f"job {assignment.job_id} is not in the store")
-        state = from_document(JobState, entry.value, f"state of job {key}")
-        if state.generation != assignment.generation or state.status.terminal:
-            raise Fenced(f"job {key}", assignment.generation, state.generation)
+        current = from_document(JobState, state.value, f"state of job {key}")
+        before = from_document(DriverRecord, driver.value, f"driver of job {key}") if driver else None
+        if current.generation != assignment.generation or current.status.terminal:
+            raise Fenced(f"job {key}", assignment.generation, current.generation)
+        if before is not None and before.generation >= assignment.generation and before.process != me:
+            raise Fenced(f"job {key}, which has a driver already,", assignment.generation, before.generation)
         failpoint("driver.register.before")
         try:
-            store.transact([Check(STATES, key, entry.version)], [Put(STATES, key, to_document(replace(state, driver=reference(os.getpid()))))])
+            store.transact([Check(STATES, key, state.version), Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
         except Conflict:
             continue
         failpoint("driver.register.after")

@@ -2,11 +2,18 @@
 
 | record | map | written by | fenced with |
 |---|---|---|---|
-| JobRecord | running-job-info | commands | version of the row |
-| JobState | running-job-state | the job's leader (`tidegate run`, later the reconciler) | version, term |
+| JobRecord, with its JobIntent | running-job-info | commands (any server) | version of the row |
+| JobState | running-job-state | the job's leader (`tidegate run`, or the reconciler) | version, term |
+| Assignment | assignments | reconciler | version, term |
+| DriverRecord | drivers | the driver when it starts; its worker, or who buried it, when it has ended | version, generation |
 | PipelineState | running-pipeline-state | driver; the leader moves `generation` | generation |
-| PipelineMetrics | running-job-metrics | driver, written behind | generation |
-| CheckpointEvent | checkpoint-monitor | driver, with PipelineState | generation |
+| PipelineMetrics | running-job-metrics | driver, written behind; also its sign of life | generation |
+| CheckpointHistory | checkpoint-monitor | driver, with PipelineState | generation |
+| CleanupRecord | pending-job-cleanup | whoever ends the job | version, term |
+| JobOutcome | finished-job-state | whoever ends the job | version, term |
+| Lease | leases | elector (`coordinator`), worker (`worker/<id>`) | version |
+| Beat | lease-beats | the holder of the lease of the same key | version of the lease |
+| WorkerRecord | workers | worker | version of its lease |
 """
 
 from collections.abc import Mapping
@@ -24,6 +31,11 @@ MONITOR = "checkpoint-monitor"
 CLEANUP = "pending-job-cleanup"
 FINISHED = "finished-job-state"
 NAMES = "job-names"
+ASSIGNMENTS = "assignments"
+DRIVERS = "drivers"
+LEASES = "leases"
+BEATS = "lease-beats"
+WORKERS = "workers"
 
 
 class JobStatus(StrEnum):
@@ -51,6 +63,14 @@ class JobStatus(StrEnum):
 
 
 TERMINAL = frozenset({JobStatus.FAILED, JobStatus.SAVEPOINT_DONE, JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.UNKNOWABLE})
+
+
+class CheckpointHealth(StrEnum):
+    """Whether RUNNING means progress."""
+
+    OK = "OK"
+    LATE = "LATE"
+    STALLED = "STALLED"
 
 
 class PipelineStatus(StrEnum):
@@ -93,9 +113,27 @@ class Failure:
     message: str = ""
 
 
+class Wish(StrEnum):
+    """What people want of a job."""
+
+    RUN = "run"
+    CANCEL = "cancel"  # stop at a checkpoint, soon
+    SAVEPOINT = "savepoint"  # stop with a savepoint
+    FORCE_STOP = "force-stop"  # kill it now
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobIntent:
+    """The standing wish about a job: durable from the moment it is accepted, and granted by whoever leads then."""
+
+    wish: Wish = Wish.RUN
+    at_ms: int = 0
+    by: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """One incarnation of a job: what was submitted."""
+    """One incarnation of a job: what was submitted, and what is wanted of it now."""
 
     version: int = 1
     job_id: int
@@ -104,6 +142,9 @@ class JobRecord:
     lineage: str
     plan: Plan
     file: str = ""
+    intent: JobIntent = JobIntent()
+    restored: bool = False  # continues an earlier incarnation
+    checkpoint: int = 0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,13 +154,101 @@ class JobState:
     version: int = 1
     job_id: int
     status: JobStatus
+    initialization_ms: int = 0  # of the incarnation; what is older is not about this job
     generation: int = 0
-    leader: ProcessRef | None = None
-    driver: ProcessRef | None = None
+    leader: ProcessRef | None = None  # who runs it with `tidegate run`; None where servers do
     restarts: int = 0  # of the driver, without a checkpoint between them
     checkpoints: int = 0  # how many there were at the last restart
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[Failure, ...] = ()  # the newest ones, oldest first
+    reason: str = ""  # why it is where it is: why it waits, why it is being stopped
+    not_before_ms: int = 0  # a retry waits until then
+    health: CheckpointHealth = CheckpointHealth.OK
+    health_reason: str = ""
+    next_checkpoint: int = 1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
     changed_ms: int = 0
+    entered: Mapping[str, int] = field(default_factory=dict)  # when each status was entered last
+
+
+class Order(StrEnum):
+    """What a worker shall do with a driver, each stronger than the one before."""
+
+    RUN = "run"  # have it running
+    STOP = "stop"  # ask it: it ends at the next checkpoint
+    INTERRUPT = "interrupt"  # give the running batch up, and end
+    TERMINATE = "terminate"  # SIGTERM to the whole session
+    KILL = "kill"  # SIGKILL to the whole session
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """One generation of a job in the hands of a worker. The driver reads its order too, so that a stop needs no worker."""
+
+    version: int = 1
+    job_id: int
+    initialization_ms: int
+    generation: int
+    worker: str
+    order: Order = Order.RUN
+    ordered_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverEnd:
+    """How a driver ended, and how that is known."""
+
+    at_ms: int
+    code: int | None = None  # None where nobody was there to see it
+    proof: str = ""  # "exit", "session empty", "host restarted", "lease expired"
+    last_words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverRecord:
+    """The driver of a generation. At most one process can ever register for a generation."""
+
+    version: int = 1
+    job_id: int
+    generation: int
+    process: ProcessRef
+    worker: str = ""
+    started_ms: int = 0
+    end: DriverEnd | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Who holds an office. Written only when the holder changes: its version is the fence of everything that the holder writes."""
+
+    version: int = 1
+    holder: str
+    term: int
+    address: str = ""
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Beat:
+    """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its own clock."""
+
+    version: int = 1
+    term: int
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerRecord:
+    """A worker and what it offers. `host` and `boot` say whose processes it can see and kill."""
+
+    version: int = 1
+    id: str
+    host: str
+    boot: str
+    process: ProcessRef
+    slots: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+    warm: int = 0
+    started_ms: int = 0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +340,17 @@ class CheckpointHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanupRecord:
-    """What has to be deleted, by whoever comes first; idempotent. Paths are relative to the storage's root."""
+    """What has to be deleted, by whoever comes first; idempotent. Checkpoint ids of a job only grow, over all its incarnations: so whoever carries this out,
+    however late, deletes only what is below, and never what a newer incarnation has made."""
 
     version: int = 1
     job_id: int
     initialization_ms: int
-    directories: tuple[str, ...] = ()
+    resumable: bool = False  # the checkpoints and the state that names them stay, until history expires
+    checkpoints_below: int = 0
     due_ms: int = 0
+    attempts: int = 0
+    error: str = ""  # why the last attempt failed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,6 +364,12 @@ class JobOutcome:
     lineage: str
     status: JobStatus
     finished_ms: int
+    entered: Mapping[str, int] = field(default_factory=dict)
+    generation: int = 0
+    next_checkpoint: int = 1
+    plan: Plan | None = None
+    restored: bool = False
+    restarts: int = 0
     rows_read: int = 0
     rows_written: int = 0
     checkpoints: int = 0

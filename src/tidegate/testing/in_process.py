@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claim, Claimant, Submission
-from tidegate.coordinator.ending import end, status_of
+from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.driver.main import Assignment, Driver, register
@@ -83,7 +83,7 @@ def run_in_process(
         if claim.start is not Start.NOTHING:
             _drive(store, Assignment(home=home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
         status = status_of(look(store, job_id)) or JobStatus.FAILED
-        outcome = end(store, storage, job_id, status, clock.now_ms())
+        outcome = end(store, storage, Owned(job_id, claim.generation), status, clock.now_ms())
         store.compact()
         return Ran(claim, outcome)
     finally:

@@ -117,5 +117,17 @@ def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storag
 
 def test_deleting_what_is_not_there_is_fine(storage: CheckpointStorage) -> None:
     storage.delete("5/1/1", 1)
-    storage.delete_job(5)
+    storage.delete_job(5, below=100)
     assert storage.sweep(5, 1, set(), 1) == []
+
+
+def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(storage: CheckpointStorage) -> None:
+    for n in (1, 2, 3):
+        storage.publish(manifest(n), STATES)
+    (storage.root / "5/1/.2-g1-abc").mkdir()
+    (storage.root / "5/1/.3-g2-abc").mkdir()
+    storage.delete_job(5, below=3)
+    assert sorted(os.listdir(storage.root / "5/1")) == [".3-g2-abc", "3"]
+    assert storage.damage("5/1/3") == ""
+    storage.delete_job(5, below=4)
+    assert not (storage.root / "5").exists()

@@ -1,0 +1,109 @@
+"""What is known of a job when its next step is decided. Made by coordinator/observe; read by the states."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidegate.model.records import Assignment, CheckpointHealth, DriverRecord, JobRecord, JobState, PipelineState, PipelineStatus, Wish
+
+
+class Watcher(StrEnum):
+    """Who looks after the driver of a job."""
+
+    NONE = "none"  # nothing is assigned
+    ALIVE = "alive"  # the assigned worker holds its lease
+    REPLACEABLE = "replaceable"  # it does not, and another worker on the same host and boot can adopt the driver
+    GONE = "gone"  # it does not, and nobody else can see that host
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A worker that can take the job."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlace:
+    """Why the job cannot start yet, for a person."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether RUNNING means progress, and if not, what is known about why."""
+
+    level: CheckpointHealth = CheckpointHealth.OK
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Deadlines, from the engine's settings; all in milliseconds."""
+
+    start_ms: int = 120_000  # SCHEDULED: from the assignment to the driver's name in the store
+    ask_ms: int = 30_000  # a stop: how long each step may take before the next one
+    interrupt_ms: int = 10_000
+    terminate_ms: int = 5_000
+    kill_ms: int = 60_000  # until a killed session must be gone
+    linger_ms: int = 30_000  # a driver whose pipelines have all ended
+    accept_ms: int = 60_000  # INITIALIZING, CREATED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """One job at one moment. Ages are measured on the leader's monotonic clock, so that no step of a wall clock can end a deadline."""
+
+    now_ms: int
+    record: JobRecord
+    state: JobState
+    pipelines: tuple[PipelineState, ...] = ()
+    driver: DriverRecord | None = None  # of the newest generation that has registered one
+    assignment: Assignment | None = None
+    watcher: Watcher = Watcher.NONE
+    adopter: str = ""  # with REPLACEABLE: who
+    driver_silent: bool = False  # no sign of life for longer than its lease
+    state_age_ms: int = 0  # how long it has been in this state, as far as this leader knows
+    order_age_ms: int = 0  # how long the standing order has been given
+    health: Health = Health()
+    place: Place | NoPlace = NoPlace("not looked for yet")
+    limits: Limits = field(default_factory=Limits)
+    embedded_alive: bool | None = (
+        None  # of a job that `tidegate run` leads: whether that process lives; None where servers lead, or it cannot be seen from here
+    )
+
+    @property
+    def wish(self) -> Wish:
+        """What people want."""
+        return self.record.intent.wish
+
+    @property
+    def driven(self) -> bool:
+        """Whether the current generation has a driver on record, alive or not."""
+        return self.driver is not None and self.driver.generation == self.state.generation
+
+    @property
+    def driver_lives(self) -> bool:
+        """Whether a process may still be there, of the current generation or an older one."""
+        return self.driver is not None and self.driver.end is None
+
+    @property
+    def outcome(self) -> PipelineStatus | None:
+        """What the pipelines amount to; None while one of them has not ended."""
+        statuses = {p.status for p in self.pipelines}
+        if not statuses or statuses & {PipelineStatus.CREATED, PipelineStatus.RUNNING}:
+            return PipelineStatus.FAILED if PipelineStatus.FAILED in statuses else None
+        if PipelineStatus.FAILED in statuses:
+            return PipelineStatus.FAILED
+        return PipelineStatus.CANCELED if PipelineStatus.CANCELED in statuses else PipelineStatus.FINISHED
+
+    @property
+    def checkpoints(self) -> int:
+        """Completed checkpoints of all pipelines, ever."""
+        return sum(p.checkpoints for p in self.pipelines)
+
+    @property
+    def latest(self) -> Mapping[int, int]:
+        """The newest completed checkpoint of every pipeline that has one."""
+        return {p.pipeline: p.latest.checkpoint for p in self.pipelines if p.latest}

@@ -1,0 +1,109 @@
+"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from the engine's file; everything has a working default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class ScheduleStrategy(StrEnum):
+    """What becomes of a job that finds no slot."""
+
+    WAIT = "WAIT"
+    REJECT = "REJECT"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointSettings:
+    """Defaults of checkpoints; a job's env wins."""
+
+    interval_ms: int | None = None  # None: 10 s for streaming jobs, a single batch for BATCH jobs
+    timeout_ms: int = 30_000
+    pause_ms_min: int = 0
+    retained_max: int = 3
+    retain_after_cancel: bool = True
+    tolerable_failures: int = 0
+    storage_type: str = "localfile"
+    storage_root: str = ""  # empty: below the home
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpSettings:
+    """Where the API listens."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = 8080
+    context_path: str = ""
+    dynamic_port: bool = False
+    port_range: int = 100
+    basic_auth: bool = False
+    username: str = "admin"
+    password: str = "admin"  # as the reference; only used with basic_auth
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoordinatorSettings:
+    """Leadership and deadlines."""
+
+    lease_ms: int = 3_000
+    start_timeout_ms: int = 120_000
+    stop_timeout_ms: int = 30_000
+    schedule: ScheduleStrategy = ScheduleStrategy.WAIT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerSettings:
+    """What a worker offers."""
+
+    lease_ms: int = 5_000
+    slots: int | None = None  # None: as many as memory allows
+    tags: Mapping[str, str] = field(default_factory=dict)
+    warm: int = 0  # drivers that wait with a started JVM
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventSettings:
+    """The webhook."""
+
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    non_terminal: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineSettings:
+    """Everything. `store_url` empty: the embedded store of the home."""
+
+    store_url: str = ""
+    compaction_threshold: int = 10_000
+    write_behind_ms: int = 500
+    state_cleanup_delay_ms: int = 60_000
+    history_expire_minutes: int = 1_440
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    http: HttpSettings = HttpSettings()
+    coordinator: CoordinatorSettings = CoordinatorSettings()
+    worker: WorkerSettings = WorkerSettings()
+    events: EventSettings = EventSettings()
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverOrder:
+    """All that a driver process is told, as one JSON line on its standard input: nothing of it is on a command line or in an environment."""
+
+    version: int = 1
+    home: str
+    job_id: int
+    generation: int
+    worker: str = ""
+    store_url: str
+    checkpoints_root: str
+    compaction_threshold: int = 10_000
+    write_behind_ms: int = 500
+    interval_ms: int = 10_000
+    timeout_ms: int = 30_000
+    retained_max: int = 3
+    spark: Mapping[str, str] = field(default_factory=dict)
+    detached: bool = False  # outlives whoever started it; stops by the order in the store

@@ -1,0 +1,99 @@
+"""A copy of some maps in memory, kept up to date by the change log: reads cost nothing, and a thousand idle jobs cost one question a turn.
+
+Called by servers and workers, each from one thread; what others may read is replaced whole and never changed in place. The copy may be old by one turn:
+every decision that is made on it is recorded with the versions that were seen, so that an old copy leads to a Conflict and never to a wrong write.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from tidegate.model.document import from_document
+from tidegate.store.base import Changes, Entry, Store
+
+LOG = logging.getLogger("tidegate.store")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """A record, the version of its document, and when this process first saw that version, on its monotonic clock."""
+
+    value: T
+    version: int
+    since_s: float
+
+
+class Follower:
+    """Follows the maps that it was given, each with the kind of its records. A document that cannot be read is left out and named once in the log."""
+
+    def __init__(self, store: Store, kinds: Mapping[str, type], monotonic_s: Callable[[], float]) -> None:
+        self.store, self.kinds, self.monotonic_s = store, kinds, monotonic_s
+        self._since: dict[str, int] = {}
+        self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
+        self._revision = -1
+        self._turn = threading.Lock()
+        self.unreadable: dict[tuple[str, str], str] = {}
+
+    def refresh(self) -> set[tuple[str, str]]:
+        """Catch up; the (map, key) of all that has changed since the last time. StoreUnavailable leaves the copy as it was."""
+        with self._turn:
+            revision = self.store.revision()
+            if revision == self._revision:
+                return set()
+            changed = {(map, key) for map in self.kinds for key in self._refresh(map)}
+            self._revision = revision
+            return changed
+
+    def get(self, map: str, key: str) -> Seen[Any] | None:
+        """One record."""
+        return self._maps[map].get(key)
+
+    def all(self, map: str) -> Mapping[str, Seen[Any]]:
+        """A map as of the last turn; it does not change under the reader."""
+        return MappingProxyType(self._maps[map])
+
+    def _refresh(self, map: str) -> set[str]:
+        if map not in self._since:
+            return self._load(map, self.store.revision())
+        changes = self.store.changes(map, self._since[map])
+        if not isinstance(changes, Changes):
+            return self._load(map, changes.revision)
+        keys = {event.key for event in changes.events}
+        if keys:
+            fresh = dict(self._maps[map])
+            for key in keys:
+                entry = self.store.get(map, key)
+                self._take(fresh, map, key, entry)
+            self._maps[map] = fresh
+        self._since[map] = changes.revision
+        return keys
+
+    def _load(self, map: str, revision: int) -> set[str]:
+        """The whole map. The revision was read before: what is newer will be read once more."""
+        before, fresh = self._maps[map], dict(self._maps[map])
+        entries = {entry.key: entry for entry in self.store.list(map)}
+        for key in before.keys() | entries.keys():
+            self._take(fresh, map, key, entries.get(key))
+        self._maps[map], self._since[map] = fresh, revision
+        return {key for key in before.keys() | fresh.keys() if before.get(key) is not fresh.get(key)}
+
+    def _take(self, fresh: dict[str, Seen[Any]], map: str, key: str, entry: Entry | None) -> None:
+        if entry is None:
+            fresh.pop(key, None)
+            self.unreadable.pop((map, key), None)
+            return
+        known = fresh.get(key)
+        if known is not None and known.version == entry.version:
+            return
+        try:
+            fresh[key] = Seen(from_document(self.kinds[map], entry.value, f"{map}/{key}"), entry.version, self.monotonic_s())
+            self.unreadable.pop((map, key), None)
+        except Exception as error:  # whatever is wrong with one document, the others must be seen
+            fresh.pop(key, None)
+            if self.unreadable.get((map, key)) != str(error):
+                self.unreadable[map, key] = str(error)
+                LOG.error("a document cannot be read", extra={"map": map, "key": key, "why": str(error)})
