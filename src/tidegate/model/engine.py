@@ -1,4 +1,7 @@
-"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from the engine's file; everything has a working default."""
+"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from the engine's file; everything has a working default.
+
+What can hold a password is left out of `repr`, so that settings may be logged.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +28,7 @@ class CheckpointSettings:
     tolerable_failures: int = 0
     storage_type: str = "localfile"
     storage_root: str = ""  # empty: below the home
-    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +43,7 @@ class HttpSettings:
     port_range: int = 100
     basic_auth: bool = False
     username: str = "admin"
-    password: str = "admin"  # as the reference; only used with basic_auth
+    password: str = field(default="admin", repr=False)  # as the reference; only used with basic_auth
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +71,7 @@ class EventSettings:
     """The webhook."""
 
     url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     non_terminal: bool = False
 
 
@@ -76,7 +79,7 @@ class EventSettings:
 class EngineSettings:
     """Everything. `store_url` empty: the embedded store of the home."""
 
-    store_url: str = ""
+    store_url: str = field(default="", repr=False)
     compaction_threshold: int = 10_000
     write_behind_ms: int = 500
     state_cleanup_delay_ms: int = 60_000
@@ -86,7 +89,7 @@ class EngineSettings:
     coordinator: CoordinatorSettings = CoordinatorSettings()
     worker: WorkerSettings = WorkerSettings()
     events: EventSettings = EventSettings()
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,12 +101,13 @@ class DriverOrder:
     job_id: int
     generation: int
     worker: str = ""
-    store_url: str
+    store_url: str = field(repr=False)
     checkpoints_root: str
     compaction_threshold: int = 10_000
     write_behind_ms: int = 500
     interval_ms: int = 10_000
     timeout_ms: int = 30_000
     retained_max: int = 3
-    spark: Mapping[str, str] = field(default_factory=dict)
+    pause_ms_min: int = 0
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     detached: bool = False  # outlives whoever started it; stops by the order in the store

@@ -64,8 +64,8 @@ class JobEnv:
     retry_interval_s: float = 3
     checkpoint_interval_ms: int | None = None
     checkpoint_timeout_ms: int | None = None
-    checkpoint_pause_ms_min: int = 0
-    retain_after_cancel: bool = True
+    checkpoint_pause_ms_min: int | None = None
+    retain_after_cancel: bool | None = None
     checkpoints_retained_max: int | None = None
     rows_per_second: float | None = None
     bytes_per_second: float | None = None

@@ -1,0 +1,198 @@
+"""Every key of the engine's file as data: its type, its bounds, and which setting it is. The defaults are those of model/engine.
+
+Callers: engine (reads by them), engine_view (shows by them), the reference docs. Reads nothing. Where a default is not the reference's, `DIFFERENCES`
+says why.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from tidegate.model.engine import EngineSettings, ScheduleStrategy
+from tidegate.plugin.option import Kind, Option, OptionSet
+
+STATE_URL = "state.url"
+PLUGIN_CONFIG = "checkpoint.storage.plugin-config"
+NAMESPACE = f"{PLUGIN_CONFIG}.namespace"
+STORAGE_TYPE = "checkpoint.storage.type"
+DYNAMIC_SLOT = "slot-service.dynamic-slot"
+SLOT_NUM = "slot-service.slot-num"
+HTTPS = "http.enable-https"
+SPARK = "spark"
+
+
+def value_at(settings: Any, field: str) -> Any:
+    """A setting by its dotted name: `http.port`."""
+    for name in field.split("."):
+        settings = getattr(settings, name)
+    return settings
+
+
+def with_value(settings: Any, field: str, value: Any) -> Any:
+    """The settings with one of them changed."""
+    head, dot, rest = field.partition(".")
+    return replace(settings, **{head: with_value(getattr(settings, head), rest, value) if dot else value})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key and the setting it is; `field` is empty for a key that only decides over others."""
+
+    option: Option
+    field: str
+
+    @property
+    def name(self) -> str:
+        """As it stands in the file, without the root."""
+        return self.option.key
+
+
+def _key(key: str, kind: Kind, field: str, description: str, **more: Any) -> Key:
+    if field and kind is not Kind.MAP:
+        more["default"] = _plain(value_at(EngineSettings(), field))
+    return Key(Option(key, kind, description, **more), field)
+
+
+def _plain(default: Any) -> Any:
+    """As it would stand in the file. No text is no default; 0 and false are."""
+    return str(default) if isinstance(default, StrEnum) else None if default == "" else default
+
+
+_STATE = (
+    _key(
+        STATE_URL,
+        Kind.TEXT,
+        "store_url",
+        "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or `etcd://...` (several hosts); the home's own file without it",
+        secret=True,
+    ),
+    _key("state.compaction-threshold", Kind.INT, "compaction_threshold", "changes that the store keeps for those who follow it", minimum=1),
+    _key(
+        "state.write-behind-delay",
+        Kind.INT,
+        "write_behind_ms",
+        "milliseconds that metrics may wait to be written; they are a driver's sign of life, so it cannot be long",
+        minimum=0,
+        maximum=2_000,
+    ),
+    _key("state-cleanup-delay-ms", Kind.LONG, "state_cleanup_delay_ms", "how long the traces of an ended job stay, so that late reports find them", minimum=0),
+    _key("history-job-expire-minutes", Kind.INT, "history_expire_minutes", "how long an ended job is in the history and can be resumed", minimum=1),
+)
+
+_CHECKPOINT = (
+    _key(
+        "checkpoint.interval",
+        Kind.LONG,
+        "checkpoint.interval_ms",
+        "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the file gives none either",
+        minimum=10,
+    ),
+    _key("checkpoint.timeout", Kind.LONG, "checkpoint.timeout_ms", "milliseconds for one checkpoint", minimum=10),
+    _key("checkpoint.min-pause", Kind.LONG, "checkpoint.pause_ms_min", "milliseconds at least between two checkpoints; -1 is none", minimum=-1),
+    _key("checkpoint.tolerable-failure", Kind.INT, "checkpoint.tolerable_failures", "missed checkpoints in a row before a job counts as stalled", minimum=0),
+    _key("checkpoint.retain-after-job-cancelled", Kind.BOOL, "checkpoint.retain_after_cancel", "keep the checkpoints of a cancelled job, to resume it"),
+    _key("checkpoint.storage.max-retained", Kind.INT, "checkpoint.retained_max", "completed checkpoints to keep of each pipeline", minimum=1),
+    _key(
+        STORAGE_TYPE, Kind.TEXT, "checkpoint.storage_type", "`localfile`, or `hdfs` with `fs.defaultFS: file:///`, which is the same; others are not there yet"
+    ),
+    _key(NAMESPACE, Kind.TEXT, "checkpoint.storage_root", "absolute path of the directory for checkpoints; `checkpoints` in the home without it"),
+    _key(PLUGIN_CONFIG, Kind.MAP, "checkpoint.storage_options", "settings of the storage: `fs.defaultFS` and others"),
+)
+
+_HTTP = (
+    _key("http.enable-http", Kind.BOOL, "http.enabled", "serve the API"),
+    _key("http.host", Kind.TEXT, "http.host", "address to listen on; `0.0.0.0` for all of the host's"),
+    _key("http.port", Kind.INT, "http.port", "port to listen on; 0 is any free one", minimum=0, maximum=65_535),
+    _key("http.enable-dynamic-port", Kind.BOOL, "http.dynamic_port", "take the next free port where the port is taken"),
+    _key("http.port-range", Kind.INT, "http.port_range", "how many ports to try then", minimum=1, maximum=65_535),
+    _key("http.context-path", Kind.TEXT, "http.context_path", "path in front of every address: `/tidegate`"),
+    _key("http.enable-basic-auth", Kind.BOOL, "http.basic_auth", "ask for user and password"),
+    _key("http.basic-auth-username", Kind.TEXT, "http.username", "the user"),
+    _key("http.basic-auth-password", Kind.TEXT, "http.password", "the password", secret=True),
+    _key(HTTPS, Kind.BOOL, "", "not there yet, and refused where it is true: put a proxy in front", default=False),
+)
+
+_PROCESSES = (
+    _key(
+        "job-schedule-strategy",
+        Kind.ENUM,
+        "coordinator.schedule",
+        "what becomes of a job that finds no slot: it waits, or it is refused",
+        choices=tuple(strategy.value for strategy in ScheduleStrategy),
+    ),
+    _key("coordinator.lease-ms", Kind.INT, "coordinator.lease_ms", "milliseconds without a sign of life until another coordinator takes the lead", minimum=200),
+    _key("coordinator.start-timeout-ms", Kind.INT, "coordinator.start_timeout_ms", "milliseconds for a driver to start", minimum=1_000),
+    _key("coordinator.stop-timeout-ms", Kind.INT, "coordinator.stop_timeout_ms", "milliseconds for each step of a stop", minimum=100),
+    _key("worker.lease-ms", Kind.INT, "worker.lease_ms", "milliseconds without a sign of life until a worker counts as gone", minimum=200),
+    _key("worker.tags", Kind.MAP, "worker.tags", "what this worker is; a job's `tag_filter` asks for it"),
+    _key(DYNAMIC_SLOT, Kind.BOOL, "", "as many jobs at a time on a worker as its memory allows; false: `slot-num`", default=True),
+    _key(SLOT_NUM, Kind.INT, "worker.slots", "jobs at a time on a worker, where `dynamic-slot` is false; 2 for each core without it", minimum=1),
+    _key("driver.warm", Kind.INT, "worker.warm", "drivers that wait on each worker with a started JVM", minimum=0, maximum=64),
+    _key("event-report-http.url", Kind.TEXT, "events.url", "where changes of jobs are reported by POST"),
+    _key("event-report-http.headers", Kind.MAP, "events.headers", "headers of these requests", secret=True),
+    _key(
+        "event-report-http.report-non-terminal-job-state",
+        Kind.BOOL,
+        "events.non_terminal",
+        "report every change, not only the end of a job",
+        fallbacks=("report-non-terminal-job-state",),
+    ),
+)
+
+KEYS: tuple[Key, ...] = (*_STATE, *_CHECKPOINT, *_HTTP, *_PROCESSES)
+OPTIONS = OptionSet(tuple(key.option for key in KEYS))
+
+# Accepted, without a meaning here, named once at start: the key (or the block, with all below it) and why.
+IGNORED: dict[str, str] = {
+    "backup-count": "the store keeps its own copies",
+    "queue-type": "rows do not pass through queues",
+    "print-execution-info-interval": "the API and the metrics tell at any time",
+    "print-job-metrics-info-interval": "the API and the metrics tell at any time",
+    "job-metrics-backup-interval": "`state.write-behind-delay` decides",
+    "job-metrics-partition-count": "every pipeline has a record of its own",
+    "health-metrics-timeout-seconds": "nobody is asked for metrics: they are in the store",
+    "task_execution_thread_share_mode": "Spark runs the tasks",
+    "slot-service.slot-allocate-strategy": "the coordinator chooses the worker",
+    "slot-service.slot-allocation-strategy": "the coordinator chooses the worker",
+    "classloader-cache-mode": "there are no class loaders to share",
+    "coordinator-service": "the coordinator has no pool of threads",
+    "checkpoint.max-concurrent": "one checkpoint at a time",
+    "checkpoint.schema-change-timeout": "a change of schema has no checkpoint of its own",
+    "checkpoint.restore-progress-timeout": "deadlines are always on",
+    "checkpoint.restore-progress-fail-fast": "deadlines are always on",
+    "http.https-port": "https is not there yet",
+    "http.key-store-path": "https is not there yet",
+    "http.key-store-password": "https is not there yet",
+    "http.key-manager-password": "https is not there yet",
+    "http.trust-store-path": "https is not there yet",
+    "http.trust-store-password": "https is not there yet",
+    "http.upload-max-file-size-mb": "the limit is fixed",
+    "http.upload-max-request-size-mb": "the limit is fixed",
+    "http.log-response-max-size-mb": "the limit is fixed",
+    "telemetry": "metrics are always on",
+    "jar-storage": "jars belong to connectors",
+    "timer-flush-pool-size": "every checkpoint flushes the sinks",
+    "stain-trace": "there are no stain traces",
+    "metadata": "there is no external metadata centre",
+    "managed-source-runtime": "Spark runs the sources",
+    "map": "`state.url` is where the state is kept",
+    "map-store": "`state.url` is where the state is kept",
+}
+
+# Where a default is not the one of the reference: why.
+DIFFERENCES: dict[str, str] = {
+    "job-schedule-strategy": "WAIT, not REJECT: a job that is submitted during a failover must not fail for it.",
+    "checkpoint.retain-after-job-cancelled": "true, not false: every stop can be resumed.",
+    "checkpoint.storage.max-retained": "3, as in the packaged file, not 20.",
+    "checkpoint.interval": "10 s, as in the packaged file, not 5 minutes.",
+    "checkpoint.tolerable-failure": "Understood; elsewhere it is ignored.",
+    "http.enable-http": "true, as in the packaged file.",
+    "http.host": "A key of ours: who submits a job runs code, so only this host can reach the API unless the file says otherwise.",
+}
+
+
+def ignored_by(key: str) -> str:
+    """The entry of IGNORED that a key falls under, or nothing. Keys of the stain trace are written with and without a block."""
+    if key.startswith("stain-trace"):
+        return "stain-trace"
+    return next((name for name in IGNORED if key == name or key.startswith(f"{name}.")), "")

@@ -1,0 +1,66 @@
+"""The settings in force as rows for people and machines: every key, its value, where it came from; secrets masked. Caller: `tidegate config show`."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.config.engine import EngineSources, Source
+from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, KEYS, NAMESPACE, STATE_URL, Key, value_at
+from tidegate.home import Home
+from tidegate.model.engine import EngineSettings
+from tidegate.plugin.option import Kind
+
+MASK = "***"
+# Names of entries whose values are hidden. Rather too many: what a storage or Spark calls its secrets is not for us to know.
+_DELICATE = re.compile(r"pass|secret|token|key|auth|credential|user|signature|cookie|jaas", re.IGNORECASE)
+_USER_PART = re.compile(r"(://[^:/@\s]*):.*@")
+_PARAMETER = re.compile(r"((?:^|[?&;\s])[^=&;\s]*(?:pass|secret|token|key|auth|credential|sig)[^=&;\s]*=)[^&;\s]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One key in force."""
+
+    key: str
+    value: Any
+    source: Source
+
+
+def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> list[Shown]:
+    """Every key, in the order of the reference page; blocks with free keys by entry, Spark's last."""
+    rows = [row for key in KEYS if key.name != HTTPS for row in _rows(key, settings, sources, home)]
+    return [*rows, *(Shown(name, masked(name, value), sources.of(name)) for name, value in sorted(settings.spark.items()))]
+
+
+def masked(name: str, value: Any) -> Any:
+    """The value without what must not be seen: all of it where the name says so, else the password of an address."""
+    if _DELICATE.search(name) and value not in ("", None):
+        return MASK
+    return masked_url(value) if isinstance(value, str) else value
+
+
+def masked_url(text: str) -> str:
+    """An address without its password and without the parameters that are secrets."""
+    return _PARAMETER.sub(rf"\1{MASK}", _USER_PART.sub(rf"\1:{MASK}@", text))
+
+
+def _rows(key: Key, settings: EngineSettings, sources: EngineSources, home: Home) -> Iterator[Shown]:
+    value = _value(key, settings, home)
+    if key.option.kind is Kind.MAP:
+        for name, inner in sorted(value.items()):
+            full = f"{key.name}.{name}"
+            yield Shown(full, MASK if key.option.secret else masked(name, inner), sources.of(full))
+        return
+    hidden = key.option.secret and key.name != STATE_URL  # an address is worth seeing
+    yield Shown(key.name, MASK if hidden else masked_url(value) if isinstance(value, str) else value, sources.of(key.name))
+
+
+def _value(key: Key, settings: EngineSettings, home: Home) -> Any:
+    """The setting; where it is empty, what is used instead."""
+    if key.name == DYNAMIC_SLOT:
+        return settings.worker.slots is None
+    value = value_at(settings, key.field)
+    if key.name == STATE_URL:
+        return value or home.store_url
+    return value or str(home.checkpoints) if key.name == NAMESPACE else value
