@@ -1,0 +1,248 @@
+"""Holds an office, or waits for it. Called by servers for `coordinator` and by workers for `worker/<id>`: `step()` again and again, at least every tenth of a
+lease, from a thread that does nothing slow; everybody else asks `leadership()`.
+
+It never sleeps, starts no threads, and never assumes that a write was made whose answer it did not get. The protocol is told in the package's docstring.
+"""
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidegate.election.lease import Hold, Observed, Take, Timing, keep, next_term, observe, seek, trusted
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.records import BEATS, LEASES, Beat, Lease
+from tidegate.store import Check, Conflict, Delete, Entry, OutcomeUnknown, Put, Store, StoreUnavailable
+from tidegate.store.backend import Committed, Token
+
+LOG = logging.getLogger("tidegate.election")
+LONG_AGO_S = float("-inf")
+
+
+class Clock(Protocol):
+    """The two hands that are needed here."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, for people."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go backwards."""
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One holding of an office, shared by everybody who was given a `Leading` of it. Written by the elector's turn only; each field is one assignment, so
+    other threads read it without a lock."""
+
+    version: int
+    term: int
+    renew_at_s: float
+    renewed_s: float  # when the last successful renewal began
+    number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leading:
+    """I hold the office. `check()` belongs into every transaction that is made in its name."""
+
+    office: str
+    term: int
+    version: int
+    tenure: Tenure = field(compare=False, repr=False)
+    clock: Clock = field(compare=False, repr=False)
+    timing: Timing = field(compare=False, repr=False)
+
+    def check(self) -> Check:
+        """The condition under which I may write."""
+        return Check(LEASES, self.office, self.version)
+
+    def trusted(self) -> bool:
+        """Whether I may act in the name of the office where no check can be carried; moves on with each renewal, and ends for good when the office is lost."""
+        return trusted(self.clock.monotonic_s(), self.tenure.renewed_s, self.timing)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Somebody else holds the office, as far as is known; an empty name where nobody does, or nothing is known."""
+
+    holder: str = ""
+    term: int = 0
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A take whose outcome is not known."""
+
+    token: Token
+    term: int
+    began_s: float
+
+
+class Elector:
+    """One candidate for one office. `me` names this process and no other, also no later one."""
+
+    def __init__(self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: Clock) -> None:
+        assert lease_ms > 0, "a lease has a length"
+        self.store, self.office, self.me, self.address, self.clock = store, office, me, address, clock
+        self.timing = Timing(lease_ms / 1000)
+        self.trouble = ""  # why the last turn could not be finished; for displays
+        self._turn = threading.Lock()
+        self._standing: Leading | Following = Following()
+        self._observed: Observed | None = None
+        self._tenure: Tenure | None = None
+        self._doubt: _Doubt | None = None
+        self._term = 0  # the last one that I held
+        self._resigned = False
+
+    def leadership(self) -> Leading | Following:
+        """Where this process stood after the last turn. Any thread may ask; a turn that hangs shows in `Leading.trusted()`."""
+        return self._standing
+
+    def step(self) -> Leading | Following:
+        """One turn: renew what I hold when it is due, take what is free or silent."""
+        return self._step(patient=True)
+
+    def claim(self) -> Leading | Following:
+        """One turn that does not wait for silence: for an office that can only be mine. Whoever else holds it is fenced by this."""
+        return self._step(patient=False)
+
+    def resign(self) -> None:
+        """Give the office back, so that others need not wait, and never seek it again. Where the store is out of reach they wait for a lease."""
+        with self._turn:
+            self._resigned = True
+            try:
+                self._settle()
+                tenure = self._tenure
+                self._leave()
+                if tenure is not None:
+                    self._delete(tenure)
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
+                self._note(str(weather))
+
+    def _step(self, *, patient: bool) -> Leading | Following:
+        with self._turn:
+            if self._resigned:
+                return self._standing
+            try:
+                standing = self._act(patient=patient)
+                self._note("")
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
+                standing = self._leading(self._tenure) if self._tenure else self._following()
+                self._note(str(weather))
+            self._stand(standing)
+            return standing
+
+    def _act(self, *, patient: bool) -> Leading | Following:
+        self._settle()
+        if (tenure := self._tenure) is not None and self._kept(tenure):
+            return self._leading(tenure)
+        observed = self._observed = self._look()
+        decision = seek(observed, self.timing, term_min=self._term) if patient else next_term(observed, self._term)
+        return self._take(observed, decision.term) if isinstance(decision, Take) else self._following()
+
+    def _look(self) -> Observed:
+        asked_s = self.clock.monotonic_s()
+        lease, beat = self.store.get(LEASES, self.office), self.store.get(BEATS, self.office)
+        return observe(self._observed, seen(lease, beat), asked_s=asked_s, answered_s=self.clock.monotonic_s(), timing=self.timing)
+
+    def _kept(self, tenure: Tenure) -> bool:
+        """Whether the office is still mine; asks the store only when a renewal is due."""
+        began_s = self.clock.monotonic_s()
+        if isinstance(keep(began_s, tenure.renew_at_s), Hold):
+            return True
+        beat = Beat(term=tenure.term, number=tenure.number + 1)
+        failpoint("lease.renew.before")
+        try:
+            self.store.transact([Check(LEASES, self.office, tenure.version)], [Put(BEATS, self.office, to_document(beat))])
+        except Conflict:
+            self._leave()
+            return False
+        failpoint("lease.renew.after")
+        tenure.number, tenure.renewed_s, tenure.renew_at_s = beat.number, began_s, began_s + self.timing.renew_s
+        return True
+
+    def _take(self, observed: Observed, term: int) -> Leading | Following:
+        lease = Lease(holder=self.me, term=term, address=self.address, since_ms=self.clock.now_ms())
+        checks = [Check(LEASES, self.office, observed.lease_version), Check(BEATS, self.office, observed.beat_version)]
+        writes = [Put(LEASES, self.office, to_document(lease)), Put(BEATS, self.office, to_document(Beat(term=term, number=0)))]
+        began_s = self.clock.monotonic_s()
+        failpoint("lease.take.before")
+        try:
+            version = self.store.transact(checks, writes)
+        except Conflict:  # somebody was faster, or woke up: the next look says who
+            return self._following()
+        except OutcomeUnknown as unknown:
+            self._doubt = _Doubt(unknown.token, term, began_s)
+            raise
+        failpoint("lease.take.after")
+        return self._leading(self._begin(version, term, began_s, renew_at_s=began_s + self.timing.renew_s))
+
+    def _delete(self, tenure: Tenure) -> None:
+        failpoint("lease.resign.before")
+        self.store.transact([Check(LEASES, self.office, tenure.version)], [Delete(LEASES, self.office)])
+        failpoint("lease.resign.after")
+
+    def _settle(self) -> None:
+        """Find out what became of a take. What stays unknown for a whole lease is given up: if it was written, it is silent by then."""
+        if (doubt := self._doubt) is None:
+            return
+        try:
+            outcome = self.store.settle(doubt.token)
+        except OutcomeUnknown:
+            if self.clock.monotonic_s() - doubt.began_s > self.timing.lease_s:
+                self._doubt = None
+            raise
+        self._doubt = None
+        if isinstance(outcome, Committed):  # it may be lost again already: renewing finds out
+            self._begin(outcome.revision, doubt.term, doubt.began_s, renew_at_s=LONG_AGO_S)
+
+    def _begin(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> Tenure:
+        self._tenure = Tenure(version=version, term=term, renewed_s=began_s, renew_at_s=renew_at_s)
+        self._term = term
+        return self._tenure
+
+    def _leave(self) -> None:
+        """Whoever still has a `Leading` of this tenure sees at once that it is over."""
+        if self._tenure is not None:
+            self._tenure.renewed_s = LONG_AGO_S
+        self._tenure = None
+        self._observed = None
+        self._stand(Following(term=self._term))
+
+    def _leading(self, tenure: Tenure) -> Leading:
+        return Leading(office=self.office, term=tenure.term, version=tenure.version, tenure=tenure, clock=self.clock, timing=self.timing)
+
+    def _following(self) -> Following:
+        if self._observed is None:
+            return Following(term=self._term)
+        return Following(self._observed.holder, self._observed.term, self._observed.address)
+
+    def _stand(self, standing: Leading | Following) -> None:
+        before, self._standing = self._standing, standing
+        if before != standing:
+            LOG.info("office", extra={"office": self.office, "from": _word(before), "to": _word(standing), "term": standing.term})
+
+    def _note(self, trouble: str) -> None:
+        """One line when the weather turns, not one for each turn in the rain."""
+        if bool(trouble) != bool(self.trouble):
+            LOG.warning("the office cannot be looked after" if trouble else "the office is looked after again", extra={"office": self.office, "why": trouble})
+        self.trouble = trouble
+
+
+def seen(lease: Entry | None, beat: Entry | None) -> Observed:
+    """What the two documents of an office say. The beat outlives the lease and remembers its term."""
+    held = from_document(Lease, lease.value, f"lease {lease.key}") if lease else None
+    last = from_document(Beat, beat.value, f"beat {beat.key}") if beat else None
+    return Observed(
+        lease_version=lease.version if lease else 0,
+        beat_version=beat.version if beat else 0,
+        holder=held.holder if held else "",
+        address=held.address if held else "",
+        term=max(held.term if held else 0, last.term if last else 0),
+    )
+
+
+def _word(standing: Leading | Following) -> str:
+    return "leading" if isinstance(standing, Leading) else f"following {standing.holder}".rstrip()

@@ -1,0 +1,122 @@
+"""The arithmetic of a lease, pure: what may be concluded from looks at an office, and how long a holder may trust itself.
+
+Called by elector.py and watch.py, which read the store and the clock; nothing here reads either. Seconds are those of the caller's monotonic clock.
+"""
+
+from dataclasses import dataclass, replace
+
+COORDINATOR = "coordinator"
+WORKER_PREFIX = "worker/"
+
+RENEW_SHARE = 0.25  # of the lease, between two renewals: three in a row may fail
+TRUST_SHARE = 0.9  # a holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on who is first
+GLANCE_SHARE = 0.25  # of the lease: the most that the time between two looks may count
+
+
+def worker_office(worker: str) -> str:
+    """The office of a worker."""
+    return f"{WORKER_PREFIX}{worker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A lease of this length."""
+
+    lease_s: float
+
+    @property
+    def renew_s(self) -> float:
+        """From one renewal to the next."""
+        return self.lease_s * RENEW_SHARE
+
+    @property
+    def trust_s(self) -> float:
+        """How long a renewal is trusted, from its beginning."""
+        return self.lease_s * TRUST_SHARE
+
+    @property
+    def glance_s(self) -> float:
+        """How far apart two looks may be without a blind spot between them."""
+        return self.lease_s * GLANCE_SHARE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observed:
+    """An office as it was seen, and for how long without a change."""
+
+    lease_version: int = 0  # 0: nobody holds it
+    beat_version: int = 0
+    holder: str = ""
+    address: str = ""
+    term: int = 0  # the highest that is known of this office
+    unchanged_s: float = 0.0
+    since_s: float = 0.0  # when these versions were seen first
+    answered_s: float = 0.0  # when they were seen last
+    unwatched_s: float = 0.0  # the time in between that does not count
+
+    def same_as(self, other: "Observed") -> bool:
+        """Whether nothing was written between the two looks."""
+        return (self.lease_version, self.beat_version) == (other.lease_version, other.beat_version)
+
+
+def observe(before: Observed | None, now: Observed, *, asked_s: float, answered_s: float, timing: Timing) -> Observed:
+    """The office as it is `now`, with how long it has been so.
+
+    The first look counts from its answer and the last one up to its question: what lies outside may have been before or after the change.
+    """
+    if before is None or not now.same_as(before):
+        return replace(now, unchanged_s=0.0, since_s=answered_s, answered_s=answered_s, unwatched_s=0.0)
+    unwatched_s = before.unwatched_s + max(0.0, answered_s - before.answered_s - timing.glance_s)
+    unchanged_s = max(before.unchanged_s, asked_s - before.since_s - unwatched_s)
+    return replace(now, unchanged_s=unchanged_s, since_s=before.since_s, answered_s=answered_s, unwatched_s=unwatched_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The office is free, or its holder has been silent for a whole lease."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Somebody holds it. If he stays silent, it may be taken at `until_s`."""
+
+    until_s: float
+
+
+def seek(observed: Observed, timing: Timing, *, term_min: int = 0) -> Take | Wait:
+    """What a candidate does. `term_min`: the last term that it held itself; the store may have forgotten the office since."""
+    if observed.lease_version == 0 or silent(observed, timing):
+        return next_term(observed, term_min)
+    return Wait(observed.answered_s + timing.lease_s - observed.unchanged_s)
+
+
+def next_term(observed: Observed, term_min: int = 0) -> Take:
+    """Take it with a term above all that are known."""
+    return Take(max(observed.term, term_min) + 1)
+
+
+def silent(observed: Observed, timing: Timing) -> bool:
+    """Whether a lease is held, and its holder gave no sign of life for the whole of it."""
+    return observed.lease_version > 0 and observed.unchanged_s >= timing.lease_s
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """It is mine, and the next renewal is not due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """It was mine, and needs a sign of life; the store says whether it still is."""
+
+
+def keep(now_s: float, renew_at_s: float) -> Hold | Renew:
+    """What a holder does."""
+    return Hold() if now_s < renew_at_s else Renew()
+
+
+def trusted(now_s: float, renewed_s: float, timing: Timing) -> bool:
+    """Whether a holder whose last successful renewal began at `renewed_s` may act on its own word."""
+    return now_s < renewed_s + timing.trust_s
