@@ -4,6 +4,9 @@
     decision   Stay | Go: what shall be
     states/    one file a state: its name, its allowed exits, its deadline, decide(view)
     machine    the table of all states; refuses an exit that a state does not list; draws the diagram
+    deadline   how long a state may last
+    stopping   whether a driver is gone, and how hard to press next
+    recovery   what follows from the end of a driver
     retry      budget and backoff of restarts
     health     OK, LATE, STALLED, and why
     placement  which worker may take which job, and why none can

@@ -7,10 +7,14 @@ from tidegate.model.records import Failure, JobStatus, Order
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stay:
-    """Nothing changes but, perhaps, the order, the worker that carries it out, and the reason that people read. Repeated until a fact is seen."""
+    """Nothing changes but, perhaps, the order, the worker that carries it out, and the reason that people read. Repeated until a fact is seen.
+
+    Where `order` and `worker` are given and nothing is assigned, an assignment is made, under the generation of the driver on record: so that somebody
+    carries the order out. Reasons hold no ages, so that a repeated Stay is the same one and writes nothing.
+    """
 
     order: Order | None = None  # None: as it stands
-    worker: str | None = None  # another worker takes the driver over, as it runs
+    worker: str | None = None  # another worker takes the driver over, as it runs; None: as it stands
     reason: str = ""
 
 
@@ -20,9 +24,11 @@ class Go:
 
     SCHEDULED                    generation + 1 in the job and in every pipeline, the restore point, an assignment to `worker`
     RECOVERING, FAILING,
-    CANCELING, DOING_SAVEPOINT   the order
+    CANCELING, DOING_SAVEPOINT   the order; `worker` only where it is another one, or nothing is assigned (see Stay)
     PENDING                      `not_before_ms`; the assignment is taken back
     terminal                     outcome, cleanup record, running-job-info removed, generation + 1 in every pipeline that stays
+
+    The number of restarts becomes (0 if healed else as it was) + (1 if restart).
     """
 
     to: JobStatus

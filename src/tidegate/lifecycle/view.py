@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.model.records import Assignment, CheckpointHealth, DriverRecord, JobRecord, JobState, PipelineState, PipelineStatus, Wish
+from tidegate.model.records import Assignment, CheckpointHealth, DriverRecord, JobRecord, JobState, Order, PipelineState, PipelineStatus, Wish
 
 
 class Watcher(StrEnum):
@@ -28,6 +28,7 @@ class NoPlace:
     """Why the job cannot start yet, for a person."""
 
     reason: str
+    rejected: bool = False  # nor shall it wait: it fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Limits:
     kill_ms: int = 60_000  # until a killed session must be gone
     linger_ms: int = 30_000  # a driver whose pipelines have all ended
     accept_ms: int = 60_000  # INITIALIZING, CREATED
+    savepoint_ms: int = 600_000  # DOING_SAVEPOINT: a whole batch may come before it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +79,16 @@ class JobView:
     def wish(self) -> Wish:
         """What people want."""
         return self.record.intent.wish
+
+    @property
+    def stop_wanted(self) -> bool:
+        """Whether people want it to end without more ado."""
+        return self.wish in (Wish.CANCEL, Wish.FORCE_STOP)
+
+    @property
+    def standing(self) -> Order | None:
+        """The order that the worker and the driver can read now; None where nothing is assigned."""
+        return self.assignment.order if self.assignment else None
 
     @property
     def driven(self) -> bool:

@@ -1,0 +1,121 @@
+"""The table of all states, and the one door to them. Called by the reconciler; asks a state, and refuses what the state does not list.
+
+Jobs that `tidegate run` leads are left alone while that process lives, or cannot be seen from here; when it has died, they fail, and can be resumed.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.recovery import fail
+from tidegate.lifecycle.states import (
+    canceled,
+    canceling,
+    created,
+    doing_savepoint,
+    failed,
+    failing,
+    finished,
+    initializing,
+    pending,
+    recovering,
+    running,
+    savepoint_done,
+    scheduled,
+    unknowable,
+)
+from tidegate.lifecycle.view import JobView
+from tidegate.model.errors import TerminalError
+from tidegate.model.records import Failure, JobStatus, Order
+
+
+class State(Protocol):
+    """What every module of states/ has."""
+
+    @property
+    def NAME(self) -> JobStatus:
+        """Its status."""
+
+    @property
+    def GOES_TO(self) -> frozenset[JobStatus]:
+        """Its exits."""
+
+    @property
+    def DEADLINE(self) -> Deadline | None:
+        """How long it may last."""
+
+    def decide(self, view: JobView, /) -> Decision:
+        """What shall be."""
+
+
+_ALL: tuple[State, ...] = (
+    initializing,
+    created,
+    pending,
+    scheduled,
+    running,
+    recovering,
+    doing_savepoint,
+    canceling,
+    failing,
+    finished,
+    savepoint_done,
+    canceled,
+    failed,
+    unknowable,
+)
+STATES: dict[JobStatus, State] = {state.NAME: state for state in _ALL}
+
+
+class IllegalTransition(TerminalError):
+    """A state wants to go where it may not: our mistake, and only this job stops moving."""
+
+    condition = "illegal-transition"
+
+    def __init__(self, job_id: int, before: JobStatus, after: JobStatus) -> None:
+        super().__init__(f"job {job_id} may not go from {before} to {after}")
+        self.job_id, self.before, self.after = job_id, before, after
+
+
+def decide(view: JobView) -> Decision:
+    """The next step of a job. Pure: the same view gives the same answer."""
+    decision = _decide(view)
+    if isinstance(decision, Go):
+        check(view.record.job_id, view.state.status, decision.to)
+    return decision
+
+
+def check(job_id: int, before: JobStatus, after: JobStatus) -> None:
+    """Refuse an exit that the state does not list."""
+    if after not in STATES[before].GOES_TO:
+        raise IllegalTransition(job_id, before, after)
+
+
+def edges() -> Iterator[tuple[JobStatus, JobStatus]]:
+    """Every allowed step, in the order of the table."""
+    order = list(STATES)
+    for state in _ALL:
+        yield from ((state.NAME, to) for to in sorted(state.GOES_TO, key=order.index))
+
+
+def diagram() -> str:
+    """All states and exits as Mermaid text."""
+    lines = ["stateDiagram-v2", f"    [*] --> {JobStatus.CREATED}", *(f"    {before} --> {after}" for before, after in edges())]
+    ends = [state.NAME for state in _ALL if state.NAME.terminal and any(after is state.NAME for _, after in edges())]
+    return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends)]) + "\n"
+
+
+def _decide(view: JobView) -> Decision:
+    state = STATES[view.state.status]
+    if view.state.leader is None or view.state.status.terminal:
+        return state.decide(view)
+    if view.embedded_alive is not False:
+        return Stay()
+    if view.stop_wanted or JobStatus.FAILING not in state.GOES_TO:
+        return state.decide(view)
+    leader = view.state.leader
+    message = f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died. The job can be resumed"
+    return fail(
+        view, Failure(at_ms=view.now_ms, generation=view.state.generation, condition="leader-died", domain="external", message=message), order=Order.KILL
+    )

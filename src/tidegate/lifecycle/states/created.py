@@ -1,0 +1,19 @@
+"""CREATED: accepted and durable. The first look of a leader puts it into the queue."""
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.view import JobView
+from tidegate.model.records import JobStatus
+
+NAME = JobStatus.CREATED
+GOES_TO = frozenset({JobStatus.PENDING, JobStatus.CANCELED, JobStatus.FAILING})
+DEADLINE: Deadline | None = Deadline(
+    ms=lambda limits: limits.accept_ms, then=frozenset({JobStatus.PENDING}), what="from the first look of a leader, which moves it on at once"
+)
+
+
+def decide(view: JobView) -> Decision:
+    """To the queue; or to the end where it is not wanted any more and nothing of an earlier incarnation runs."""
+    if view.stop_wanted and not view.driver_lives:
+        return Go(to=JobStatus.CANCELED, reason="canceled before it started")
+    return Go(to=JobStatus.PENDING)

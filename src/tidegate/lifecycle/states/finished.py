@@ -1,0 +1,15 @@
+"""FINISHED: everything was read and written. Nothing is left to resume."""
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision, Stay
+from tidegate.lifecycle.view import JobView
+from tidegate.model.records import JobStatus
+
+NAME = JobStatus.FINISHED
+GOES_TO: frozenset[JobStatus] = frozenset()
+DEADLINE: Deadline | None = None
+
+
+def decide(_: JobView) -> Decision:
+    """Terminal is terminal."""
+    return Stay()

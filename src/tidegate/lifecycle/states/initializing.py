@@ -1,0 +1,16 @@
+"""INITIALIZING: known by name only. Nothing runs; decided like CREATED."""
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision
+from tidegate.lifecycle.states import created
+from tidegate.lifecycle.view import JobView
+from tidegate.model.records import JobStatus
+
+NAME = JobStatus.INITIALIZING
+GOES_TO = frozenset({JobStatus.PENDING, JobStatus.CANCELED, JobStatus.FAILING})
+DEADLINE: Deadline | None = created.DEADLINE
+
+
+def decide(view: JobView) -> Decision:
+    """To the queue."""
+    return created.decide(view)

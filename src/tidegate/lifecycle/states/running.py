@@ -1,0 +1,60 @@
+"""RUNNING: a driver is on record and alive, as far as anyone can tell. It lasts as long as there is progress."""
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
+from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
+from tidegate.lifecycle.view import JobView, Watcher
+from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Order, PipelineStatus, Wish
+
+NAME = JobStatus.RUNNING
+GOES_TO = frozenset({JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING, JobStatus.DOING_SAVEPOINT})
+DEADLINE: Deadline | None = None
+
+
+def decide(view: JobView) -> Decision:
+    """Facts about the driver first, then wishes, then health."""
+    gone = life(view)
+    if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
+        return after_end(view, gone.proof)
+    if view.stop_wanted:
+        return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+    if isinstance(gone, Gone):
+        return after_end(view, gone.proof)
+    if view.outcome is not None:
+        return _ended(view, view.outcome)
+    if view.health.level is CheckpointHealth.STALLED:
+        return restart(view, stalled(view))
+    if view.wish is Wish.SAVEPOINT:
+        return Go(to=JobStatus.DOING_SAVEPOINT, order=Order.STOP)
+    return _watched(view)
+
+
+def stalled(view: JobView) -> Failure:
+    """No progress, as a failure."""
+    message = f"stalled: {view.health.reason}" if view.health.reason else "stalled"
+    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition="stalled", domain="external", message=message)
+
+
+def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
+    """The pipelines have ended and the driver is still there. Its part is done: it gets a while to go by itself."""
+    if outcome is PipelineStatus.FAILED:
+        return fail(view, pipeline_failure(view), order=Order.STOP)
+    if outcome is PipelineStatus.CANCELED:
+        return resume(view)
+    pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
+    return Go(to=JobStatus.FINISHED, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+
+
+def _watched(view: JobView) -> Stay:
+    """A lost worker takes nothing with it: another one on the host adopts the driver; without one, its signs of life are enough."""
+    match view.watcher:
+        case Watcher.REPLACEABLE:
+            return Stay(worker=view.adopter)
+        case Watcher.GONE:
+            worker = view.assignment.worker if view.assignment else "its worker"
+            return Stay(reason=f"{worker} is gone and no other worker sees that host; the driver gives signs of life and goes on")
+        case Watcher.NONE:
+            return Stay(order=Order.RUN, worker=hand(view))
+        case _:
+            return Stay()

@@ -1,0 +1,38 @@
+"""SCHEDULED: a worker has the order to start the driver; waits for the driver's name in the store."""
+
+from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.recovery import after_end, elsewhere, restart
+from tidegate.lifecycle.stopping import Gone, first_order, life
+from tidegate.lifecycle.view import JobView, Watcher
+from tidegate.model.records import Failure, JobStatus, PipelineStatus
+
+NAME = JobStatus.SCHEDULED
+GOES_TO = frozenset({JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING, JobStatus.FINISHED})
+DEADLINE: Deadline | None = Deadline(
+    ms=lambda limits: limits.start_ms,
+    then=frozenset({JobStatus.RECOVERING, JobStatus.FAILING}),
+    what="from the assignment to the driver's name in the store",
+)
+
+
+def decide(view: JobView) -> Decision:
+    """RUNNING with a living driver; one that is gone already is judged as in RUNNING."""
+    gone = life(view) if view.driven else None
+    if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
+        return after_end(view, gone.proof)
+    if view.stop_wanted:
+        return Go(to=JobStatus.CANCELING, order=first_order(view))
+    if isinstance(gone, Gone):
+        return after_end(view, gone.proof)
+    return Go(to=JobStatus.RUNNING) if view.driven else _waiting(view)
+
+
+def _waiting(view: JobView) -> Decision:
+    if view.watcher is not Watcher.ALIVE:
+        worker = view.assignment.worker if view.assignment else "the worker"
+        return elsewhere(view, f"{worker} was lost before it had started the driver")
+    if view.state_age_ms >= view.limits.start_ms:
+        message = f"the driver did not start within {view.limits.start_ms // 1000} s"
+        return restart(view, Failure(at_ms=view.now_ms, generation=view.state.generation, condition="start-timeout", message=message))
+    return Stay(reason=view.state.reason)

@@ -1,0 +1,97 @@
+"""Ending a driver: whether it is gone, and how hard to press next. Called by the states that wait for an end; decides, and acts on nothing.
+
+A stop is a ladder: ask, interrupt, terminate, kill. Each step has its time, on the leader's monotonic clock, from the moment the order was given; the
+standing order is in the store, so the next leader goes on from the same step. The driver reads the first two by itself; the last two need a worker that
+sees its host.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.lifecycle.deadline import ladder_ms
+from tidegate.lifecycle.decision import Stay
+from tidegate.lifecycle.view import JobView, Limits, Watcher
+from tidegate.model.records import Failure, Order, Wish
+
+LADDER = (Order.RUN, Order.STOP, Order.INTERRUPT, Order.TERMINATE, Order.KILL)  # each stronger than the one before
+LEASE_EXPIRED = "lease expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """A process may still be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No process can be there. `proof` where this is concluded now, and not on record yet."""
+
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """It was killed and is still there. `failure` names it."""
+
+    failure: Failure
+
+
+def life(view: JobView) -> Lives | Gone:
+    """Whether the driver is there. One that nobody can see, and that has shown no sign for its lease, counts as gone: its generation is fenced next."""
+    if not view.driver_lives:
+        return Gone()
+    if view.watcher in (Watcher.GONE, Watcher.NONE) and view.driver_silent:
+        return Gone(LEASE_EXPIRED)
+    return Lives()
+
+
+def first_order(view: JobView) -> Order:
+    """How a wish to stop begins; never weaker than what stands."""
+    return stronger(Order.KILL if view.wish is Wish.FORCE_STOP else Order.STOP, view.standing)
+
+
+def stronger(order: Order, other: Order | None) -> Order:
+    """The stronger one of two."""
+    return order if other is None else max(order, other, key=LADDER.index)
+
+
+def press(view: JobView, first: Order, *, ask_ms: int | None = None) -> Stay | Overdue:
+    """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in the hands of whoever can carry it out."""
+    if view.watcher is Watcher.REPLACEABLE:
+        return Stay(order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason)
+    if _overdue(view):
+        return Overdue(undead(view))
+    return Stay(order=_due(view, first, ask_ms), worker=hand(view), reason=view.state.reason)
+
+
+def hand(view: JobView) -> str | None:
+    """Who has to be given the order, where nothing is assigned: the worker that started the driver. None: as it stands."""
+    if view.assignment is not None or view.driver is None or not view.driver_lives:
+        return None
+    return view.driver.worker or None
+
+
+def undead(view: JobView) -> Failure:
+    """The failure that names a process which does not die."""
+    process = view.driver.process if view.driver else None
+    who = f"process {process.pid} on {process.host}" if process else "the driver"
+    seconds = view.limits.kill_ms // 1000
+    message = f"{who} did not end within {seconds} s after it was to be killed. Its generation is fenced: it can make nothing visible any more; end it by hand"
+    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition="driver-undead", domain="external", message=message)
+
+
+def _due(view: JobView, first: Order, ask_ms: int | None) -> Order:
+    order = stronger(first, view.standing)
+    if order is view.standing and view.order_age_ms >= _patience(order, view.limits, ask_ms):
+        return LADDER[min(LADDER.index(order) + 1, len(LADDER) - 1)]
+    return order
+
+
+def _patience(order: Order, limits: Limits, ask_ms: int | None) -> int:
+    steps = {Order.STOP: ask_ms if ask_ms is not None else limits.ask_ms, Order.INTERRUPT: limits.interrupt_ms, Order.TERMINATE: limits.terminate_ms}
+    return steps.get(order, 0)
+
+
+def _overdue(view: JobView) -> bool:
+    if view.assignment is None:  # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
+        return view.state_age_ms >= ladder_ms(view.limits)
+    return view.standing is Order.KILL and view.order_age_ms >= view.limits.kill_ms

@@ -1,0 +1,192 @@
+"""OK, LATE, STALLED, and why."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.lifecycle.health import (
+    START_MS,
+    Rhythm,
+    Signs,
+    health_of,
+    is_starting,
+    job_health,
+    mark,
+    pipeline_health,
+    shown_age_ms,
+)
+from tidegate.lifecycle.view import Health
+from tidegate.model.engine import CheckpointSettings
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.model.records import CheckpointHealth, PendingBatch, PipelineMetrics, PipelineStatus
+
+OK, LATE, STALLED = CheckpointHealth.OK, CheckpointHealth.LATE, CheckpointHealth.STALLED
+TEN = Rhythm(interval_ms=10_000, timeout_ms=30_000)  # late after 40 s, stalled after 60 s
+SINGLE = Rhythm(interval_ms=None, timeout_ms=30_000)
+
+
+@pytest.fixture
+def signs(make):
+    """A pipeline in a phase, without progress for so long."""
+
+    def at(phase: str = "writing", age_ms: int = 0, *, generation: int = make.generation, **fields) -> Signs:
+        metrics = PipelineMetrics(pipeline=1, generation=generation, phase=phase)
+        return Signs(**{"state": make.pipeline(), "metrics": metrics, "age_ms": age_ms, **fields})
+
+    return at
+
+
+# --- the rhythm
+
+
+@given(interval=st.none() | st.integers(1, 10**7), timeout=st.integers(1, 10**7), tolerable=st.integers(0, 10))
+def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(interval, timeout, tolerable) -> None:
+    rhythm = Rhythm(interval_ms=interval, timeout_ms=timeout, tolerable_failures=tolerable)
+    assert rhythm.late_ms <= rhythm.window_ms == max(interval or 0, timeout) * (tolerable + 2)
+    levels = [rhythm.level(age) for age in (0, rhythm.late_ms, rhythm.window_ms, rhythm.window_ms + 1)]
+    assert levels == sorted(levels, key=[OK, LATE, STALLED].index)
+    assert (levels[0], levels[1], levels[3]) == (OK, OK, STALLED)
+
+
+def test_the_rhythm_is_the_jobs_own_else_the_engines() -> None:
+    engine = CheckpointSettings(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
+    streaming, batch = JobEnv(mode=JobMode.STREAMING), JobEnv(mode=JobMode.BATCH)
+    assert Rhythm.of(streaming, engine) == Rhythm(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
+    assert Rhythm.of(streaming, CheckpointSettings()).interval_ms == 10_000
+    assert Rhythm.of(replace(streaming, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=2_000), engine).late_ms == 3_000
+    assert Rhythm.of(batch, engine).interval_ms is None
+    assert Rhythm.of(replace(batch, checkpoint_pause_ms_min=50_000), engine).interval_ms is None
+    assert Rhythm.of(replace(batch, checkpoint_interval_ms=5_000, pipeline_concurrency=2), engine) == Rhythm(
+        interval_ms=5_000, timeout_ms=9_000, tolerable_failures=1, concurrency=2
+    )
+
+
+def test_a_pause_between_batches_that_is_longer_than_the_interval_counts_as_the_interval() -> None:
+    env = JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1_000, checkpoint_pause_ms_min=50_000)
+    assert Rhythm.of(env, CheckpointSettings()).interval_ms == 50_000
+
+
+# --- one pipeline
+
+
+@pytest.mark.parametrize(("age_ms", "level"), [(0, OK), (40_000, OK), (40_001, LATE), (60_000, LATE), (60_001, STALLED), (10**9, STALLED)])
+def test_a_pipeline_is_as_healthy_as_its_last_progress_is_young(signs, age_ms, level) -> None:
+    assert pipeline_health(TEN, signs("writing", age_ms)).level is level
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        ("planning", "source unreachable: the source has not said what there is to read"),
+        ("writing", "batch too long: its rows are being read and staged"),
+        ("committing", "sink blocked: the sink has not committed"),
+        ("publishing", "store unreachable: the checkpoint storage has not taken it"),
+        ("finishing", "sink blocked: the sink has not closed"),
+        ("waiting", "no trigger: the loop begins no batch"),
+        ("idle", "no trigger: the loop begins no batch"),
+        ("retrying", "attempts fail: one try after the other"),
+    ],
+)
+def test_the_phase_tells_what_holds_it_up(signs, phase, reason) -> None:
+    assert pipeline_health(TEN, signs(phase, 50_000)) == Health(LATE, reason)
+
+
+def test_the_reason_names_the_checkpoint_and_the_last_error(make, signs) -> None:
+    pending = PendingBatch(checkpoint=12, ranges={}, generation=make.generation, begun_ms=1)
+    state = make.pipeline(pending=pending, error=make.failure("connection refused"))
+    assert pipeline_health(TEN, signs("committing", 70_000, state=state)).reason == (
+        "sink blocked: checkpoint 12: the sink has not committed; last error: connection refused"
+    )
+
+
+def test_a_reason_does_not_change_while_nothing_changes(signs) -> None:
+    assert pipeline_health(TEN, signs("writing", 70_000)) == pipeline_health(TEN, signs("writing", 7_000_000))
+
+
+@pytest.mark.parametrize("phase", ["", "restoring"])
+def test_a_pipeline_that_starts_has_the_start_window_too(signs, phase) -> None:
+    assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == Health()
+    assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == Health(LATE, "starting: the pipeline is not up yet")
+    assert pipeline_health(TEN, signs(phase, START_MS + 60_001)).level is STALLED
+
+
+def test_a_single_batch_that_does_not_even_start_is_stalled(signs) -> None:
+    assert pipeline_health(SINGLE, signs("restoring", START_MS + 60_001)).level is STALLED
+
+
+def test_figures_of_an_older_generation_say_that_it_starts(make, signs) -> None:
+    assert is_starting(make.pipeline(), signs("writing", generation=make.generation - 1).metrics)
+    assert is_starting(make.pipeline(), None)
+    assert is_starting(make.pipeline(PipelineStatus.CREATED), signs("idle").metrics)
+    assert not is_starting(make.pipeline(), signs("idle").metrics)
+
+
+@pytest.mark.parametrize("status", [PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED])
+def test_a_pipeline_that_has_ended_is_not_judged(make, signs, status) -> None:
+    assert pipeline_health(TEN, signs("idle", 10**9, silent_ms=10**9, state=make.pipeline(status))) == Health()
+
+
+def test_a_single_batch_may_take_what_it_takes_while_the_driver_gives_signs_of_life(signs) -> None:
+    assert pipeline_health(SINGLE, signs("writing", 10**9)) == Health()
+    assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=30_001)).level is LATE
+    assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=60_001)).level is STALLED
+
+
+def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None:
+    seen = pipeline_health(TEN, signs("writing", 70_000, silent_ms=70_000))
+    assert seen == Health(STALLED, "store unreachable: the driver's process is there, but nothing of it reaches the store")
+    unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, seen=False))
+    assert unseen == Health(STALLED, "driver gone: it gives no sign of life, and no worker sees it")
+
+
+def test_a_short_silence_does_not_hide_a_worse_reason(signs) -> None:
+    assert pipeline_health(TEN, signs("committing", 70_000, silent_ms=50_000)).reason.startswith("sink blocked")
+
+
+# --- a job
+
+
+def test_a_job_is_as_healthy_as_its_worst_pipeline_and_names_it(make, signs) -> None:
+    second = signs("committing", 70_000, state=make.pipeline(number=2))
+    assert job_health(TEN, [signs("idle"), second]) == Health(STALLED, "pipeline 2: sink blocked: the sink has not committed")
+    assert job_health(TEN, [signs("committing", 70_000)]) == Health(STALLED, "sink blocked: the sink has not committed")
+    assert job_health(TEN, [signs("idle"), signs("idle")]) == Health()
+    assert job_health(TEN, []) == Health()
+
+
+def test_a_pipeline_that_waits_for_its_turn_is_healthy(make, signs) -> None:
+    waits = signs("", 10**9, state=make.pipeline(PipelineStatus.CREATED, 2))
+    assert job_health(replace(TEN, concurrency=1), [signs("writing"), waits]) == Health()
+    assert job_health(replace(TEN, concurrency=2), [signs("writing"), waits]).level is STALLED
+    assert job_health(replace(TEN, concurrency=1), [signs("writing", state=make.pipeline(PipelineStatus.FINISHED)), waits]).level is STALLED
+
+
+def test_the_health_of_a_job_comes_from_its_records_and_ages(make, signs) -> None:
+    env = JobEnv(mode=JobMode.STREAMING)
+    metrics = {1: signs("writing").metrics}
+    assert health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}) == Health(LATE, "batch too long: its rows are being read and staged")
+    gone = health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, seen=False)
+    assert gone.reason.startswith("driver gone")
+    assert health_of(env, CheckpointSettings(), [make.pipeline()], {}, {1: 50_000}, start_ms=0).reason.startswith("starting")
+
+
+# --- ages
+
+
+def test_the_age_begins_anew_with_a_checkpoint_a_confirmation_and_the_end_of_the_start(make, signs) -> None:
+    state, writing, restoring = make.pipeline(), signs("writing").metrics, signs("restoring").metrics
+    before = mark(state, writing)
+    assert mark(state, replace(writing, phase="committing", rows_read=5, at_ms=7)) == before
+    for other in (replace(state, checkpoints=1), replace(state, confirmed_ms=1), replace(state, generation=9), replace(state, status=PipelineStatus.FINISHED)):
+        assert mark(other, writing) != before
+    assert mark(state, restoring) != before
+
+
+def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -> None:
+    assert shown_age_ms(make.pipeline(), 10**6) is None
+    checkpoint = make.checkpoint()
+    assert shown_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
+    assert shown_age_ms(make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3), checkpoint.completed_ms + 5) == 2
+    assert shown_age_ms(make.pipeline(confirmed_ms=10), 5) == 0

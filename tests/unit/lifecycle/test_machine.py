@@ -1,0 +1,193 @@
+"""The table of states: complete, closed, bounded in time, and drawn as it is."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.lifecycle import machine
+from tidegate.lifecycle.deadline import ladder_ms
+from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
+from tidegate.model.errors import TerminalError
+from tidegate.model.job import JobEnv
+from tidegate.model.plan import Plan
+from tidegate.model.records import (
+    Assignment,
+    CheckpointHealth,
+    CheckpointKind,
+    CheckpointRef,
+    DriverEnd,
+    DriverRecord,
+    Failure,
+    JobIntent,
+    JobRecord,
+    JobState,
+    JobStatus,
+    Order,
+    PipelineState,
+    PipelineStatus,
+    ProcessRef,
+    Wish,
+)
+
+FOR_EVER = {JobStatus.PENDING, JobStatus.RUNNING}
+AGES = st.sampled_from([0, 4_999, 5_000, 30_000, 60_000, 120_000, 10**7])
+PROCESS = ProcessRef(pid=1, started=1, boot="b", host="h")
+ENDS = st.none() | st.builds(DriverEnd, at_ms=st.just(1), code=st.none() | st.integers(-15, 80), proof=st.just("exit"))
+CHECKPOINTS = st.builds(
+    CheckpointRef,
+    checkpoint=st.just(1),
+    path=st.just("p"),
+    kind=st.sampled_from(CheckpointKind),
+    generation=st.integers(2, 3),
+    begun_ms=st.just(1),
+    completed_ms=st.just(1),
+)
+PIPELINES = st.builds(
+    PipelineState,
+    job_id=st.just(1),
+    pipeline=st.integers(1, 3),
+    lineage=st.just("l"),
+    generation=st.just(3),
+    status=st.sampled_from(PipelineStatus),
+    retained=st.tuples() | st.tuples(CHECKPOINTS),
+    error=st.none() | st.just(Failure(at_ms=1, generation=3, message="boom")),
+    confirmed_ms=st.sampled_from([0, 5, 15]),
+)
+RECORDS = st.builds(
+    lambda wish, times: JobRecord(
+        job_id=1,
+        name="j",
+        initialization_ms=1,
+        lineage="l",
+        plan=Plan(job_name="j", env=JobEnv(retry_times=times), pipelines=()),
+        intent=JobIntent(wish=wish),
+    ),
+    st.sampled_from(Wish),
+    st.integers(0, 3),
+)
+STATES = st.builds(
+    JobState,
+    job_id=st.just(1),
+    status=st.sampled_from(JobStatus),
+    generation=st.integers(2, 3),
+    leader=st.none() | st.just(PROCESS),
+    restarts=st.integers(0, 4),
+    not_before_ms=st.sampled_from([0, 100, 10**9]),
+)
+VIEWS = st.builds(
+    JobView,
+    now_ms=st.just(100),
+    record=RECORDS,
+    state=STATES,
+    pipelines=st.lists(PIPELINES, max_size=3).map(tuple),
+    driver=st.none()
+    | st.builds(
+        DriverRecord,
+        job_id=st.just(1),
+        generation=st.integers(2, 3),
+        process=st.just(PROCESS),
+        worker=st.sampled_from(["", "w"]),
+        started_ms=st.just(10),
+        end=ENDS,
+    ),
+    assignment=st.none()
+    | st.builds(Assignment, job_id=st.just(1), initialization_ms=st.just(1), generation=st.just(3), worker=st.just("w"), order=st.sampled_from(Order)),
+    watcher=st.sampled_from(Watcher),
+    adopter=st.just("w2"),
+    driver_silent=st.booleans(),
+    state_age_ms=AGES,
+    order_age_ms=AGES,
+    health=st.builds(Health, st.sampled_from(CheckpointHealth), st.just("why")),
+    place=st.builds(Place, st.just("w")) | st.builds(NoPlace, st.just("full"), st.booleans()),
+    embedded_alive=st.sampled_from([None, True, False]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(VIEWS)
+def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(view: JobView) -> None:
+    decision = machine.decide(view)
+    assert decision == machine.decide(view)
+    if isinstance(decision, Stay):
+        return
+    assert decision.to in machine.STATES[view.state.status].GOES_TO
+    assert (decision.worker is not None) or decision.to is not JobStatus.SCHEDULED
+    assert (decision.order is None) == (decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING, JobStatus.DOING_SAVEPOINT))
+    assert not decision.proof or (view.driver_lives and view.driver_silent)
+    if decision.restart:
+        assert (0 if decision.healed else view.state.restarts) + 1 <= view.record.plan.env.retry_times
+
+
+@settings(max_examples=300, deadline=None)
+@given(VIEWS)
+def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_killed_in_vain(view: JobView) -> None:
+    decision = machine.decide(view)
+    settled = not view.driver_lives or (isinstance(decision, Go) and bool(decision.proof))
+    if isinstance(decision, Go) and not settled:
+        assert decision.to is not JobStatus.SCHEDULED
+        if decision.to.terminal:
+            assert decision.failure is not None
+            assert decision.failure.condition == "driver-undead"
+
+
+@settings(max_examples=300, deadline=None)
+@given(VIEWS)
+def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobView) -> None:
+    """Turn by turn, carrying out what is decided about the order, and nothing else: no fact ever comes."""
+    state = machine.STATES[view.state.status]
+    if state.DEADLINE is None or (view.state.leader is not None and view.embedded_alive is not False):
+        return
+    age_ms, since_ms, step_ms = 0, 0, 5_000
+    view = replace(view, watcher=Watcher.ALIVE if view.assignment else Watcher.NONE)
+    while isinstance(decision := machine.decide(replace(view, state_age_ms=age_ms, order_age_ms=age_ms - since_ms)), Stay):
+        assert age_ms < state.DEADLINE.ms(view.limits) + ladder_ms(view.limits), "it waits for ever"
+        if view.assignment is not None and decision.order not in (None, view.standing):
+            view, since_ms = replace(view, assignment=replace(view.assignment, order=decision.order)), age_ms
+        age_ms += step_ms
+
+
+def test_every_status_has_a_state_and_every_state_its_own_file() -> None:
+    assert set(machine.STATES) == set(JobStatus)
+    assert [status for status, state in machine.STATES.items() if state.__name__.rpartition(".")[2] != status.value.lower()] == []
+
+
+def test_only_waiting_and_running_may_last_for_ever() -> None:
+    assert {status for status, state in machine.STATES.items() if state.DEADLINE is None and not status.terminal} == FOR_EVER
+
+
+def test_a_deadline_leads_only_where_the_state_may_go() -> None:
+    for state in machine.STATES.values():
+        if state.DEADLINE is not None:
+            assert state.DEADLINE.then <= state.GOES_TO
+            assert state.DEADLINE.ms(Limits()) > 0
+
+
+def test_terminal_states_have_no_exit_and_all_others_lead_to_one() -> None:
+    assert {status for status, state in machine.STATES.items() if not state.GOES_TO} == {status for status in JobStatus if status.terminal}
+    ending = {status for status in JobStatus if status.terminal}
+    for _ in JobStatus:
+        ending |= {before for before, after in machine.edges() if after in ending}
+    assert ending == set(JobStatus)
+
+
+def test_an_exit_that_is_not_listed_is_refused(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    rogue = SimpleNamespace(NAME=JobStatus.FINISHED, GOES_TO=frozenset(), DEADLINE=None, decide=lambda _: Go(to=JobStatus.RUNNING))
+    monkeypatch.setitem(machine.STATES, JobStatus.FINISHED, rogue)
+    with pytest.raises(machine.IllegalTransition, match="job 7 may not go from FINISHED to RUNNING") as caught:
+        machine.decide(make.view(JobStatus.FINISHED))
+    assert isinstance(caught.value, TerminalError)
+    assert caught.value.condition == "illegal-transition"
+
+
+def test_the_diagram_shows_every_exit_once() -> None:
+    lines = machine.diagram().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    drawn = [tuple(line.split(" --> ")) for line in map(str.strip, lines[1:])]
+    assert [(before, after) for before, after in drawn if "[*]" not in (before, after)] == [(b.value, a.value) for b, a in machine.edges()]
+    assert len(set(drawn)) == len(drawn)
+    assert ("[*]", "CREATED") in drawn
+    assert ("UNKNOWABLE", "[*]") not in drawn
