@@ -7,7 +7,28 @@ from pathlib import Path
 
 FILE_BYTES_MAX = 10 * 1024 * 1024
 FILES_MAX = 3
-FIELDS = ("job_id", "pipeline", "generation", "checkpoint", "from", "to", "why", "condition", "rows_read", "rows_written", "bytes", "restarts")
+FIELDS = (
+    "job_id",
+    "job",
+    "pipeline",
+    "generation",
+    "checkpoint",
+    "office",
+    "term",
+    "worker",
+    "host",
+    "from",
+    "to",
+    "why",
+    "condition",
+    "map",
+    "key",
+    "attempts",
+    "rows_read",
+    "rows_written",
+    "bytes",
+    "restarts",
+)
 
 
 class JsonLines(logging.Formatter):

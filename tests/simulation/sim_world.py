@@ -23,18 +23,20 @@ from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.supervisor import TakenOver
 from tidegate.coordinator.wish import RestoreWish, Start
-from tidegate.driver.main import Assignment, register
+from tidegate.driver.registration import register
 from tidegate.home import Home
+from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import PIPELINES, JobRecord, JobStatus, PipelineStatus, ProcessRef
+from tidegate.model.records import FINISHED, PIPELINES, JobRecord, JobStatus, PipelineStatus, ProcessRef
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.runner.orders import driver_order
 from tidegate.store.backend import Transaction
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -107,8 +109,10 @@ class Watch:
         self.gone: dict[str, dict[str, Any]] = {}  # of a job that has finished
         self.completed_by: dict[tuple[str, str, int], int] = {}
         self.begun: dict[tuple[str, str, int], Any] = {}
+        self.ending = False  # whether the transaction is a terminal one
 
     def see(self, transaction: Transaction) -> None:
+        self.ending = any(write.map == FINISHED for write in transaction.writes)
         for write in transaction.writes:
             if write.map == PIPELINES:
                 if write.text is None:
@@ -122,7 +126,8 @@ class Watch:
         writer = self.world.turns.current.process if self.world.turns.current else None
         if writer is not None and not writer.claimed and (before is None or state["generation"] > before["generation"]):
             writer.generation = state["generation"]  # this is its fence; a claim that was overtaken may make another
-        if writer is not None and writer.generation is not None and writer.generation != state["generation"]:
+        # Whoever ends a job moves what stays to a generation of its own, so that nobody can write there any more.
+        if writer is not None and writer.generation is not None and writer.generation + self.ending != state["generation"]:
             self.world.broken(f"generation {writer.generation} wrote the state of generation {state['generation']}")
         same_lineage = before is not None and before["lineage"] == state["lineage"]
         if before is not None and state["generation"] < before["generation"]:
@@ -261,7 +266,7 @@ class World:
         process.generation, process.claimed = claim.generation, True
         self.turns.note(process.name, f"claimed {claim.generation} {claim.start} {dict(claim.restored)} {claim.notes}")
         if claim.start is not Start.NOTHING:
-            register(store, Assignment(home=self.home, job_id=JOB, generation=claim.generation))
+            register(store, driver_order(EngineSettings(), self.home, job_id=JOB, generation=claim.generation), self.clock.now_ms())
             self._drive(process, store, claim.job)
         known = look(store, JOB)
         if claim.start is not Start.NOTHING and (known.state is None or known.state.value.leader != me):
@@ -349,8 +354,10 @@ class World:
             return
         for pipeline in look(self.store, JOB).pipelines:
             retained = pipeline.value.retained
-            if len(retained) > 1 and all(ref.path not in self.damaged for ref in retained):
-                (self.storage.root / retained[-1].path / "_manifest.json").write_bytes(b"")
+            manifest = self.storage.root / retained[-1].path / "_manifest.json" if retained else None
+            # Without a manifest the job has finished, and its cleanup was killed in the middle.
+            if manifest and manifest.exists() and len(retained) > 1 and all(ref.path not in self.damaged for ref in retained):
+                manifest.write_bytes(b"")
                 self.damaged.add(retained[-1].path)
                 self.turns.note("world", f"damaged {retained[-1].path}")
 

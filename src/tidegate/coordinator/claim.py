@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import carry_out_cleanup
-from tidegate.coordinator.registry import Known, Stored, last_generation, look, name_key, next_checkpoint
-from tidegate.coordinator.wish import Condition, RestoreWish, Start, decide
+from tidegate.coordinator.registry import Known, last_generation, look, name_key, next_checkpoint
+from tidegate.coordinator.restore import RestorePoint, check_compatible, condition_of, place_of, restore_points
+from tidegate.coordinator.wish import RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document
@@ -31,7 +31,6 @@ from tidegate.model.records import (
     JobState,
     JobStatus,
     PipelineState,
-    PipelineStatus,
     ProcessRef,
 )
 from tidegate.runner.process import ProvenDead, is_alive, kill_session
@@ -47,12 +46,6 @@ class StillAlive(UserError):
     def __init__(self, job: str, leader: ProcessRef) -> None:
         super().__init__(f"{job} is running already, under process {leader.pid} on {leader.host}. Stop that one first (Ctrl-C, or `kill {leader.pid}`)")
         self.leader = leader
-
-
-class Incompatible(UserError):
-    """The checkpoint and the job file do not fit together."""
-
-    condition = "restore-incompatible"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +98,7 @@ class Claimant:
             return Claim(job=known.record.value, generation=known.state.value.generation, start=start, restored={})
         if start is Start.RESUME:
             check_compatible(submission.plan, known, self.storage)
-            self._resolve(known, wanted)
+            self._points(known, wanted)
         job, generation = self._fence(known, submission, start)
         self._bury(known)
         carry_out_cleanup(self.store, self.storage, submission.job_id)
@@ -218,104 +211,20 @@ class Claimant:
         current = max((p.value.generation for p in known.pipelines), default=generation)
         if current != generation:
             raise Fenced(f"job {job.job_id}", generation, current)
-        resolved = self._resolve(known, wanted)
-        keys = {p.value.pipeline: f"{job.job_id}/{p.value.pipeline}" for p, _, _ in resolved}
+        points = self._points(known, wanted)
+        versions = {p.value.pipeline: p.version for p in known.pipelines}
         failpoint("claim.restore.before")
         self.store.transact(
-            [Check(PIPELINES, keys[before.value.pipeline], before.version) for before, _, _ in resolved],
-            [Put(PIPELINES, keys[after.pipeline], to_document(after)) for _, after, _ in resolved],
+            [Check(PIPELINES, f"{job.job_id}/{point.state.pipeline}", versions[point.state.pipeline]) for point in points],
+            [Put(PIPELINES, f"{job.job_id}/{point.state.pipeline}", to_document(point.state)) for point in points],
         )
         failpoint("claim.restore.after")
-        notes = tuple(note for before, _, resolution in resolved for note in describe(before.value.pipeline, resolution))
-        return {after.pipeline: after.latest.checkpoint if after.latest else 0 for _, after, _ in resolved}, notes
+        restored = {point.state.pipeline: point.state.latest.checkpoint if point.state.latest else 0 for point in points}
+        return restored, tuple(note for point in points for note in point.notes)
 
-    def _resolve(self, known: Known, wanted: int | None) -> list[tuple[Stored[PipelineState], PipelineState, Resolution]]:
-        """The restore point of every unfinished pipeline; raises where one of them has none. Writes nothing."""
-        resolved = []
-        for pipeline in known.pipelines:
-            if pipeline.value.status is not PipelineStatus.FINISHED:
-                resolution = resolve([Candidate(ref, self.storage.damage(ref.path)) for ref in pipeline.value.retained], wanted)
-                resolved.append((pipeline, restored_state(pipeline.value, resolution, str(self.storage.root)), resolution))
-        return resolved
+    def _points(self, known: Known, wanted: int | None) -> list[RestorePoint]:
+        return restore_points(self.storage, (p.value for p in known.pipelines), wanted)
 
 
 CLAIMS_MAX = 5
 FAILURES_MAX = 20
-
-
-def condition_of(known: Known) -> Condition:
-    """What there is of an earlier run."""
-    if known.state is None or not (known.pipelines or known.state.value.status is JobStatus.FINISHED):
-        return Condition.NONE
-    if known.state.value.status is JobStatus.FINISHED:
-        return Condition.FINISHED
-    return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
-
-
-def place_of(known: Known) -> str:
-    """Where an unfinished run stands, in words."""
-    latest = {p.value.pipeline: p.value.latest.checkpoint for p in known.pipelines if p.value.latest}
-    if not latest:
-        return "no checkpoint completed yet"
-    if len(known.pipelines) == 1:
-        return f"last completed checkpoint {next(iter(latest.values()))}"
-    return "last completed checkpoints " + ", ".join(f"{c} of pipeline {p}" for p, c in latest.items())
-
-
-def restored_state(state: PipelineState, resolution: Resolution, root: str) -> PipelineState:
-    """The state from which the next generation starts. Raises, in words for a person, where there is no such state."""
-    started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None)
-    match resolution:
-        case NoCheckpoint():
-            return started
-        case Chosen(ref, _, newer):
-            # Batches after the restore point are undone by the sinks, so the pending one is only repeated when nothing was skipped.
-            pending = state.pending if not newer else None
-            kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
-            return replace(
-                started,
-                retained=kept,
-                doomed=(*state.doomed, *newer),
-                pending=pending,
-                rows_read=state.rows_read - sum(r.rows_read for r in newer),
-                rows_written=state.rows_written - sum(r.rows_written for r in newer),
-            )
-        case NotRetained(wanted, available):
-            there = ", ".join(map(str, available)) or "none"
-            raise UserError(f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}")
-        case WantedDamaged(candidate, available):
-            there = ", ".join(map(str, available)) or "none"
-            raise UserError(f"{candidate.damage}. Sound checkpoints of pipeline {state.pipeline}: {there}")
-        case AllDamaged(skipped):
-            reasons = "\n".join(f"  {c.damage}" for c in skipped)
-            raise UserError(
-                f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them under {root}, or start over with --restore fresh"
-            )
-
-
-def describe(pipeline: int, resolution: Resolution) -> list[str]:
-    """What a person should know about a restore."""
-    if not isinstance(resolution, Chosen):
-        return []
-    notes = [f"{c.damage}; it is not used" for c in resolution.skipped]
-    if resolution.newer:
-        rows = sum(ref.rows_read for ref in resolution.newer)
-        notes.append(f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again")
-    return notes
-
-
-def check_compatible(plan: Plan, known: Known, storage: CheckpointStorage) -> None:
-    """State without an owner is an error, never dropped silently."""
-    owners = {a.operator: p.id for p in plan.pipelines for a in p.actions}
-    problems = []
-    for pipeline in known.pipelines:
-        latest = pipeline.value.latest
-        for operator in sorted({*(storage.operators(latest.path) if latest else ()), *(pipeline.value.initial or ())}):
-            if operator not in owners:
-                problems.append(f"{operator} has state in the unfinished run and is no longer in the job file")
-            elif owners[operator] != pipeline.value.pipeline:
-                problems.append(f"{operator} has moved from pipeline {pipeline.value.pipeline} to pipeline {owners[operator]}")
-    if problems:
-        raise Incompatible(
-            "the job file does not fit the state of its unfinished run:\n  " + "\n  ".join(problems) + "\nBring it back, or start over with --restore fresh"
-        )

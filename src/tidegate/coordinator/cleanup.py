@@ -1,22 +1,56 @@
-"""Carrying out cleanup records: what an ended or replaced incarnation has left on disk. Idempotent; any process may do it, at any time.
+"""Carrying out cleanup records: what an ended or replaced incarnation has left in the store and on disk. Idempotent; any leader may do it, at any time.
 
-Whoever carries one out may be paused in the middle and wake up in another time: a record names only checkpoint ids that no newer incarnation uses.
+Whoever carries one out may be paused in the middle and wake up in another time. So a record names only checkpoint ids that no newer incarnation uses, and
+the keys of a job are taken away only on proof that they still belong to the incarnation of the record.
 """
+
+from collections.abc import Sequence
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
-from tidegate.model.records import CLEANUP, CleanupRecord
-from tidegate.store.base import Check, Delete, Store
+from tidegate.model.records import ASSIGNMENTS, CLEANUP, DRIVERS, JOBS, METRICS, MONITOR, PIPELINES, STATES, CleanupRecord, JobState
+from tidegate.store.base import Check, Delete, Entry, Store
+
+CHUNK = 90  # keys that one transaction deletes
 
 
-def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int) -> None:
-    """Delete what the record of this job names, then the record."""
+def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int, *, keep_state: bool = False, checks: Sequence[Check] = ()) -> None:
+    """Delete what the record of this job names, then the record. `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's."""
     entry = store.get(CLEANUP, str(job_id))
     if entry is None:
         return
     record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
     failpoint("cleanup.delete.before")
-    storage.delete_job(record.job_id, record.checkpoints_below)
+    if record.checkpoints_below:
+        storage.delete_job(job_id, record.checkpoints_below)
     failpoint("cleanup.delete.after")
-    store.transact([Check(CLEANUP, entry.key, entry.version)], [Delete(CLEANUP, entry.key)])
+    own = Check(CLEANUP, entry.key, entry.version)
+    guard, keys = leftovers(store, record, keep_state)
+    failpoint("cleanup.keys.before")
+    for start in range(0, len(keys), CHUNK):
+        store.transact([*checks, own, *guard], keys[start : start + CHUNK])
+    failpoint("cleanup.keys.after")
+    last = [Delete(STATES, entry.key)] if guard and not keep_state and not record.resumable else []
+    store.transact([*checks, own, *guard], [*last, Delete(CLEANUP, entry.key)])
+
+
+def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[list[Check], list[Delete]]:
+    """The keys of that incarnation, besides its state, and what proves that they are not a newer one's."""
+    key = str(record.job_id)
+    state, job = store.get(STATES, key), store.get(JOBS, key)
+    if state is not None and from_document(JobState, state.value, f"state of job {key}").initialization_ms != record.initialization_ms:
+        return [], []
+    guard = [Check(STATES, key, state.version if state else 0), Check(JOBS, key, job.version if job else 0)]
+    if job is not None:
+        return [], []
+    keys = [*_keys(DRIVERS, store.get(DRIVERS, key)), *_keys(ASSIGNMENTS, store.get(ASSIGNMENTS, key)), *_keys(METRICS, *store.list(METRICS, f"{key}/"))]
+    if not record.resumable:
+        keys += _keys(PIPELINES, *store.list(PIPELINES, f"{key}/"))
+        if not keep_state:
+            keys += _keys(MONITOR, *store.list(MONITOR, f"{key}/"))
+    return guard, keys
+
+
+def _keys(map: str, *entries: Entry | None) -> list[Delete]:
+    return [Delete(map, entry.key) for entry in entries if entry is not None]

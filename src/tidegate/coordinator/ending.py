@@ -1,4 +1,7 @@
-"""How an incarnation ends: one transaction with status, outcome and cleanup record. Called by whoever leads the job."""
+"""How an incarnation ends: one transaction with status, outcome and cleanup record. Called by whoever leads the job.
+
+FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says otherwise for CANCELED, or nothing ever began.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -9,20 +12,40 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.records import (
+    ASSIGNMENTS,
     CLEANUP,
-    DRIVERS,
     FINISHED,
     JOBS,
-    METRICS,
     PIPELINES,
     STATES,
     CleanupRecord,
     Failure,
     JobOutcome,
+    JobState,
     JobStatus,
     PipelineStatus,
 )
 from tidegate.store.base import Check, Delete, Put, Store
+
+FAILURES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The generation that the caller leads: only its own run may be ended."""
+
+    job_id: int
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """The terminal transaction, not yet made."""
+
+    checks: tuple[Check, ...]
+    writes: tuple[Put | Delete, ...]
+    outcome: JobOutcome
+    state: JobState
 
 
 def status_of(known: Known) -> JobStatus | None:
@@ -35,48 +58,89 @@ def status_of(known: Known) -> JobStatus | None:
     return JobStatus.CANCELED if PipelineStatus.CANCELED in statuses else JobStatus.FINISHED
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The generation that the caller leads: only its own run may be ended."""
-
-    job_id: int
-    generation: int
-
-
 def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatus, now_ms: int, failure: Failure | None = None) -> JobOutcome:
-    """The terminal transition, then its cleanup. FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says
-    otherwise for CANCELED."""
-    job_id = claim.job_id
-    known = look(store, job_id)
+    """The terminal transition of an embedded run, then its cleanup."""
+    known = look(store, claim.job_id)
     if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
-        carry_out_cleanup(store, storage, job_id)
+        carry_out_cleanup(store, storage, claim.job_id, keep_state=True)
         return known.outcome
-    assert known.record is not None, "only a job that runs can end"
     assert known.state is not None
     if known.state.value.generation != claim.generation:
-        raise Fenced(f"job {job_id}", claim.generation, known.state.value.generation)
-    outcome = outcome_of(known, status, now_ms, failure)
-    key = str(job_id)
-    first = next_checkpoint(known)
-    state = replace(known.state.value, status=status, leader=None, failures=outcome.failures, next_checkpoint=first, changed_ms=now_ms)
-    checks = [Check(STATES, key, known.state.version), Check(JOBS, key, known.record.version)]
-    writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), Put(FINISHED, key, to_document(outcome)), Delete(JOBS, key)]
-    writes += [Delete(DRIVERS, key), *(Delete(METRICS, f"{key}/{p.value.pipeline}") for p in known.pipelines)]
-    if status is JobStatus.FINISHED or (status is JobStatus.CANCELED and not known.record.value.plan.env.retain_after_cancel):
-        cleanup = CleanupRecord(job_id=job_id, initialization_ms=known.record.value.initialization_ms, checkpoints_below=first, due_ms=now_ms)
-        writes += [Put(CLEANUP, key, to_document(cleanup)), *(Delete(PIPELINES, f"{key}/{p.value.pipeline}") for p in known.pipelines)]
+        raise Fenced(f"job {claim.job_id}", claim.generation, known.state.value.generation)
+    ending = ending_of(known, status, now_ms, failure=failure)
     failpoint("job.end.before")
-    store.transact(checks, writes)
+    store.transact(ending.checks, ending.writes)
     failpoint("job.end.after")
-    carry_out_cleanup(store, storage, job_id)
-    return outcome
+    carry_out_cleanup(store, storage, claim.job_id, keep_state=True)
+    return ending.outcome
+
+
+def ending_of(
+    known: Known,
+    status: JobStatus,
+    now_ms: int,
+    *,
+    failure: Failure | None = None,
+    reason: str = "",
+    due_ms: int = 0,
+    older: CleanupRecord | None = None,
+    retain_after_cancel: bool = True,
+) -> Ending:
+    """The terminal transaction. What stays gets a generation of its own, so that a driver that nobody could bury is refused for ever.
+
+    `older` is a cleanup that is still due: what it has to delete is deleted with this one. `retain_after_cancel` holds where the job file is silent.
+    """
+    assert known.record is not None, "only a job that runs can end"
+    assert known.state is not None
+    key, record, before = str(known.job_id), known.record.value, known.state.value
+    first = next_checkpoint(known)
+    outcome = outcome_of(known, status, now_ms, failure)
+    began = any(p.value.initial is not None for p in known.pipelines)
+    own = record.plan.env.retain_after_cancel
+    retained = retain_after_cancel if own is None else own
+    kept = status in (JobStatus.FAILED, JobStatus.SAVEPOINT_DONE) or (status is JobStatus.CANCELED and retained)
+    resumable = kept and began
+    generation = before.generation + 1
+    state = replace(
+        before,
+        status=status,
+        generation=generation,
+        leader=None,
+        failures=outcome.failures,
+        reason=reason,
+        next_checkpoint=first,
+        changed_ms=now_ms,
+        entered={**before.entered, status.value: now_ms},
+    )
+    cleanup = CleanupRecord(
+        job_id=known.job_id,
+        initialization_ms=record.initialization_ms,
+        resumable=resumable,
+        checkpoints_below=(older.checkpoints_below if older else 0) if resumable else first,
+        due_ms=due_ms or now_ms,
+    )
+    writes: list[Put | Delete] = [
+        Put(STATES, key, to_document(state)),
+        Put(FINISHED, key, to_document(replace(outcome, generation=generation, entered=state.entered))),
+        Put(CLEANUP, key, to_document(cleanup)),
+        Delete(JOBS, key),
+        Delete(ASSIGNMENTS, key),
+        *(Put(PIPELINES, f"{key}/{p.value.pipeline}", to_document(replace(p.value, generation=generation))) for p in known.pipelines),
+    ]
+    checks = [
+        Check(STATES, key, known.state.version),
+        Check(JOBS, key, known.record.version),
+        *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
+    ]
+    return Ending(checks=tuple(checks), writes=tuple(writes), outcome=outcome, state=state)
 
 
 def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | None) -> JobOutcome:
     """The figures of a run, from its pipelines."""
     assert known.record is not None
     assert known.state is not None
-    failures = known.state.value.failures + tuple(p.value.error for p in known.pipelines if p.value.error) + ((failure,) if failure else ())
+    errors = tuple(p.value.error for p in known.pipelines if p.value.error and p.value.error not in known.state.value.failures)
+    failures = known.state.value.failures + errors + ((failure,) if failure and failure not in errors else ())
     return JobOutcome(
         job_id=known.job_id,
         name=known.record.value.name,
@@ -93,5 +157,5 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         rows_read=sum(p.value.rows_read for p in known.pipelines),
         rows_written=sum(p.value.rows_written for p in known.pipelines),
         checkpoints=sum(p.value.checkpoints for p in known.pipelines),
-        failures=failures,
+        failures=failures[-FAILURES_MAX:],
     )

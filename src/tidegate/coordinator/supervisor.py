@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.stall import StallWatch
+from tidegate.lifecycle.view import Health
 from tidegate.model.document import to_document
+from tidegate.model.engine import CheckpointSettings, DriverOrder
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import STATES, Failure, JobOutcome, JobStatus, ProcessRef
+from tidegate.model.records import STATES, CheckpointHealth, Failure, JobOutcome, JobStatus, ProcessRef
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
-from tidegate.runner.launch import DriverProcess, LaunchOrder
+from tidegate.runner.launch import DriverProcess
 from tidegate.store.base import Check, Put
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
 WATCH_S = 0.1
+DEFAULTS = CheckpointSettings()
 
 
 class TakenOver(TerminalError):
@@ -34,16 +38,18 @@ class TakenOver(TerminalError):
 class Launch:
     """How drivers are started: everything but the generation."""
 
-    start: Callable[[LaunchOrder], DriverProcess]
-    order: LaunchOrder
+    start: Callable[[DriverOrder], DriverProcess]
+    order: DriverOrder
 
 
 class Supervisor:
     """One job, led until it ends."""
 
-    def __init__(self, claimant: Claimant, claim: Claim, me: ProcessRef, launch: Launch, clock: Clock) -> None:
+    def __init__(self, claimant: Claimant, claim: Claim, me: ProcessRef, launch: Launch, clock: Clock, checkpoint: CheckpointSettings = DEFAULTS) -> None:
         self.claimant, self.claim, self.me, self.launch, self.clock = claimant, claim, me, launch, clock
         self.store = claimant.store
+        self.stall = StallWatch(self.store, checkpoint, clock)
+        self._stalled = Health()
         self.driver: DriverProcess | None = None
         self._asked = threading.Event()
         self._killed = threading.Event()
@@ -87,6 +93,10 @@ class Supervisor:
         known = look(self.store, self.claim.job.job_id)
         self._running(known)
         each(known)
+        if code is None and (health := self.stall.look(known)).level is CheckpointHealth.STALLED and not self.stopping():
+            LOG.warning("stalled", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": health.reason})
+            self._stalled = health
+            self.driver.kill()  # what follows is as after any other death of a driver
         return self._after(code, known) if code is not None else None
 
     def _after(self, code: int, known: Known) -> JobOutcome | None:
@@ -99,12 +109,7 @@ class Supervisor:
             return self._end(status)
         if self.stopping():
             return self._end(JobStatus.CANCELED)
-        failure = Failure(
-            at_ms=self.clock.now_ms(),
-            generation=self.claim.generation,
-            condition="fenced" if code == DriverExit.FENCED else "driver-died",
-            message=f"the driver died ({describe_exit(code)}){self._last_words()}",
-        )
+        failure = self._failure(code)
         if known.state.value.restarts >= self.claim.job.plan.env.retry_times and not self._progressed(known):
             return self._end(JobStatus.FAILED, failure)
         LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
@@ -115,6 +120,16 @@ class Supervisor:
         self._launch()
         return None
 
+    def _failure(self, code: int) -> Failure:
+        """Why the driver is gone. One that was killed because it did not get on says why that was."""
+        stalled, self._stalled = self._stalled, Health()
+        if stalled.level is CheckpointHealth.STALLED:
+            condition, message = "stalled", f"no checkpoint within the time allowed: {stalled.reason}"
+        else:
+            condition = "fenced" if code == DriverExit.FENCED else "driver-died"
+            message = f"the driver died ({describe_exit(code)}){self._last_words()}"
+        return Failure(at_ms=self.clock.now_ms(), generation=self.claim.generation, condition=condition, message=message)
+
     def _progressed(self, known: Known) -> bool:
         return known.state is not None and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
 
@@ -123,6 +138,7 @@ class Supervisor:
         return f": {words}" if words else ""
 
     def _launch(self) -> None:
+        self.stall.begin()
         self.driver = self.launch.start(replace(self.launch.order, generation=self.claim.generation))
         self._on_start(self.driver)
         if self.stopping():

@@ -6,6 +6,7 @@ lists from comma text, text from anything. All problems are collected.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,7 @@ class Kind(StrEnum):
     INT = "int"  # 32 bits
     LONG = "long"
     DOUBLE = "double"
+    DURATION = "duration"  # milliseconds; a number, or a text such as 10S, 500ms, PT1M30S
     BOOL = "boolean"
     ENUM = "enum"
     LIST = "list"  # of text, unless the connector reads it further
@@ -204,6 +206,8 @@ def coerce(option: Option, raw: Any) -> Any:
             return _bounded(option, _whole(raw, 31 if option.kind is Kind.INT else 63))
         case Kind.DOUBLE:
             return _bounded(option, _number(raw))
+        case Kind.DURATION:
+            return _bounded(option, milliseconds(raw))
         case Kind.BOOL:
             return _boolean(raw)
         case Kind.ENUM:
@@ -251,6 +255,36 @@ def _whole(raw: Any, bits: int) -> int:
     if not -(2**bits) <= value < 2**bits:
         raise ValueError(f"{value} does not fit into {bits + 1} bits")
     return value
+
+
+UNITS_MS = {
+    "ms": 1,
+    "milli": 1,
+    "millis": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "sec": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+}
+
+
+def milliseconds(raw: Any) -> int:
+    """A span of time: a number of milliseconds, figures with units (`10S`, `500 ms`, `1m30s`), or ISO 8601 (`PT10S`)."""
+    if not isinstance(raw, str) or raw.strip().lstrip("+-").isdigit():
+        return _whole(raw, 63)
+    text = re.sub(r"^p(?:(\d+d))?t?", r"\1", raw.strip().lower())
+    parts = re.findall(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", text)
+    units = [UNITS_MS.get(unit) or UNITS_MS.get(unit.removesuffix("s")) for _, unit in parts]
+    if not parts or None in units or re.sub(r"\s*\d+(?:\.\d+)?\s*[a-z]+\s*", "", text):
+        raise ValueError(f"{shown(raw)} is not a span of time")
+    return round(sum(float(number) * (unit or 0) for (number, _), unit in zip(parts, units, strict=True)))
 
 
 def _number(raw: Any) -> float:

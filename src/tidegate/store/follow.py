@@ -6,8 +6,7 @@ every decision that is made on it is recorded with the versions that were seen, 
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -16,22 +15,40 @@ from tidegate.store.base import Changes, Entry, Store
 
 LOG = logging.getLogger("tidegate.store")
 T = TypeVar("T")
+SINGLE_READS_MAX = 16  # more changes than that at once, and the whole map is read
 
 
-@dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """A record, the version of its document, and when this process first saw that version, on its monotonic clock."""
+    """A record, the version of its document, and when this process first saw that version, on its monotonic clock. Read on first use."""
 
-    value: T
-    version: int
-    since_s: float
+    __slots__ = ("_document", "_value", "kind", "since_s", "version", "what")
+
+    def __init__(self, kind: type[T], document: dict[str, Any], what: str, version: int, since_s: float) -> None:
+        self.kind, self.what, self.version, self.since_s = kind, what, version, since_s
+        self._document: dict[str, Any] = document
+        self._value: T | None = None
+
+    @property
+    def value(self) -> T:
+        """The record."""
+        if self._value is None:
+            self._value = from_document(self.kind, self._document, self.what)
+            self._document = {}
+        return self._value
+
+    def peek(self, field: str) -> Any:
+        """One field of a record that need not be read whole for it."""
+        return self._document.get(field) if self._value is None else getattr(self._value, field)
 
 
 class Follower:
-    """Follows the maps that it was given, each with the kind of its records. A document that cannot be read is left out and named once in the log."""
+    """Follows the maps that it was given, each with the kind of its records. A document that cannot be read is left out and named once in the log.
 
-    def __init__(self, store: Store, kinds: Mapping[str, type], monotonic_s: Callable[[], float]) -> None:
-        self.store, self.kinds, self.monotonic_s = store, kinds, monotonic_s
+    Records of the maps in `lazy` are many and rarely needed: they are read when someone asks.
+    """
+
+    def __init__(self, store: Store, kinds: Mapping[str, type], monotonic_s: Callable[[], float], lazy: Collection[str] = ()) -> None:
+        self.store, self.kinds, self.monotonic_s, self.lazy = store, kinds, monotonic_s, lazy
         self._since: dict[str, int] = {}
         self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
         self._revision = -1
@@ -65,9 +82,9 @@ class Follower:
         keys = {event.key for event in changes.events}
         if keys:
             fresh = dict(self._maps[map])
+            many = {e.key: e for e in self.store.list(map)} if len(keys) > SINGLE_READS_MAX else None
             for key in keys:
-                entry = self.store.get(map, key)
-                self._take(fresh, map, key, entry)
+                self._take(fresh, map, key, self.store.get(map, key) if many is None else many.get(key))
             self._maps[map] = fresh
         self._since[map] = changes.revision
         return keys
@@ -90,7 +107,10 @@ class Follower:
         if known is not None and known.version == entry.version:
             return
         try:
-            fresh[key] = Seen(from_document(self.kinds[map], entry.value, f"{map}/{key}"), entry.version, self.monotonic_s())
+            seen: Seen[Any] = Seen(self.kinds[map], entry.value, f"{map}/{key}", entry.version, self.monotonic_s())
+            if map not in self.lazy:
+                _ = seen.value
+            fresh[key] = seen
             self.unreadable.pop((map, key), None)
         except Exception as error:  # whatever is wrong with one document, the others must be seen
             fresh.pop(key, None)

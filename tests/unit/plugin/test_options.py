@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.problem import Location, Severity
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, When
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, When, coerce
 from tidegate.plugin.schema import read_schema
 
 OPTIONS = OptionSet(
@@ -109,3 +109,28 @@ def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
         {"primaryKey": {"columnNames": raw}},
     ):
         read_schema(block(), schema)
+
+
+@pytest.mark.parametrize(
+    ("written", "ms"),
+    [
+        (1500, 1500),
+        ("1500", 1500),
+        ("1S", 1000),
+        ("10s", 10_000),
+        ("500ms", 500),
+        ("2 seconds", 2000),
+        ("PT1M30S", 90_000),
+        ("1m30s", 90_000),
+        ("P1DT1H", 90_000_000),
+        ("0.5h", 1_800_000),
+    ],
+)
+def test_a_span_of_time_is_milliseconds_figures_with_units_or_iso_8601(written: int | str, ms: int) -> None:
+    assert coerce(Option("every", Kind.DURATION, "x"), written) == ms
+
+
+@pytest.mark.parametrize("written", ["", "soon", "10 apples", "1S and more", "PT", True, "-", "s"])
+def test_what_is_no_span_of_time_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="is not a"):
+        coerce(Option("every", Kind.DURATION, "x"), written)

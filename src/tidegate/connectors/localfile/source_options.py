@@ -85,7 +85,11 @@ SOURCE_OPTIONS = OptionSet(
             choices=("once", "continuous"),
         ),
         Option(
-            "scan_interval", Kind.LONG, "Milliseconds between two looks for new files; a file is read when it did not change for this long.", 10_000, minimum=0
+            "scan_interval",
+            Kind.DURATION,
+            "Time between two looks for new files; a file is read when it did not change for this long.",
+            10_000,
+            minimum=0,
         ),
     ),
     exclusive=(("path", "tables_configs"),),

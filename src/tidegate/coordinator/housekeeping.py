@@ -1,0 +1,137 @@
+"""What the leader tidies, a little each turn: cleanup records that are due, history that has expired, keys that belong to nobody. Called by the server's loop.
+
+One job that cannot be cleaned up is named in its record and tried again later; it never keeps the others.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.registry import name_key
+from tidegate.election.elector import Leading
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    METRICS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    STATES,
+    CleanupRecord,
+    JobOutcome,
+    JobState,
+)
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.errors import Conflict, StoreUnavailable
+
+LOG = logging.getLogger("tidegate.coordinator")
+EACH_TURN_MAX = 50  # jobs that one turn tidies, so that a leader with a long list still leads
+RETRY_MS = 10_000
+RETRIES_DOUBLED_MAX = 6
+STRAYS_EVERY_S = 30.0
+OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, MONITOR)
+
+
+class Housekeeper:
+    """The tidying of one installation."""
+
+    def __init__(self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
+        self.picture, self.storage, self.settings, self.clock = picture, storage, settings, clock
+        self.store: Store = picture.store
+        self._strays_s = clock.monotonic_s()
+        self._suspects: set[tuple[str, int]] = set()
+
+    def step(self, leading: Leading) -> None:
+        """One turn. A leader that is not sure of itself any more tidies nothing."""
+        if not leading.trusted():
+            return
+        now_ms = self.clock.now_ms()
+        due = [job for job, seen in self.picture.cleanups().items() if seen.value.due_ms <= now_ms]
+        for job_id in due[:EACH_TURN_MAX]:
+            self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
+        expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
+        old = [job for job, seen in self.picture.outcomes().items() if seen.peek("finished_ms") <= expired_ms and job not in self.picture.cleanups()]
+        for job_id in old[:EACH_TURN_MAX]:
+            self._guarded(job_id, lambda job_id=job_id: self._expire(job_id, expired_ms, leading.check()))  # type: ignore[misc]  # as above
+        if self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S:
+            self._strays_s = self.clock.monotonic_s()
+            self._strays(leading)
+
+    def _guarded(self, job_id: int, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (Conflict, StoreUnavailable):
+            raise
+        except Exception as error:  # one job that cannot be tidied must not keep the others
+            LOG.exception("tidying failed", extra={"job_id": job_id, "why": str(error)})
+
+    def _clean(self, job_id: int, lease: Check) -> None:
+        try:
+            carry_out_cleanup(self.store, self.storage, job_id, checks=[lease])
+            LOG.info("cleaned up", extra={"job_id": job_id})
+        except OSError as error:
+            self._postpone(job_id, error, lease)
+
+    def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
+        """Say in the record why it could not be done, and when it is tried again."""
+        entry = self.store.get(CLEANUP, str(job_id))
+        if entry is None:
+            return
+        record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
+        wait_ms = RETRY_MS * 2 ** min(record.attempts, RETRIES_DOUBLED_MAX)
+        later = replace(record, attempts=record.attempts + 1, error=str(error), due_ms=self.clock.now_ms() + wait_ms)
+        self.store.transact([lease, Check(CLEANUP, entry.key, entry.version)], [Put(CLEANUP, entry.key, to_document(later))])
+        LOG.warning("cleanup postponed", extra={"job_id": job_id, "why": str(error), "attempts": later.attempts})
+
+    def _expire(self, job_id: int, before_ms: int, lease: Check) -> None:
+        """Forget an ended job: its outcome, its tombstone and what a restore would have needed of the store."""
+        key = str(job_id)
+        outcome, job, state, cleanup = (self.store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP))
+        if outcome is None or cleanup is not None:
+            return
+        record = from_document(JobOutcome, outcome.value, f"outcome of job {key}")
+        if record.finished_ms > before_ms:
+            return
+        checks = [lease, Check(FINISHED, key, outcome.version), Check(JOBS, key, job.version if job else 0), Check(STATES, key, state.version if state else 0)]
+        writes = [Delete(FINISHED, key)]
+        if job is None and (state is None or _ended(state.value, record)):
+            writes.append(Delete(STATES, key))
+            writes += [Delete(map, entry.key) for map in (PIPELINES, MONITOR) for entry in self.store.list(map, f"{key}/")]
+            name = self.store.get(NAMES, name_key(record.name))
+            if name is not None and name.value.get("job_id") == job_id:
+                writes.append(Delete(NAMES, name.key))
+        failpoint("history.expire.before")
+        self.store.transact(checks, writes)
+        failpoint("history.expire.after")
+        LOG.info("history expired", extra={"job_id": job_id})
+
+    def _strays(self, leading: Leading) -> None:
+        """Keys of jobs that are not there: what a driver wrote that nobody could reach any more. Seen twice before they go."""
+        known = self.picture.of_jobs(JOBS) | self.picture.of_jobs(STATES) | self.picture.of_jobs(CLEANUP)
+        found = {(map, job) for map in OF_A_JOB for job in self.picture.of_jobs(map) - known}
+        for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
+            self._guarded(job, lambda map=map, job=job: self._stray(map, job, leading.check()))  # type: ignore[misc]  # as above
+        self._suspects = found
+
+    def _stray(self, map: str, job_id: int, lease: Check) -> None:
+        key = str(job_id)
+        entries = [e for e in (self.store.get(map, key), *self.store.list(map, f"{key}/")) if e is not None]
+        checks = [lease, Check(JOBS, key, 0), Check(STATES, key, 0), Check(CLEANUP, key, 0)]
+        self.store.transact(checks, [Delete(map, entry.key) for entry in entries[:90]])
+        LOG.warning("keys of no job removed", extra={"job_id": job_id, "map": map})
+
+
+def _ended(state: dict[str, object], outcome: JobOutcome) -> bool:
+    """Whether a state is the tombstone of that outcome, and not a newer incarnation."""
+    tombstone = from_document(JobState, state, f"state of job {outcome.job_id}")
+    return tombstone.status.terminal and tombstone.initialization_ms == outcome.initialization_ms

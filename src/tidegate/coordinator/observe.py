@@ -1,0 +1,217 @@
+"""What a server knows of the whole installation: a copy of all maps, by the change log. Every server has one; all its reads are answered from it.
+
+`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told what has changed asks for a `Changed` of its own.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    BEATS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    LEASES,
+    METRICS,
+    MONITOR,
+    PIPELINES,
+    STATES,
+    WORKERS,
+    Assignment,
+    Beat,
+    CheckpointHistory,
+    CleanupRecord,
+    DriverRecord,
+    JobOutcome,
+    JobRecord,
+    JobState,
+    Lease,
+    PipelineMetrics,
+    PipelineState,
+    WorkerRecord,
+)
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Store
+from tidegate.store.follow import Follower, Seen
+
+T = TypeVar("T")
+COORDINATOR = "coordinator"  # the office of the leader
+KINDS: dict[str, type] = {
+    LEASES: Lease,
+    BEATS: Beat,
+    WORKERS: WorkerRecord,
+    JOBS: JobRecord,
+    STATES: JobState,
+    ASSIGNMENTS: Assignment,
+    DRIVERS: DriverRecord,
+    PIPELINES: PipelineState,
+    METRICS: PipelineMetrics,
+    MONITOR: CheckpointHistory,
+    CLEANUP: CleanupRecord,
+    FINISHED: JobOutcome,
+}
+OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
+OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED)
+
+
+class ByJob(Mapping[int, Seen[T]], Generic[T]):
+    """A map whose keys are job ids, as such."""
+
+    def __init__(self, records: Mapping[str, Seen[T]]) -> None:
+        self._records = records
+
+    def __getitem__(self, job_id: int) -> Seen[T]:
+        return self._records[str(job_id)]
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(key) for key in self._records if key.isdigit())
+
+    def __len__(self) -> int:
+        return sum(key.isdigit() for key in self._records)
+
+
+class Changed:
+    """The ids of jobs that have changed since they were last taken."""
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+        self._lock = threading.Lock()
+
+    def add(self, ids: set[int]) -> None:
+        """Remember these."""
+        with self._lock:
+            self._ids |= ids
+
+    def take(self) -> set[int]:
+        """All of them, and forget them."""
+        with self._lock:
+            taken, self._ids = self._ids, set()
+        return taken
+
+
+class Picture:
+    """The copy, by job."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR))
+        self._parts: dict[str, dict[int, dict[str, Seen[Any]]]] = {map: {} for map in OF_PIPELINES}
+        self._listeners: list[Changed] = []
+        self._refreshing = threading.Lock()
+        self._fresh_s: float | None = None
+
+    def listen(self) -> Changed:
+        """Be told of every job that changes from now on."""
+        changed = Changed()
+        self._listeners.append(changed)
+        return changed
+
+    def refresh(self) -> set[int]:
+        """Catch up with the store; the jobs that have changed. StoreUnavailable leaves the copy as it was."""
+        with self._refreshing:
+            began_s = self.clock.monotonic_s()
+            changed = self._maps.refresh()
+            self._regroup({(map, key) for map, key in changed if map in OF_PIPELINES})
+            ids = {job for map, key in changed if (job := _job(map, key)) is not None}
+            self._fresh_s = began_s
+        for listener in self._listeners:
+            listener.add(ids)
+        return ids
+
+    def age_s(self) -> float:
+        """How old the copy may be."""
+        return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
+
+    def jobs(self) -> ByJob[JobRecord]:
+        """All jobs that have not ended."""
+        return ByJob(self._maps.all(JOBS))
+
+    def state(self, job_id: int) -> Seen[JobState] | None:
+        """Where a job is, or its tombstone."""
+        return self._maps.get(STATES, str(job_id))
+
+    def states(self) -> ByJob[JobState]:
+        """All of them, tombstones too."""
+        return ByJob(self._maps.all(STATES))
+
+    def pipelines(self, job_id: int) -> tuple[Seen[PipelineState], ...]:
+        """The pipelines of a job, by id."""
+        return self._of(PIPELINES, job_id)
+
+    def metrics(self, job_id: int) -> tuple[Seen[PipelineMetrics], ...]:
+        """The figures of a running job."""
+        return self._of(METRICS, job_id)
+
+    def history(self, job_id: int) -> tuple[Seen[CheckpointHistory], ...]:
+        """The last checkpoints of a job, by pipeline."""
+        return self._of(MONITOR, job_id)
+
+    def assignment(self, job_id: int) -> Seen[Assignment] | None:
+        """Who has the job in hand."""
+        return self._maps.get(ASSIGNMENTS, str(job_id))
+
+    def assignments(self) -> ByJob[Assignment]:
+        """All of them."""
+        return ByJob(self._maps.all(ASSIGNMENTS))
+
+    def driver(self, job_id: int) -> Seen[DriverRecord] | None:
+        """The newest driver of a job."""
+        return self._maps.get(DRIVERS, str(job_id))
+
+    def outcome(self, job_id: int) -> Seen[JobOutcome] | None:
+        """How the last incarnation of a job ended."""
+        return self._maps.get(FINISHED, str(job_id))
+
+    def outcomes(self) -> ByJob[JobOutcome]:
+        """All ended jobs."""
+        return ByJob(self._maps.all(FINISHED))
+
+    def cleanups(self) -> ByJob[CleanupRecord]:
+        """What is still to be deleted."""
+        return ByJob(self._maps.all(CLEANUP))
+
+    def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
+        """All workers that are registered."""
+        return self._maps.all(WORKERS)
+
+    def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
+        """Who holds an office."""
+        return self._maps.get(LEASES, office)
+
+    def beat(self, office: str) -> Seen[Beat] | None:
+        """The last sign of life of its holder."""
+        return self._maps.get(BEATS, office)
+
+    def of_jobs(self, map: str) -> set[int]:
+        """The jobs that have anything in a map."""
+        return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._maps.all(map)))
+
+    def _of(self, map: str, job_id: int) -> tuple[Seen[Any], ...]:
+        parts = self._parts[map].get(job_id)
+        return tuple(parts[key] for key in sorted(parts, key=lambda key: (len(key), key))) if parts else ()
+
+    def _regroup(self, changed: set[tuple[str, str]]) -> None:
+        for map, key in changed:
+            job = _job(map, key)
+            if job is None:
+                continue
+            parts = dict(self._parts[map].get(job, {}))
+            seen = self._maps.get(map, key)
+            if seen is None:
+                parts.pop(key, None)
+            else:
+                parts[key] = seen
+            if parts:
+                self._parts[map][job] = parts
+            else:
+                self._parts[map].pop(job, None)
+
+
+def _job(map: str, key: str) -> int | None:
+    if map not in OF_PIPELINES and map not in OF_JOBS:
+        return None
+    head = key.partition("/")[0]
+    return int(head) if head.isdigit() else None

@@ -1,0 +1,53 @@
+"""Whether the job that this process leads gets on. Called by the supervisor of `tidegate run`; servers have the reconciler for that.
+
+A job without an interval is a single batch that may take what it takes: nothing is judged there. The process of the driver is in sight, so its silence says
+nothing either.
+"""
+
+from tidegate.coordinator.registry import Known
+from tidegate.lifecycle.health import Mark, Rhythm, health_of, mark
+from tidegate.lifecycle.view import Health
+from tidegate.model.document import from_document
+from tidegate.model.engine import CheckpointSettings
+from tidegate.model.records import METRICS, PipelineMetrics
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Store
+
+LOOK_S = 1.0
+
+
+class StallWatch:
+    """Counts, on this process's monotonic clock, how long each pipeline has made no progress."""
+
+    def __init__(self, store: Store, settings: CheckpointSettings, clock: Clock) -> None:
+        self.store, self.settings, self.clock = store, settings, clock
+        self._marks: dict[int, tuple[Mark, float]] = {}
+        self._health = Health()
+        self._next_s = float("-inf")
+
+    def begin(self) -> None:
+        """A new driver: what was counted of the last one does not count."""
+        self._marks, self._health, self._next_s = {}, Health(), float("-inf")
+
+    def look(self, known: Known) -> Health:
+        """The health of the job; looked at once a second."""
+        now_s = self.clock.monotonic_s()
+        if known.record is None or Rhythm.of(known.record.value.plan.env, self.settings).interval_ms is None:
+            return Health()
+        if now_s >= self._next_s:
+            self._next_s = now_s + LOOK_S
+            self._health = self._look(known, now_s)
+        return self._health
+
+    def _look(self, known: Known, now_s: float) -> Health:
+        assert known.record is not None
+        found = [from_document(PipelineMetrics, entry.value) for entry in self.store.list(METRICS, f"{known.job_id}/")]
+        metrics = {m.pipeline: m for m in found}
+        pipelines = [p.value for p in known.pipelines]
+        for pipeline in pipelines:
+            now = mark(pipeline, metrics.get(pipeline.pipeline))
+            before = self._marks.get(pipeline.pipeline)
+            if before is None or before[0] != now:
+                self._marks[pipeline.pipeline] = (now, now_s)
+        ages = {number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()}
+        return health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)

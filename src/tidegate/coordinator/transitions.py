@@ -1,0 +1,310 @@
+"""Decisions become records: each in one transaction, with the leader's lease and everything that was looked at as conditions. Called by the reconciler.
+
+Nothing is done besides writing: workers and drivers read what is written here and act on it. So a leader that dies between any two lines has either
+decided or not, and a leader that was paused past its lease writes nothing at all.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.ending import FAILURES_MAX, ending_of
+from tidegate.coordinator.events import Event, events_between
+from tidegate.coordinator.registry import Known, last_generation, look
+from tidegate.coordinator.restore import restore_points
+from tidegate.failpoint import failpoint
+from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.view import Health, JobView
+from tidegate.model.document import from_document, to_document
+from tidegate.model.engine import EngineSettings
+from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    PIPELINES,
+    STATES,
+    Assignment,
+    CheckpointHealth,
+    CleanupRecord,
+    DriverEnd,
+    Failure,
+    JobOutcome,
+    JobState,
+    JobStatus,
+    Order,
+    PipelineState,
+    PipelineStatus,
+)
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.errors import Conflict
+
+
+class Overtaken(TidegateError):
+    """The job is not any more as it was when it was judged: it is looked at again."""
+
+
+class Hook(Protocol):
+    """Who is told of every change, after it is durable."""
+
+    def record(self, event: Event) -> None:
+        """Tell it to everybody; never fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction adds to the state of a job."""
+
+    checks: Sequence[Check] = ()
+    writes: Sequence[Put | Delete] = ()
+
+
+class Recorder:
+    """Writes decisions, for one leadership at a time."""
+
+    def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock, hook: Hook) -> None:
+        self.store, self.storage, self.settings, self.clock, self.hook = store, storage, settings, clock, hook
+
+    def stay(self, lease: Check, view: JobView, decision: Stay) -> bool:
+        """What changes without another status: order, worker, reason, health. Whether anything did."""
+        before = view.state
+        health = view.health if before.status is JobStatus.RUNNING else Health()
+        state = replace(before, reason=decision.reason, health=health.level, health_reason=health.reason)
+        moved = _moved(view, decision.order, decision.worker, self.clock.now_ms())
+        if moved is view.assignment and _alike(state, before):
+            return False
+        known = self._again(view)
+        assert known.state is not None
+        writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state))]
+        if moved is not view.assignment and moved is not None:
+            writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
+        self._transact(lease, known, Changes(writes=writes))
+        self._tell(known, state)
+        return True
+
+    def go(self, lease: Check, view: JobView, decision: Go) -> None:
+        """Another status, and all that belongs to it."""
+        known = self._again(view)
+        if (decision.to.terminal or decision.to is JobStatus.SCHEDULED) and tuple(p.value for p in known.pipelines) != view.pipelines:
+            raise Overtaken(f"the pipelines of job {known.job_id} have moved on")
+        if decision.to.terminal:
+            self._end(lease, view, known, decision)
+        elif decision.to is JobStatus.SCHEDULED:
+            self._schedule(lease, view, known, decision)
+        else:
+            self._move(lease, view, known, decision)
+
+    def bury_zombie(self, lease: Check, job_id: int) -> None:
+        """An entry among the running jobs that belongs to none: its state is terminal or missing, by an older version or somebody's hand."""
+        known = look(self.store, job_id)
+        if known.record is None or (known.state is not None and not known.state.value.status.terminal):
+            return
+        if known.state is None:
+            return self._unknowable(lease, known)
+        cleanup = self.store.get(CLEANUP, str(job_id))
+        writes: list[Put | Delete] = [Delete(JOBS, str(job_id)), Delete(ASSIGNMENTS, str(job_id))]
+        status, now_ms = known.state.value.status, self.clock.now_ms()
+        if cleanup is None or known.outcome is None:
+            ending = ending_of(known, status, now_ms, reason=known.state.value.reason, due_ms=now_ms + self.settings.state_cleanup_delay_ms)
+            writes = [
+                w
+                for w in ending.writes
+                if w.map not in (FINISHED, CLEANUP) or (w.map == CLEANUP and cleanup is None) or (w.map == FINISHED and known.outcome is None)
+            ]
+        failpoint("zombie.bury.before")
+        self._transact(lease, known, Changes(checks=[Check(CLEANUP, str(job_id), cleanup.version if cleanup else 0)], writes=writes))
+        failpoint("zombie.bury.after")
+
+    def _unknowable(self, lease: Check, known: Known) -> None:
+        """Nothing tells where this job was: it is not guessed."""
+        assert known.record is not None
+        record, now_ms = known.record.value, self.clock.now_ms()
+        key, status = str(known.job_id), JobStatus.UNKNOWABLE
+        failure = Failure(at_ms=now_ms, generation=0, condition="state-missing", message="the job was listed as running, and its state is not in the store")
+        state = JobState(
+            job_id=known.job_id,
+            status=status,
+            initialization_ms=record.initialization_ms,
+            generation=last_generation(known) + 1,
+            failures=(failure,),
+            changed_ms=now_ms,
+            entered={status.value: now_ms},
+        )
+        outcome = JobOutcome(
+            job_id=known.job_id,
+            name=record.name,
+            initialization_ms=record.initialization_ms,
+            lineage=record.lineage,
+            status=status,
+            finished_ms=now_ms,
+            entered=state.entered,
+            generation=state.generation,
+            plan=record.plan,
+            failures=(failure,),
+        )
+        cleanup = CleanupRecord(
+            job_id=known.job_id, initialization_ms=record.initialization_ms, resumable=True, due_ms=now_ms + self.settings.state_cleanup_delay_ms
+        )
+        writes: list[Put | Delete] = [
+            Put(STATES, key, to_document(state)),
+            Put(FINISHED, key, to_document(outcome)),
+            Put(CLEANUP, key, to_document(cleanup)),
+            Delete(JOBS, key),
+        ]
+        self._transact(lease, known, Changes(writes=writes))
+        self._tell(known, state)
+
+    def _again(self, view: JobView) -> Known:
+        """All records of the job as they are now, which must be what was judged: whatever moved since decides anew."""
+        known = look(self.store, view.record.job_id)
+        same = (
+            known.record is not None
+            and known.state is not None
+            and known.record.value == view.record
+            and known.state.value == view.state
+            and (known.assignment.value if known.assignment else None) == view.assignment
+            and (known.driver.value if known.driver else None) == view.driver
+        )
+        if not same:
+            raise Overtaken(f"job {view.record.job_id} has moved on")
+        return known
+
+    def _transact(self, lease: Check, known: Known, changes: Changes) -> None:
+        key = str(known.job_id)
+        checks = [
+            lease,
+            Check(STATES, key, known.state.version if known.state else 0),
+            Check(JOBS, key, known.record.version if known.record else 0),
+            Check(ASSIGNMENTS, key, known.assignment.version if known.assignment else 0),
+            Check(DRIVERS, key, known.driver.version if known.driver else 0),
+        ]
+        named = {(c.map, c.key) for c in checks}
+        failpoint("transition.record.before")
+        try:
+            self.store.transact([*checks, *(c for c in changes.checks if (c.map, c.key) not in named)], changes.writes)
+        except Conflict as error:
+            raise Overtaken(str(error)) from error
+        failpoint("transition.record.after")
+
+    def _move(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+        """To a state that is neither a start nor an end."""
+        key, now_ms = str(known.job_id), self.clock.now_ms()
+        state = self._next(view, decision, now_ms)
+        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *self._proof(view, decision, now_ms)]
+        if decision.to is JobStatus.PENDING:
+            writes.append(Delete(ASSIGNMENTS, key))
+        elif (moved := _moved(view, decision.order, decision.worker, now_ms)) is not view.assignment:
+            writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
+        self._transact(lease, known, Changes(writes=writes))
+        self._tell(known, state)
+
+    def _schedule(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+        """The next generation, from its restore point, in the hands of a worker."""
+        assert decision.worker is not None, "a job is scheduled on a worker"
+        key, now_ms = str(known.job_id), self.clock.now_ms()
+        generation = last_generation(known) + 1
+        first = JobStatus.SCHEDULED.value not in view.state.entered
+        wanted = view.record.checkpoint if first and view.record.restored else 0
+        try:
+            points = restore_points(self.storage, (p.value for p in known.pipelines), wanted or None)
+        except UserError as error:
+            failure = Failure(at_ms=now_ms, generation=view.state.generation, condition=error.condition, domain=error.domain.value, message=str(error))
+            return self._end(lease, view, known, Go(to=JobStatus.FAILED, reason=str(error), failure=failure))
+        finished = [p.value for p in known.pipelines if p.value.status is PipelineStatus.FINISHED]
+        pipelines: list[PipelineState] = [*finished, *(point.state for point in points)]
+        notes = "; ".join(note for point in points for note in point.notes)
+        state = replace(self._next(view, decision, now_ms), generation=generation, reason=notes)
+        assignment = Assignment(
+            job_id=known.job_id, initialization_ms=view.record.initialization_ms, generation=generation, worker=decision.worker, ordered_ms=now_ms
+        )
+        writes: list[Put | Delete] = [
+            Put(STATES, key, to_document(state)),
+            Put(ASSIGNMENTS, key, to_document(assignment)),
+            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=generation))) for p in pipelines),
+        ]
+        checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
+        self._transact(lease, known, Changes(checks=checks, writes=writes))
+        self._tell(known, state)
+
+    def _end(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+        """The terminal transaction."""
+        now_ms = self.clock.now_ms()
+        cleanup = self.store.get(CLEANUP, str(known.job_id))
+        ending = ending_of(
+            known,
+            decision.to,
+            now_ms,
+            failure=decision.failure,
+            reason=decision.reason,
+            due_ms=now_ms + self.settings.state_cleanup_delay_ms,
+            older=from_document(CleanupRecord, cleanup.value) if cleanup else None,
+            retain_after_cancel=self.settings.checkpoint.retain_after_cancel,
+        )
+        checks = [*ending.checks, Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0)]
+        self._transact(lease, known, Changes(checks=checks, writes=[*ending.writes, *self._proof(view, decision, now_ms)]))
+        self._tell(known, ending.state)
+
+    def _tell(self, known: Known, after: JobState) -> None:
+        assert known.record is not None
+        for event in events_between(known.state.value if known.state else None, after, known.record.value.name, self.clock.now_ms()):
+            self.hook.record(event)
+
+    def _next(self, view: JobView, decision: Go, now_ms: int) -> JobState:
+        before = view.state
+        return replace(
+            before,
+            status=decision.to,
+            restarts=(0 if decision.healed else before.restarts) + decision.restart,
+            checkpoints=view.checkpoints,
+            failures=(*before.failures, *([decision.failure] if decision.failure else []))[-FAILURES_MAX:],
+            reason=decision.reason,
+            not_before_ms=decision.not_before_ms,
+            health=CheckpointHealth.OK,
+            health_reason="",
+            changed_ms=now_ms,
+            entered={**before.entered, decision.to.value: now_ms},
+        )
+
+    def _proof(self, view: JobView, decision: Go, now_ms: int) -> list[Put]:
+        """A driver whose host is gone counts as dead by its lease: put on record, so that no one waits for it again."""
+        if not decision.proof or view.driver is None or view.driver.end is not None:
+            return []
+        ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
+        return [Put(DRIVERS, str(view.record.job_id), to_document(ended))]
+
+
+def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) -> Assignment | None:
+    """The assignment with another order or worker; the very same object where nothing changes. Where nothing is, a driver that may live is assigned."""
+    before = view.assignment
+    if before is None:
+        if order is None or worker is None:
+            return None
+        generation = view.driver.generation if view.driver else view.state.generation
+        return Assignment(
+            job_id=view.record.job_id,
+            initialization_ms=view.record.initialization_ms,
+            generation=generation,
+            worker=worker,
+            order=order,
+            ordered_ms=now_ms,
+        )
+    if order in (None, before.order) and worker in (None, before.worker):
+        return before
+    ordered_ms = now_ms if order not in (None, before.order) else before.ordered_ms
+    return replace(before, order=order or before.order, worker=worker or before.worker, ordered_ms=ordered_ms)
+
+
+def _alike(state: JobState, other: JobState) -> bool:
+    """Whether two states tell a person the same: figures in a reason that count up or down are no news."""
+    return replace(state, reason=_words(state.reason), health_reason=_words(state.health_reason)) == replace(
+        other, reason=_words(other.reason), health_reason=_words(other.health_reason)
+    )
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\d+", "#", text)

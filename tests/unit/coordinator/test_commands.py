@@ -1,0 +1,169 @@
+"""Submit and stop: durable wishes, refused whole or accepted whole."""
+
+import pytest
+from coordinator_parts import Installation, plan
+
+from tidegate.coordinator.commands import CleanupPending, JobExists, UnknownJob
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
+from tidegate.election.elector import Elector, Leading
+from tidegate.model.records import CLEANUP, FINISHED, JobStatus, Wish
+
+
+def tidy(here: Installation) -> None:
+    """What the leader's housekeeping does in one turn."""
+    elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
+    leading = elector.claim()
+    assert isinstance(leading, Leading)
+    picture = Picture(here.store, here.clock)
+    picture.refresh()
+    Housekeeper(picture, here.storage, here.settings, here.clock).step(leading)
+    elector.resign()
+
+
+def jobs_keys(here: Installation) -> set[str]:
+    return {key for key in here.stored() if not key.startswith(("leases/", "lease-beats/"))}
+
+
+def test_a_submitted_job_is_durable_before_anyone_acts_on_it(here: Installation) -> None:
+    record = here.submit(job_id=7)
+    assert (record.job_id, record.restored) == (7, False)
+    assert here.state().status is JobStatus.CREATED
+    assert here.pipeline().generation == 0
+
+
+def test_ids_are_given_where_none_is_asked_for(here: Installation) -> None:
+    assert here.submit(job_id=None).job_id != here.submit(job_id=None).job_id
+
+
+def test_an_id_in_use_is_refused_and_nothing_changes(here: Installation) -> None:
+    here.submit()
+    before = here.stored(), here.store.revision()
+    with pytest.raises(JobExists, match="job 7 is CREATED already"):
+        here.submit(restore="fresh")
+    assert (here.stored(), here.store.revision()) == before
+
+
+def test_while_a_cleanup_is_due_only_a_restore_may_reuse_the_id(here: Installation) -> None:
+    here.submit()
+    here.checkpoint()
+    here.ended(JobStatus.CANCELED)
+    here.clock.ms += 20_000
+    with pytest.raises(CleanupPending, match="in 40 s"):
+        here.submit(restore="fresh")
+    assert here.submit(restore="latest").restored
+
+
+def test_a_restore_continues_lineage_generations_and_ids(here: Installation) -> None:
+    first = here.submit()
+    here.checkpoint()
+    here.checkpoint()
+    here.ended(JobStatus.FAILED)
+    again = here.submit(restore="latest")
+    assert again.lineage == first.lineage
+    assert again.initialization_ms > first.initialization_ms
+    assert here.pipeline().next_checkpoint == 3
+    assert here.state().generation == 1, "the end took a generation of its own"
+
+
+def test_a_job_with_an_unfinished_run_is_never_started_over_silently(here: Installation) -> None:
+    here.submit()
+    here.checkpoint()
+    here.ended(JobStatus.FAILED)
+    with pytest.raises(NeedsChoice, match="FAILED; last completed checkpoint 1"):
+        here.submit()
+
+
+def test_restoring_what_never_ran_is_refused(here: Installation) -> None:
+    with pytest.raises(NothingToRestore):
+        here.submit(restore="latest")
+
+
+def test_a_fresh_start_takes_new_ids_and_deletes_only_the_old_checkpoints(here: Installation) -> None:
+    here.submit()
+    old = here.checkpoint()
+    here.ended(JobStatus.FAILED)
+    here.clock.ms += 61_000
+    tidy(here)
+    assert here.storage.damage(old.path) == "", "a failed job keeps its checkpoints"
+    here.submit(restore="fresh")
+    new = here.checkpoint()
+    assert (old.checkpoint, new.checkpoint) == (1, 2)
+    tidy(here)
+    assert here.storage.damage(old.path) != ""
+    assert here.storage.damage(new.path) == ""
+    assert here.store.get(CLEANUP, "7") is None
+    assert here.known().record is not None
+
+
+def test_a_finished_job_leaves_only_its_outcome_and_in_the_end_nothing(here: Installation) -> None:
+    here.submit()
+    ref = here.checkpoint()
+    here.ended(JobStatus.FINISHED)
+    tidy(here)
+    assert here.state().status is JobStatus.FINISHED, "the tombstone stays for the delay"
+    here.clock.ms += 61_000
+    tidy(here)
+    assert jobs_keys(here) == {"finished-job-state/7", "job-names/a job"}
+    assert not (here.storage.root / ref.path).exists()
+    here.clock.ms += 1_441 * 60_000
+    tidy(here)
+    assert jobs_keys(here) == set()
+
+
+def test_a_cancelled_job_can_be_resumed_until_its_history_expires(here: Installation) -> None:
+    here.submit()
+    here.checkpoint()
+    here.ended(JobStatus.CANCELED)
+    here.clock.ms += 61_000
+    tidy(here)
+    assert jobs_keys(here) == {"finished-job-state/7", "job-names/a job", "running-job-state/7", "running-pipeline-state/7/1"}
+    here.clock.ms += 1_441 * 60_000
+    tidy(here)
+    assert jobs_keys(here) == set()
+
+
+def test_an_expired_history_does_not_touch_a_newer_incarnation(here: Installation) -> None:
+    here.submit()
+    here.checkpoint()
+    here.ended(JobStatus.CANCELED)
+    here.clock.ms += 61_000
+    tidy(here)
+    here.submit(restore="latest")
+    here.clock.ms += 1_441 * 60_000
+    tidy(here)
+    assert here.known().record is not None
+    assert here.state().status is JobStatus.CREATED
+    assert here.pipeline().latest is not None
+    assert here.store.get(FINISHED, "7") is None
+
+
+def test_a_job_that_never_began_leaves_nothing_to_resume(here: Installation) -> None:
+    here.submit(of=plan(pipelines=3))
+    here.ended(JobStatus.CANCELED)
+    here.clock.ms += 61_000
+    tidy(here)
+    assert jobs_keys(here) == {"finished-job-state/7", "job-names/a job"}
+
+
+def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Installation) -> None:
+    here.submit()
+    here.commands.stop(7, Wish.CANCEL, by="ann")
+    here.commands.stop(7, Wish.FORCE_STOP, by="bob")
+    revision = here.store.revision()
+    here.commands.stop(7, Wish.CANCEL, by="eve")
+    assert here.store.revision() == revision
+    record = here.known().record
+    assert record is not None
+    assert (record.value.intent.wish, record.value.intent.by) == (Wish.FORCE_STOP, "bob")
+
+
+def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(here: Installation) -> None:
+    here.submit()
+    here.ended(JobStatus.FAILED)
+    revision = here.store.revision()
+    here.commands.stop(7, Wish.CANCEL)
+    assert here.store.revision() == revision
+    with pytest.raises(UnknownJob, match="there is no job 8"):
+        here.commands.stop(8, Wish.CANCEL)

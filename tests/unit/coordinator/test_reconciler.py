@@ -1,0 +1,271 @@
+"""One leader, one worker's lease, records written by hand where a driver would write them: what the reconciler makes of it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from coordinator_parts import Installation, plan
+
+from tidegate.coordinator.events import Event
+from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.transitions import Recorder
+from tidegate.election import Elector, Leading, worker_office
+from tidegate.model.document import to_document
+from tidegate.model.engine import EngineSettings, WorkerSettings
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    STATES,
+    WORKERS,
+    Assignment,
+    DriverEnd,
+    DriverRecord,
+    JobStatus,
+    Order,
+    PipelineStatus,
+    ProcessRef,
+    Wish,
+    WorkerRecord,
+)
+from tidegate.runner.process import reference
+from tidegate.store.base import Delete, Put
+
+DRIVER = ProcessRef(pid=4711, started=1, boot="b", host="h")
+
+
+class Heard:
+    """Remembers what people would be told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+
+class Leader:
+    """A server that leads, with its parts in reach."""
+
+    def __init__(self, here: Installation, name: str = "server") -> None:
+        self.here, self.heard = here, Heard()
+        self.elector = Elector(here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock)
+        picture = Picture(here.store, here.clock)
+        recorder = Recorder(here.store, here.storage, here.settings, here.clock, self.heard)
+        self.reconciler = Reconciler(picture, recorder, here.settings, here.clock, alive=lambda _: False)
+        self.workers: dict[str, Elector] = {}
+
+    def worker(self, name: str = "w", *, slots: int = 2, tags: dict[str, str] | None = None) -> None:
+        """A worker that holds its lease for as long as this leader takes turns."""
+        self.workers[name] = Elector(self.here.store, worker_office(name), name, "", self.here.settings.worker.lease_ms, self.here.clock)
+        self.workers[name].claim()
+        record = WorkerRecord(id=name, host="h", boot="b", process=DRIVER, slots=slots, tags=tags or {})
+        self.here.store.transact([], [Put(WORKERS, name, to_document(record))])
+
+    def turns(self, count: int = 1, *, ms: int = 200) -> None:
+        """So many turns, with time between them."""
+        for _ in range(count):
+            for worker in self.workers.values():
+                worker.claim()
+            leading = self.elector.claim()
+            assert isinstance(leading, Leading)
+            self.reconciler.step(leading)
+            self.here.clock.ms += ms
+
+    def drive(self, job_id: int = 7) -> DriverRecord:
+        """The driver of the current generation registers."""
+        state = self.here.state(job_id)
+        record = DriverRecord(job_id=job_id, generation=state.generation, process=DRIVER, worker="w", started_ms=self.here.clock.now_ms())
+        self.here.store.transact([], [Put(DRIVERS, str(job_id), to_document(record))])
+        return record
+
+    def dies(self, record: DriverRecord, code: int = -9) -> None:
+        """The worker reports its end."""
+        ended = replace(record, end=DriverEnd(at_ms=self.here.clock.now_ms(), code=code, proof="exit"))
+        self.here.store.transact([], [Put(DRIVERS, str(record.job_id), to_document(ended))])
+
+    def order(self, job_id: int = 7) -> Assignment | None:
+        known = self.here.known(job_id)
+        return known.assignment.value if known.assignment else None
+
+
+@pytest.fixture
+def leader(here: Installation) -> Leader:
+    return Leader(here)
+
+
+def running(leader: Leader, **options: JobEnv) -> DriverRecord:
+    """Job 7 runs on a worker."""
+    leader.worker()
+    leader.here.submit(of=plan(**options))
+    leader.turns(3)
+    record = leader.drive()
+    leader.turns(2)
+    assert leader.here.state().status is JobStatus.RUNNING
+    return record
+
+
+def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: Leader) -> None:
+    running(leader)
+    assert [e.to for e in leader.heard.events] == ["PENDING", "SCHEDULED", "RUNNING"]
+    assert leader.here.state().entered.keys() == {"CREATED", "PENDING", "SCHEDULED", "RUNNING"}
+    order = leader.order()
+    assert order is not None
+    assert (order.generation, order.worker, order.order) == (1, "w", Order.RUN)
+    assert leader.here.pipeline().generation == 1
+
+
+def test_a_job_without_a_worker_waits_and_says_why(leader: Leader) -> None:
+    leader.here.submit()
+    leader.turns(3)
+    assert (leader.here.state().status, leader.here.state().reason) == (JobStatus.PENDING, "no worker is there")
+
+
+def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> None:
+    leader.worker(slots=1)
+    leader.here.submit(job_id=1, of=plan(env=JobEnv(tags={"zone": "x"})))
+    leader.here.submit(job_id=2)
+    leader.here.submit(job_id=3)
+    leader.turns(8)
+    assert leader.here.state(2).status is JobStatus.SCHEDULED
+    assert "zone=x" in leader.here.state(1).reason
+    assert leader.here.state(3).reason == "all 1 slots are taken"
+
+
+def test_a_finished_job_ends_in_one_transaction_with_its_cleanup(leader: Leader) -> None:
+    record = running(leader)
+    leader.here.checkpoint(status=PipelineStatus.FINISHED)
+    leader.dies(record, code=0)
+    leader.turns(2)
+    assert leader.here.state().status is JobStatus.FINISHED
+    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.store.get(ASSIGNMENTS, "7") is None
+    assert leader.here.store.get(FINISHED, "7") is not None
+    assert leader.here.store.get(CLEANUP, "7") is not None
+
+
+def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoint(leader: Leader) -> None:
+    record = running(leader)
+    leader.here.checkpoint()
+    leader.dies(record)
+    leader.turns(30)
+    assert leader.here.state().status is JobStatus.SCHEDULED
+    assert leader.here.state().generation == 2
+    assert leader.here.pipeline().generation == 2
+    assert leader.here.pipeline().latest is not None
+    assert leader.here.state().failures[-1].message == "the driver died (signal 9)"
+
+
+def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: Leader) -> None:
+    running(leader, env=JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1000, checkpoint_timeout_ms=1000))
+    leader.turns(3, ms=200)
+    leader.turns(150, ms=1000)
+    order = leader.order()
+    assert order is not None
+    assert order.order is Order.KILL
+    assert leader.here.state().generation == 1
+    assert leader.here.state().status in (JobStatus.RECOVERING, JobStatus.FAILING)
+
+
+def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: Leader) -> None:
+    record = running(leader)
+    leader.here.checkpoint()
+    leader.here.commands.stop(7, Wish.CANCEL)
+    leader.turns(2)
+    order = leader.order()
+    assert order is not None
+    assert order.order is Order.STOP
+    leader.dies(record, code=0)
+    leader.turns(2)
+    assert leader.here.state().status is JobStatus.CANCELED
+    assert leader.here.pipeline().latest is not None, "what was done can be resumed"
+    assert leader.here.pipeline().generation > record.generation, "nobody who is left over can write there"
+
+
+def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_restarted(leader: Leader) -> None:
+    running(leader)
+    del leader.workers["w"]
+    leader.worker("v")
+    leader.turns(60)
+    order = leader.order()
+    assert order is not None
+    assert (order.worker, order.generation, order.order) == ("v", 1, Order.RUN)
+    assert leader.here.state().status is JobStatus.RUNNING
+    assert leader.here.store.get(WORKERS, "w") is None
+
+
+def test_a_zombie_among_the_running_jobs_is_buried_and_never_started(leader: Leader) -> None:
+    leader.worker()
+    leader.here.submit()
+    leader.here.put(replace(leader.here.state(), status=JobStatus.FAILED))
+    leader.turns(3)
+    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.state().status is JobStatus.FAILED
+    assert leader.here.store.get(CLEANUP, "7") is not None
+    assert leader.order() is None
+
+
+def test_a_job_whose_state_is_missing_is_unknowable_and_not_guessed(leader: Leader) -> None:
+    leader.worker()
+    record = leader.here.submit()
+    leader.here.store.transact([], [Delete(STATES, "7")])
+    leader.turns(3)
+    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.state().status is JobStatus.UNKNOWABLE
+    assert leader.here.state().initialization_ms == record.initialization_ms
+
+
+def test_a_leader_whose_lease_was_taken_writes_nothing(here: Installation) -> None:
+    old, new = Leader(here, "old"), Leader(here, "new")
+    old.worker()
+    here.submit()
+    leading = old.elector.claim()
+    assert isinstance(leading, Leading)
+    new.elector.claim()
+    revision = here.store.revision()
+    old.reconciler.step(leading)
+    assert here.store.revision() == revision
+    assert here.state().status is JobStatus.CREATED
+
+
+def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(leader: Leader) -> None:
+    record = running(leader)
+    ref = leader.here.checkpoint()
+    (leader.here.storage.root / ref.path / "_manifest.json").write_text("{")
+    leader.dies(record)
+    leader.turns(30)
+    assert leader.here.state().status is JobStatus.FAILED
+    assert ref.path in leader.here.state().failures[-1].message
+
+
+def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: Leader) -> None:
+    leader.here.submit()
+    leader.here.put(replace(leader.here.state(), status=JobStatus.RUNNING, generation=1, leader=reference(os.getpid())))
+    leader.here.put(replace(leader.here.pipeline(), generation=1))
+    leader.here.checkpoint()
+    leader.turns(5)
+    assert leader.here.state().status is JobStatus.FAILED
+    assert leader.here.submit(restore="latest").restored
+
+
+def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path: Path) -> None:
+    here = Installation(tmp_path, EngineSettings(worker=WorkerSettings(slots=1)))
+    env = JobEnv(retry_times=2, retry_interval_s=1)
+    generations = []
+    for attempt in range(3):
+        leader = Leader(here, f"server-{attempt}")
+        if attempt == 0:
+            here.submit(of=plan(env=env))
+        leader.worker()
+        leader.turns(40)
+        generations.append(here.state().generation)
+        leader.dies(leader.drive())
+    leader.turns(20)
+    assert generations == [1, 2, 3]
+    assert here.state().status is JobStatus.FAILED
+    assert [f.generation for f in here.state().failures] == [1, 2, 3]
