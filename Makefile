@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 FOLDERS = $(wildcard $(addprefix tests/,$(TIERS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test check format bench soak lock docs clean
+.PHONY: help setup venv testbed demo test check format bench soak lock docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -19,10 +19,13 @@ setup: ## Make .venv with the locked packages and tidegate in it, and find or in
 venv: # The set-up without Java, for what starts no JVM
 	@$(PYTHON) scripts/setup.py --without-java
 
+testbed: # The set-up, and the servers that the tests start for themselves: PostgreSQL, etcd
+	@$(PYTHON) scripts/setup.py --with-servers
+
 demo: setup ## A streaming job, killed with -9 in the middle, resumed, and its rows counted
 	@$(BIN)/python scripts/demo.py
 
-test: setup ## All tests but the soak: unit, contract, simulation, spark, acceptance (ARGS="-k words")
+test: testbed ## All tests but the soak: unit, contract, simulation, spark, acceptance (ARGS="-k words")
 	$(PYTEST) -m "not soak" $(FOLDERS) $(ARGS)
 
 check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit
@@ -39,7 +42,7 @@ format: venv ## Format the code and repair what can be repaired by machine
 bench: setup ## Measure against raw PySpark, side by side in one run (ARGS go to it)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: setup ## The long tests: every failpoint on Spark, the oldest and the newest Spark
+soak: testbed ## The long tests: every failpoint on Spark, the oldest and the newest Spark
 	TIDEGATE_TEST_SEED=$${TIDEGATE_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')} $(PYTEST) -m soak --timeout=0 $(FOLDERS) $(ARGS)
 
 docs: venv ## Write the generated parts of the documentation anew

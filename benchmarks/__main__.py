@@ -1,18 +1,24 @@
-"""`python -m benchmarks [--only copy,sql,small,start] [--rows N] [--quick] [--json FILE]`: the composition root of the benchmarks."""
+"""`python -m benchmarks [--only copy,sql,...] [--rows N] [--jobs N] [--updates N] [--quick] [--json FILE]`: the composition root of the benchmarks."""
 
 import argparse
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.control_plane import serve
 from benchmarks.figures import HEADER, Report
 from benchmarks.parts import Bench, copy, small, sql
 from benchmarks.starts import start
+from benchmarks.store_growth import growth
+from benchmarks.warm_start import warm
 
-PARTS = {"copy": copy, "sql": sql, "small": small, "start": start}
+PARTS = {"copy": copy, "sql": sql, "small": small, "start": start, "serve": serve, "growth": growth, "warm": warm}
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3
 BATCHES, BATCHES_QUICK = 60, 50
+JOBS, JOBS_QUICK = 2_000, 200
+UPDATES, UPDATES_QUICK = 100_000, 10_000
+STORES = ("sqlite", "postgresql", "etcd")
 
 
 def main() -> int:
@@ -29,6 +35,9 @@ def main() -> int:
             repeats=given.repeats or (REPEATS_QUICK if given.quick else REPEATS),
             batches=BATCHES_QUICK if given.quick else BATCHES,
             report=report,
+            jobs=given.jobs or (JOBS_QUICK if given.quick else JOBS),
+            updates=given.updates or (UPDATES_QUICK if given.quick else UPDATES),
+            stores=tuple(given.stores),
         )
         print(HEADER, flush=True)
         for name in given.only:
@@ -51,6 +60,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help=f"parts to measure: {','.join(PARTS)}")
     parser.add_argument("--rows", type=int, help=f"rows of the big file ({ROWS:,})")
     parser.add_argument("--repeats", type=int, help=f"times that each way is measured ({REPEATS})")
+    parser.add_argument("--jobs", type=int, help=f"jobs of the control plane ({JOBS:,})")
+    parser.add_argument("--updates", type=int, help=f"updates of a store that must not grow ({UPDATES:,})")
+    parser.add_argument("--stores", type=lambda text: text.split(","), default=list(STORES), help=f"stores of the control plane: {','.join(STORES)}")
     parser.add_argument("--quick", action="store_true", help=f"{ROWS_QUICK:,} rows, {REPEATS_QUICK} repeats: to see that it runs, not to quote")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidegate-benchmarks", help="where rows are kept, and scratch")

@@ -20,7 +20,8 @@ CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps the rows for the next run."""
+    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps the rows for the next run. The last three are for the
+    control plane: its jobs, updates of a store that must not grow, and which stores."""
 
     place: Path
     shm: Path
@@ -29,6 +30,9 @@ class Bench:
     repeats: int
     batches: int
     report: Report
+    jobs: int = 2_000
+    updates: int = 100_000
+    stores: tuple[str, ...] = ("sqlite", "postgresql", "etcd")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the commands.
+"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the engine's file, the commands.
 
 Called by `make docs`; with `--check` it writes nothing and fails where a page is not what the code says (the tidy tests ask the same). The pages are
 never edited by hand: the words are in the `Option`s and docstrings.
@@ -8,11 +8,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 import click
 
 from tidegate.cli import VERBS
 from tidegate.cli.connectors import abilities, bounds, rules, shown_default
+from tidegate.config.engine_options import DIFFERENCES, IGNORED
+from tidegate.config.engine_options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
 from tidegate.config.structure import COMMON_OPTIONS
 from tidegate.model.job import BlockKind
@@ -28,6 +31,8 @@ HELP_COLUMNS = 100
 def pages() -> dict[str, str]:
     """Every generated page: file name -> text."""
     found = {"env.md": _page(_env_lines()), "commands.md": _page(_command_lines()), "connectors.md": _page(_index_lines())}
+    found["engine.md"] = _page(_engine_lines())
+    found["states.md"] = _page(run_path(str(Path(__file__).with_name("docs_states.py")))["state_lines"]())
     for kind in BlockKind:
         found[f"{kind.value}s.md"] = _page(_kind_lines(kind))
     return found
@@ -48,6 +53,37 @@ def _env_lines() -> Iterator[str]:
     yield from ("# The env block", "")
     yield from ("Keys may be written flat (`job.mode = BATCH`) or nested (`job { mode = BATCH }`). `spark.*` goes to Spark as it is.", "")
     yield from _table(ENV_OPTIONS)
+
+
+ENGINE_HEAD = """# The engine's file
+
+What `tidegate server`, `tidegate worker` and `tidegate run` run with: a YAML file that is found by `--config`, else by `TIDEGATE_CONFIG`, else as
+`tidegate.yaml` or `seatunnel.yaml` in the home. Without any, everything has its default. `tidegate config show` prints what is in force and where each
+value came from.
+
+```yaml
+tidegate:
+  state:
+    url: postgresql://tide:${DB_PASSWORD}@db.example/tide
+  checkpoint:
+    interval: 10000
+  http.port: 8080
+  spark.master: local[4]
+```
+
+The keys stand below `tidegate:` or, as in a `seatunnel.yaml` that is there already, below `seatunnel: engine:`. They may be nested or flat. A value may
+name variables of the environment, `${NAME}` or `${NAME:default}`, and files, `${file:/run/secrets/password}`, so that passwords stay out of the file;
+in an address, special characters of a password are written as `%XX`. Words are those of YAML 1.2: only `true` and `false` are booleans.
+Everything below `spark` goes to Spark as it is; a job's `env` wins over it.
+"""
+
+
+def _engine_lines() -> Iterator[str]:
+    yield from (ENGINE_HEAD, *_table(ENGINE_OPTIONS))
+    yield from ("", "## Where a default is not the one of the reference", "")
+    yield from (f"- `{key}`: {reason}" for key, reason in DIFFERENCES.items())
+    yield from ("", "## Accepted, and without a meaning here", "", "They are named once at start.", "", "| key | why |", "|---|---|")
+    yield from (f"| `{key}` | {_cell(reason)} |" for key, reason in IGNORED.items())
 
 
 def _index_lines() -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""Makes everything that `make demo`, `make test` and the rest need: .venv with the locked packages and `tidegate` in it, and Java.
+"""Makes everything that `make demo`, `make test` and the rest need: .venv with the locked packages and `tidegate` in it, Java, and the tests' servers.
 
 Called by the Makefile with any python3, so it uses the standard library only and words that an old Python understands. It may be run at any
 time: what is there is left as it is, what was interrupted is gone on with. Where packages come from is the business of the user's pip.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -26,6 +27,12 @@ JAVA_PACKAGES = (
     "openjdk-21-jre-headless",
     "default-jre-headless",
 )  # a release of Debian or Ubuntu has some of them
+# What tests start for themselves: name, a file of it, a command of it, and its packages.
+SERVERS = (
+    ("PostgreSQL", "usr/lib/postgresql/*/bin/initdb", "initdb", ("postgresql",)),
+    ("etcd", "usr/bin/etcd", "etcd", ("etcd-server", "etcd")),
+)
+SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")  # Debian asks it before a package starts its service
 
 
 class SetUpError(Exception):
@@ -166,6 +173,40 @@ def need_java():
         raise SetUpError((found.stderr.strip() or "the search for Java failed").split("\n")[-1])
 
 
+def missing_servers():
+    return [server for server in SERVERS if not any(Path("/").glob(server[1])) and shutil.which(server[2]) is None]
+
+
+@contextlib.contextmanager
+def services_kept_off():
+    """Debian starts what it installs; the tests want the programs only. A policy that the machine has already is left as it is."""
+    try:
+        with open(SERVICE_POLICY, "x") as policy:
+            policy.write("#!/bin/sh\nexit 101\n")
+    except (FileExistsError, FileNotFoundError):
+        yield
+        return
+    try:
+        SERVICE_POLICY.chmod(0o755)
+        yield
+    finally:
+        SERVICE_POLICY.unlink()
+
+
+def need_servers():
+    missing = missing_servers()
+    if missing and can_install():
+        with services_kept_off():
+            for name, _, _, packages in missing:
+                install_with_apt(f"the tests start a {name} of their own", packages)
+        missing = missing_servers()
+    if missing:
+        names, packages = " and ".join(server[0] for server in missing), " ".join(server[3][0] for server in missing)
+        raise SetUpError(
+            f"the tests start servers of their own, and there is no {names}; install (Debian, Ubuntu, as root: apt-get install {packages}) and run make again"
+        )
+
+
 def warm_up():
     """Let Spark's JVM write down its classes once: every later start is twice as quick. Nothing depends on it."""
     if not (VENV / "share" / "tidegate" / "cds").is_dir():
@@ -189,6 +230,8 @@ def set_up(arguments):
         if "--without-java" not in arguments:
             need_java()
             warm_up()
+        if "--with-servers" in arguments:
+            need_servers()
 
 
 def main():

@@ -49,6 +49,20 @@ class Home:
         here = self.job_work(job_id)
         return [p for p in (here.iterdir() if here.is_dir() else ()) if p.name[1:].isdigit() and int(p.name[1:]) <= generation]
 
+    @property
+    def works_root(self) -> Path:
+        """Scratch files of everything: a directory for each job, in it one for each generation."""
+        return self.root / "work"
+
+    def warm_work(self, pid: int, started: int) -> Path:
+        """Scratch files of a driver that was started before it had a job, and that keeps them for life; removed by whoever proves it dead."""
+        return self.works_root / "warm" / f"{pid}.{started}"
+
+    @property
+    def warm_errors(self) -> Path:
+        """What they say before they have a job."""
+        return self.root / "logs" / "warm.err"
+
     def logs(self, job_id: int) -> Path:
         """Logs of one job."""
         return self.root / "logs" / str(job_id)

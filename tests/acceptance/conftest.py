@@ -1,5 +1,6 @@
-"""What the acceptance tests share: one JVM (that of tests/spark where it is open already), a quick disk, the zygote of runs that are killed."""
+"""What the acceptance tests share: one JVM (that of tests/spark where it is open already), a quick disk, the zygote of runs that are killed, clusters."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,11 @@ from tidegate.spark.engine import SparkEngine
 from tidegate.spark.session import SessionSettings, close_session, open_session
 from tidegate.testing.crash_runs import CrashRuns
 from tidegate.testing.in_process import Shared
+
+sys.path.insert(0, str(Path(__file__).parent))
+for name in ("cluster_kit", "cluster_stores"):
+    pytest.register_assert_rewrite(name)
+from cluster_stores import cluster, cluster_etcd, cluster_postgres, own_cluster, shared_cluster  # noqa: E402, F401  # fixtures
 
 
 @pytest.fixture(scope="session")

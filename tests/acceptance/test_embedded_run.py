@@ -219,7 +219,50 @@ def test_a_driver_that_dies_again_and_again_fails_the_job_within_its_budget(worl
     known = world.known()
     assert known is not None
     assert known.state is not None
-    assert known.state.value.generation == 3
+    assert known.state.value.generation == 4  # three drivers; the end has a generation of its own
+
+
+def test_a_driver_that_hangs_is_killed_and_replaced(world: World) -> None:
+    file = world.job(rows=60)
+    file.write_text(file.read_text().replace("checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.timeout = 1000"))
+    process = world.start(file)
+    world.until(lambda: world.checkpoints() >= 2)
+    known = world.known()
+    assert known is not None
+    assert known.driver is not None
+    os.kill(known.driver.value.process.pid, signal.SIGSTOP)
+    code, said = finish(process)
+    assert code == 0, said
+    assert world.ids() == list(range(60))
+    assert '"stalled"' in next((world.home / "logs").glob("*/run.log")).read_text()
+
+
+def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(world: World) -> None:
+    engine = world.root / "engine.yaml"
+    engine.write_text(f"tidegate:\n  checkpoint:\n    storage:\n      max-retained: 2\n      plugin-config:\n        namespace: {world.root / 'elsewhere'}\n")
+    file = world.job(mode="STREAMING", rows=100_000)
+    process = world.start(file, "--config", str(engine))
+    world.until(lambda: world.checkpoints() >= 5)
+    known = world.known()
+    assert known is not None
+    assert len(known.pipelines[0].value.retained) == 2
+    assert list((world.root / "elsewhere").iterdir())
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    file.write_text(file.read_text().replace("checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.max-retained = 4"))
+    process = world.start(file, "--config", str(engine), "--restore", "latest")
+    world.until(lambda: len((world.known() or known).pipelines[0].value.retained) == 4)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+
+
+def test_a_mistake_in_the_engine_file_is_named_and_nothing_is_started(world: World) -> None:
+    engine = world.root / "engine.yaml"
+    engine.write_text("tidegate:\n  checkpoint:\n    interval: soon\n")
+    code, said = finish(world.start(world.job(), "--config", str(engine)))
+    assert code == 2
+    assert "engine.yaml:3" in said
+    assert "nothing was started" in said
 
 
 @pytest.mark.parametrize("place", ["driver.launch.before", "driver.launch.after"])

@@ -17,11 +17,14 @@ from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import status_of
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.wish import RestoreWish
-from tidegate.driver.main import Assignment, Driver, register
+from tidegate.driver.main import Driver
+from tidegate.driver.registration import register
 from tidegate.home import Home
+from tidegate.model.engine import EngineSettings
 from tidegate.model.records import JobStatus
 from tidegate.runner.exits import DriverExit
-from tidegate.runner.launch import LaunchOrder, launch
+from tidegate.runner.launch import Program, launch
+from tidegate.runner.orders import driver_order
 from tidegate.runner.process import PROC, reference
 from tidegate.store.open import open_store
 from tidegate.testing.plain_engine import PlainEngine
@@ -78,8 +81,8 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
 
     first = Claimant(store, storage, home).claim(submission("fresh"))
     environ = {**os.environ, "TIDEGATE_FAILPOINT": f"{place}@3=stop", "TIDEGATE_TEST_METRICS_DELAY_S": "3600"}
-    order = LaunchOrder(home=home.root, job_id=7, generation=first.generation, logs=home.logs(7), environ=environ, module="tidegate.testing.plain_driver")
-    old = launch(order)
+    order = driver_order(EngineSettings(), home, job_id=7, generation=first.generation)
+    old = launch(order, Program(environ=environ, module="tidegate.testing.plain_driver"))
     try:
         end = time.monotonic() + PATIENCE_S
         while not stopped(old.process.pid):
@@ -88,9 +91,9 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
             time.sleep(0.01)  # between two looks at another process
 
         second = OtherHost(store, storage, home).claim(submission("latest"))
-        assignment = Assignment(home=home, job_id=7, generation=second.generation)
-        register(store, assignment)
-        Driver(assignment, store, second.job, lambda *_: PlainEngine()).run()
+        newer = driver_order(EngineSettings(), home, job_id=7, generation=second.generation)
+        register(store, newer, 2)
+        Driver(newer, store, second.job, lambda *_: PlainEngine()).run()
         assert status_of(look(store, 7)) is JobStatus.FINISHED
         before, state = visible(out), look(store, 7)
         checkpoints = sorted(p.name for p in home.checkpoints.glob("7/1/*"))

@@ -5,19 +5,27 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 import tidegate
 from tidegate.model.errors import Domain, UserError
 from tidegate.store import Put, StoreDamaged, StoreUnavailable, open_store
+from tidegate.store.backend import Retention
+from tidegate.store.memory import MemoryBackend
 from tidegate.store.sqlite_errors import StoreTooNew, translated
+from tidegate.testing.servers.postgres import PostgresServer
+
+NO_ADDRESSES = ["", "x", "mysql://u:geheim@h/db", "redis://h?password=geheim", "postgresql:", "postgresql:/db", "etcd:", "etcd:h:2379"]
+NO_ADDRESSES += ["sqlite:", "sqlite:/x.db", "sqlite://x.db", "sqlite:///", "memory", "memory:x"]
 
 
-@pytest.mark.parametrize("url", ["", "x", "postgresql://u:geheim@h/db", "sqlite:", "sqlite:/x.db", "sqlite://x.db", "sqlite:///", "memory", "memory:x"])
+@pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_an_address_that_is_none_is_refused_with_the_choices(url: str) -> None:
-    with pytest.raises(UserError, match=r"sqlite:///absolute/path .*memory:") as error:
+    with pytest.raises(UserError, match=r"sqlite:///absolute/path .*postgresql://.* etcd://.* memory:") as error:
         open_store(url)
     assert "geheim" not in str(error.value)
 
@@ -25,6 +33,50 @@ def test_an_address_that_is_none_is_refused_with_the_choices(url: str) -> None:
 def test_a_threshold_below_one_is_refused() -> None:
     with pytest.raises(UserError, match="compaction-threshold is 0"):
         open_store("memory:", compaction_threshold=0)
+
+
+def test_a_postgresql_store_can_be_opened_by_both_names_of_its_scheme(postgres: PostgresServer) -> None:
+    first = open_store(f"{postgres.url}?schema=door")
+    first.transact(writes=[Put("jobs", "a", {})])
+    second = open_store(f"{postgres.url.replace('postgresql:', 'postgres:')}?schema=door")
+    assert [e.key for e in second.list("jobs")] == ["a"]
+    for store in (first, second):
+        store.close()
+
+
+class RecordedEtcd(MemoryBackend):
+    """Takes what the door makes of an address; an etcd that speaks TLS or has users is not at hand here."""
+
+    taken: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, endpoints: Sequence[str], *, retention: Retention, **options: Any) -> None:
+        super().__init__(retention=retention)
+        RecordedEtcd.taken = {"endpoints": endpoints, **options}
+
+
+PLAIN = {"prefix": "tidegate", "username": "", "password": "", "tls": False}
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        ("etcd://one", {"endpoints": ["one:2379"]}),
+        ("etcd://one:1,two:2,[::1]:3/", {"endpoints": ["one:1", "two:2", "[::1]:3"]}),
+        ("etcd://[::1]/a/b", {"endpoints": ["[::1]:2379"], "prefix": "a/b"}),
+        ("etcd://tide:ge%40heim%2F@one:1/blue?tls=true", {"endpoints": ["one:1"], "prefix": "blue", "username": "tide", "password": "ge@heim/", "tls": True}),
+    ],
+)
+def test_an_address_of_an_etcd_is_taken_apart(monkeypatch: pytest.MonkeyPatch, url: str, taken: dict[str, Any]) -> None:
+    monkeypatch.setattr("tidegate.store.etcd.EtcdBackend", RecordedEtcd)
+    open_store(url).close()
+    assert RecordedEtcd.taken == {**PLAIN, **taken}
+
+
+@pytest.mark.parametrize("rest", ["", "/p", "one:x", "one:1,", ":1", "u:geheim@", "u:gehe@im@one:1", "[::1", "u:geheim@one:1?ssl=yes", "one?tls=yes", "one#p"])
+def test_an_address_of_an_etcd_that_is_none_is_refused_without_its_password(rest: str) -> None:
+    with pytest.raises(UserError, match="is not the address of an etcd") as error:
+        open_store(f"etcd://{rest}")
+    assert "gehe" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["store.db", "100% größe?.db", "a#b c.db", "file:x"])

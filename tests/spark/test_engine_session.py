@@ -206,8 +206,8 @@ import signal
 def same(batches):
     yield from batches
 print(spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-family = [jvm_pid(spark), *gateway._children(jvm_pid(spark))]
-family += [grandchild for child in family[1:] for grandchild in gateway._children(child)]
+family = [jvm_pid(spark), *gateway.children(jvm_pid(spark))]
+family += [grandchild for child in family[1:] for grandchild in gateway.children(child)]
 SparkEngine(spark).close()
 def alive(pid):
     try:

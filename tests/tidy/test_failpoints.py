@@ -13,6 +13,7 @@ DURABLE_CALLS = {"os.fsync", "os.fdatasync", "os.replace", "os.rename", "os.link
 BRACKETED_BY_OTHERS = {
     "src/tidegate/cli/doctor.py": "measures how long a write takes, and keeps nothing",
     "src/tidegate/connectors/localfile/durable.py": "single acts, which the committer, the writer and the save modes bracket",
+    "src/tidegate/store/sqlite_file.py": "passes the places that all backends share, which store/places.py names",
 }
 
 

@@ -100,3 +100,41 @@ def test_a_set_up_that_cannot_write_says_so_in_one_line(setup: ModuleType) -> No
     (setup.ROOT / "build").write_text("")
     answer = subprocess.run([sys.executable, setup.__file__], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr.count("\n"), answer.stderr[:7]) == (1, 1, "setup: ")
+
+
+def apt_that(tmp_path: Path, script: str) -> Path:
+    apt = tmp_path / "bin" / "apt-get"
+    apt.parent.mkdir()
+    apt.write_text(f"#!/bin/sh\n{script}\n")
+    apt.chmod(0o755)
+    return apt
+
+
+def test_a_server_that_is_missing_is_installed_and_its_service_is_not_started(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, server = tmp_path / "policy-rc.d", tmp_path / "bin" / "some-server"
+    apt = apt_that(tmp_path, f"[ $1 = update ] && exit 0\n{policy} start || touch {server}\nchmod +x {server}")
+    monkeypatch.setenv("PATH", str(apt.parent), prepend=os.pathsep)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(setup, "SERVICE_POLICY", policy)
+    monkeypatch.setattr(setup, "SERVERS", (("Some", "no/such/file", "some-server", ("some",)), ("Sh", "bin/sh", "no-such-command", ("other",))))
+    setup.need_servers()
+    assert server.exists()
+    assert not policy.exists()
+    assert "install -y --no-install-recommends some" in setup.LOG.read_text()
+    assert "other" not in setup.LOG.read_text()
+
+
+def test_a_policy_that_the_machine_has_is_left_as_it_is(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "policy-rc.d"
+    policy.write_text("the owner's")
+    monkeypatch.setattr(setup, "SERVICE_POLICY", policy)
+    with setup.services_kept_off():
+        assert policy.read_text() == "the owner's"
+    assert policy.read_text() == "the owner's"
+
+
+def test_servers_that_cannot_be_installed_are_named_with_the_command(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(setup, "SERVERS", (("One", "no/file", "no-command", ("one", "uno")), ("Two", "no/file", "no-command", ("two",))))
+    with pytest.raises(setup.SetUpError, match=r"there is no One and Two; install .*apt-get install one two"):
+        setup.need_servers()

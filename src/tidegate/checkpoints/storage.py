@@ -19,7 +19,6 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument
 from tidegate.model.errors import Fenced
 
-
 PARENT_RACES_MAX = 10
 
 

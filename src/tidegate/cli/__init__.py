@@ -8,11 +8,14 @@ from tidegate import __version__
 
 VERBS = {
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
+    "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",
     "explain": "tidegate.cli.explain:explain",
     "run": "tidegate.cli.run:run",
+    "server": "tidegate.cli.server:server",
     "validate": "tidegate.cli.validate:validate",
+    "worker": "tidegate.cli.server:worker",
 }
 
 

@@ -33,6 +33,10 @@ SUPPORTED = {  # package: the oldest supported version and the first that is not
     "sqlglot": ("27", None),
     "click": ("8.1", None),
     "rich": ("13", None),
+    "psycopg": ("3.2", None),
+    "pyyaml": ("6", None),
+    "starlette": ("0.41", None),
+    "uvicorn": ("0.30", None),
 }
 JAVA_VERSION_TRIED = 17  # newer ones should do; this is the one that the tests run on
 GIB = 1 << 30

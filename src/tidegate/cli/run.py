@@ -16,6 +16,7 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import exits, job_file
 from tidegate.cli.display import Display, choose
 from tidegate.cli.view import Rates, job_view
+from tidegate.config.engine import load_engine
 from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
 from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.registry import Known, job_of_name
@@ -24,17 +25,21 @@ from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
 from tidegate.logs import log_to
 from tidegate.model.document import from_document
+from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
+from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.runner.java import JavaMissing, find_java
-from tidegate.runner.launch import DriverProcess, LaunchOrder, launch
+from tidegate.runner.launch import DriverProcess, Program, launch
+from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 
+DEFAULTS = EngineSettings()
 EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.CANCELED: exits.CANCELED, JobStatus.FAILED: exits.FAILED}
 
 
@@ -47,6 +52,7 @@ class RunOptions:
     name: str | None
     wish: RestoreWish
     as_json: bool
+    settings: EngineSettings = DEFAULTS
     driver_module: str = "tidegate.driver"
 
 
@@ -56,10 +62,19 @@ class RunOptions:
 @click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
 @click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
 @click.option("--restore", metavar="latest|checkpoint:N|fresh|auto", help="From where to go on after a run that did not finish.")
+@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for machines.")
 @job_file.options
 def run(
-    file: str, home: str | None, job_id: int | None, name: str | None, restore: str | None, as_json: bool, variable: Sequence[str], strict: bool
+    file: str,
+    home: str | None,
+    job_id: int | None,
+    name: str | None,
+    restore: str | None,
+    config: Path | None,
+    as_json: bool,
+    variable: Sequence[str],
+    strict: bool,
 ) -> NoReturn:
     """Run one job to its end.
 
@@ -73,13 +88,23 @@ def run(
       tidegate run job.conf --restore auto       # for schedulers: goes on where the last run stopped
       tidegate run job.conf -i day=2024-05-01 --json
     """
-    options = RunOptions(home=Home.find(home, os.environ), job_id=job_id, name=name, wish=wish_of(restore), as_json=as_json)
+    place = Home.find(home, os.environ)
+    options = RunOptions(home=place, job_id=job_id, name=name, wish=wish_of(restore), as_json=as_json, settings=settings_of(config, place))
     planned = job_file.planned(file, variable, strict)
     try:
         find_java(os.environ)
     except JavaMissing as error:
         sys.exit(refuse(str(error), exits.FAILED))
     sys.exit(run_plan(planned, file, options))
+
+
+def settings_of(config: Path | None, home: Home) -> EngineSettings:
+    """The engine's settings in force. Problems go to stderr; with an error among them the command ends."""
+    settings, _, problems = load_engine(config, os.environ, home=home)
+    job_file.print_problems(problems, sys.stderr)
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        sys.exit(refuse(f"{job_file.summary(problems)} in the engine's file; nothing was started", exits.BAD_INPUT))
+    return settings
 
 
 def wish_of(text: str | None) -> RestoreWish:
@@ -94,7 +119,7 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
     """Claim the job, lead it, show it; the exit code."""
     try:
         options.home.make()
-        store = open_store(options.home.store_url)
+        store = open_store(options.settings.store_url or options.home.store_url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
         return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
     try:
@@ -121,7 +146,7 @@ class EmbeddedRun:
     def __init__(self, store: Store, plan: Plan, file: str, options: RunOptions) -> None:
         self.store, self.plan, self.file, self.options = store, plan, file, options
         self.clock = SystemClock()
-        self.storage = CheckpointStorage(options.home.checkpoints)
+        self.storage = CheckpointStorage(Path(options.settings.checkpoint.storage_root or options.home.checkpoints))
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
         self.rates = Rates()
@@ -154,11 +179,11 @@ class EmbeddedRun:
             return self._claim(RestoreWish.parse(click.prompt("restore", default="latest", err=True)))
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
-        home = self.options.home
-        order = LaunchOrder(
-            home=home.root, job_id=claim.job.job_id, generation=claim.generation, logs=logs, environ=dict(os.environ), module=self.options.driver_module
+        program = Program(environ=dict(os.environ), module=self.options.driver_module)
+        order = driver_order(self.options.settings, self.options.home, job_id=claim.job.job_id, generation=claim.generation)
+        supervisor = Supervisor(
+            self.claimant, claim, self.me, Launch(lambda order: launch(order, program), order), self.clock, self.options.settings.checkpoint
         )
-        supervisor = Supervisor(self.claimant, claim, self.me, Launch(launch, order), self.clock)
         display = choose(as_json=self.options.as_json)
         readers: list[threading.Thread] = []
         try:

@@ -3,7 +3,7 @@
 import sys
 
 from tidegate.driver.main import main
-from tidegate.driver.spark import spark_engine
+from tidegate.driver.spark import spark_engine, warm_spark
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], spark_engine))
+    sys.exit(main(sys.argv[1:], spark_engine, warm_spark))

@@ -1,75 +1,85 @@
-"""What a driver does, from its first write to its exit code. Called by __main__ with an engine: Spark, or the plain one of the test kit."""
+"""What a driver does, from its order to its exit code. Called by __main__ with an engine: Spark, or the plain one of the test kit."""
 
 import argparse
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.driver.background import BackgroundEngine
 from tidegate.driver.metrics import MetricsWriter
-from tidegate.failpoint import failpoint
-from tidegate.home import Home
+from tidegate.driver.registration import register
+from tidegate.driver.warm import take_over
+from tidegate.driver.watch import Reins, StoreWatch
 from tidegate.logs import log_to
-from tidegate.model.document import from_document, to_document
+from tidegate.model.document import from_document
+from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import Fenced, TerminalError
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import DRIVERS, JOBS, PIPELINES, STATES, DriverRecord, JobRecord, JobState, PipelineState, PipelineStatus
+from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
-from tidegate.runner.process import reference, session_members
-from tidegate.store.base import Check, Put, Store
-from tidegate.store.errors import Conflict
+from tidegate.runner.process import end_own_session
+from tidegate.store.base import OutcomeUnknown, Store
+from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
 
 LOG = logging.getLogger("tidegate.driver")
-RETAINED_MAX = 3
-STREAMING_INTERVAL_S = 10.0
+STDIN = 0
+STORE_PAUSE_S = 0.5
+T = TypeVar("T")
+EngineFactory = Callable[[DriverOrder, JobRecord], Engine]
+WarmUp = Callable[[DriverOrder], EngineFactory]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Assignment:
-    """What this process was started for."""
-
-    home: Home
-    job_id: int
-    generation: int
-    worker: str = ""
-    now_ms: int = 0
-
-
-EngineFactory = Callable[[Assignment, JobRecord], Engine]
+def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmUp) -> int:
+    """Run one generation; the exit code says how it ended. A warm driver gets ready first, by an order without a job, and then waits for its own."""
+    warm = parse(arguments).warm
+    order = orders.receive(STDIN)
+    if order is not None and warm:
+        engine_factory = warm_up(order)
+        order = take_over(orders.receive(STDIN))
+    if order is None:
+        return DriverExit.NO_ORDER
+    return drive(order, engine_factory)
 
 
-def main(arguments: Sequence[str], engine_factory: EngineFactory) -> int:
-    """Run one generation; the exit code says how it ended."""
-    assignment = parse(arguments)
-    log_to(assignment.home.logs(assignment.job_id) / "driver.log")
-    store = open_store(assignment.home.store_url)
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line of a driver: for people who read `ps`, but for --warm. What counts is the order."""
+    parser = argparse.ArgumentParser(prog="python -m tidegate.driver")
+    parser.add_argument("--job-id", type=int)
+    parser.add_argument("--generation", type=int)
+    parser.add_argument("--warm", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
+    """From the registration to the exit code."""
+    log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
+    if not order.detached:
+        threading.Thread(target=end_with_leader, name="leader-watch", daemon=True).start()
+    store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold))
     try:
-        register(store, assignment)
-        entry = store.get(JOBS, str(assignment.job_id))
-        if entry is None:
-            raise TerminalError(f"job {assignment.job_id} is not in the store")
-        job = from_document(JobRecord, entry.value, f"job {assignment.job_id}")
-        driver = Driver(assignment, store, job, engine_factory)
+        patiently(lambda: register(store, order, SystemClock().now_ms()))
+        driver = Driver(order, store, patiently(lambda: job_of(store, order)), engine_factory)
         driver.listen()
         return driver.run()
     except Fenced as error:
-        LOG.warning("fenced", extra={"job_id": assignment.job_id, "generation": assignment.generation, "why": str(error)})
+        LOG.warning("fenced", extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)})
         return DriverExit.FENCED
     except EngineGone as error:
         print(error, file=sys.stderr)
@@ -78,90 +88,94 @@ def main(arguments: Sequence[str], engine_factory: EngineFactory) -> int:
         store.close()
 
 
-def parse(arguments: Sequence[str]) -> Assignment:
-    """The command line of a driver."""
-    parser = argparse.ArgumentParser(prog="python -m tidegate.driver")
-    parser.add_argument("--home", required=True, type=Path)
-    parser.add_argument("--job-id", required=True, type=int)
-    parser.add_argument("--generation", required=True, type=int)
-    given = parser.parse_args(arguments)
-    return Assignment(home=Home(given.home), job_id=given.job_id, generation=given.generation)
-
-
-def register(store: Store, assignment: Assignment) -> None:
-    """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
-    key = str(assignment.job_id)
-    me = reference(os.getpid())
-    mine = DriverRecord(job_id=assignment.job_id, generation=assignment.generation, process=me, worker=assignment.worker, started_ms=assignment.now_ms)
+def patiently(act: Callable[[], T]) -> T:
+    """Wait while the store is out of reach: a driver does not die of that, at its start no more than later."""
+    clock, never = SystemClock(), threading.Event()
     while True:
-        state, driver = store.get(STATES, key), store.get(DRIVERS, key)
-        if state is None:
-            raise TerminalError(f"job {assignment.job_id} is not in the store")
-        current = from_document(JobState, state.value, f"state of job {key}")
-        before = from_document(DriverRecord, driver.value, f"driver of job {key}") if driver else None
-        if current.generation != assignment.generation or current.status.terminal:
-            raise Fenced(f"job {key}", assignment.generation, current.generation)
-        if before is not None and before.generation >= assignment.generation and before.process != me:
-            raise Fenced(f"job {key}, which has a driver already,", assignment.generation, before.generation)
-        failpoint("driver.register.before")
         try:
-            store.transact([Check(STATES, key, state.version), Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
-        except Conflict:
-            continue
-        failpoint("driver.register.after")
-        return
+            return act()
+        except (StoreUnavailable, OutcomeUnknown):
+            clock.wait(never, STORE_PAUSE_S)
+
+
+def job_of(store: Store, order: DriverOrder) -> JobRecord:
+    """What shall run."""
+    entry = store.get(JOBS, str(order.job_id))
+    if entry is None:
+        raise TerminalError(f"job {order.job_id} is not in the store")
+    return with_defaults(from_document(JobRecord, entry.value, f"job {order.job_id}"), order)
+
+
+def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
+    """The job with the engine's values where its env gives none."""
+    env = job.plan.env
+    full = replace(
+        env,
+        checkpoints_retained_max=env.checkpoints_retained_max or order.retained_max,
+        checkpoint_pause_ms_min=order.pause_ms_min if env.checkpoint_pause_ms_min is None else env.checkpoint_pause_ms_min,
+        spark={**order.spark, **env.spark},
+    )
+    return replace(job, plan=replace(job.plan, env=full))
 
 
 class Driver:
-    """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the leader."""
+    """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the leader or on the store."""
 
-    def __init__(self, assignment: Assignment, store: Store, job: JobRecord, engine_factory: EngineFactory) -> None:
-        self.assignment, self.store, self.job = assignment, store, job
+    def __init__(self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory) -> None:
+        self.order, self.store, self.job = order, store, job
         self.stop, self.abandon, self.ended = threading.Event(), threading.Event(), threading.Event()
-        self.engine = BackgroundEngine(lambda: engine_factory(assignment, job))
+        self.engine = BackgroundEngine(lambda: engine_factory(order, job))
         self.clock = SystemClock()
         self.meters: list[Meter] = []
 
     def listen(self) -> None:
-        """SIGTERM and SIGINT ask for a stop at a checkpoint; the end of the leader ends everything."""
+        """SIGTERM and SIGINT ask for a stop at a checkpoint; to a detached driver the store speaks as well."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
-        threading.Thread(target=end_with_leader, name="leader-watch", daemon=True).start()
+        if self.order.detached:
+            StoreWatch(self.store, self.order, Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session), self.clock).start()
+
+    def interrupt(self) -> None:
+        """Give the running batches up, and end. May be repeated: a batch may begin just after."""
+        self.stop.set()
+        for plan in self.job.plan.pipelines:
+            self.engine.cancel(plan.id)
 
     def run(self) -> int:
         """Until every pipeline has ended."""
-        work = self.assignment.home.work(self.job.job_id, self.assignment.generation)
-        work.mkdir(parents=True, exist_ok=True)
+        work = orders.home_of(self.order).work(self.job.job_id, self.order.generation)
+        scratch.make(work)
         self.engine.start()
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
-        runs = [self._start(plan, slots) for plan in self.job.plan.pipelines if not self._finished(plan)]
-        metrics = MetricsWriter(self.store, self.job.job_id, self.meters, self.clock)
+        runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
+        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock)
         metrics.start()
         try:
             return self._await(runs)
         finally:
-            metrics.stop()
             try:
                 self.engine.close()
             finally:
-                shutil.rmtree(work, ignore_errors=True)
+                metrics.stop()  # last: the end of an engine may take its time, and is no silence
+                scratch.remove(work)
 
-    def _finished(self, plan: PipelinePlan) -> bool:
-        entry = self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id))
-        return entry is not None and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED
+    def _unfinished(self) -> list[PipelinePlan]:
+        entries = {plan.id: self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id)) for plan in self.job.plan.pipelines}
+        finished = {id for id, entry in entries.items() if entry and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED}
+        return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
-        meter = Meter(plan.id, self.assignment.generation)
+        meter = Meter(plan.id, self.order.generation)
         self.meters.append(meter)
-        ledger = Ledger(self.store, self.job.job_id, plan.id, self.assignment.generation, clock=self.clock, abandon=self.abandon)
+        ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon)
         around = Surroundings(
             job=self.job,
-            storage=CheckpointStorage(self.assignment.home.checkpoints),
+            storage=CheckpointStorage(Path(self.order.checkpoints_root)),
             engine=self.engine,
             clock=self.clock,
             stop=self.stop,
-            retained_max=self.job.plan.env.checkpoints_retained_max or RETAINED_MAX,
-            interval_s=STREAMING_INTERVAL_S,
+            retained_max=self.job.plan.env.checkpoints_retained_max or self.order.retained_max,
+            interval_s=self.order.interval_ms / 1000,
         )
         future: Future[PipelineStatus] = Future()
 
@@ -199,10 +213,6 @@ class Driver:
 def end_with_leader() -> None:
     """Wait until standard input closes; then SIGKILL this whole session: nobody leads it any more."""
     with contextlib.suppress(OSError):
-        while os.read(0, 1):
+        while os.read(STDIN, 1):
             continue
-    me = reference(os.getpid())
-    for pid in session_members(me):
-        if pid != me.pid:
-            os.kill(pid, signal.SIGKILL)
-    os.kill(me.pid, signal.SIGKILL)
+    end_own_session()

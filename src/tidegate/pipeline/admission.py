@@ -44,7 +44,7 @@ class Pace:
             rows_max=env.batch_rows_max,
             bytes_max=env.batch_bytes_max,
             files_max=env.batch_files_max,
-            pause_s_min=max(0, env.checkpoint_pause_ms_min) / 1000,
+            pause_s_min=max(0, env.checkpoint_pause_ms_min or 0) / 1000,
         )
 
     @property

@@ -4,12 +4,14 @@ A driver is one session: Python, its JVM, the worker daemons. Daemons make proce
 proves death. Linux only (/proc).
 """
 
+import contextlib
 import os
 import signal
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from tidegate.model.records import ProcessRef
 
@@ -37,19 +39,19 @@ def boot_id() -> str:
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def started_at(pid: int) -> int | None:
-    """The start time of a process in clock ticks since boot; None where there is none, or only its zombie."""
+def started_at(pid: int, *, zombie: bool = False) -> int | None:
+    """The start time of a process in clock ticks since boot; None where there is none, or, unless it is asked for, only its zombie."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    return None if fields[0] in ("Z", "X") and not zombie else int(fields[19])
 
 
 def reference(pid: int) -> ProcessRef:
-    """The name of a running process."""
-    return ProcessRef(pid=pid, started=started_at(pid) or 0, boot=boot_id(), host=socket.gethostname())
+    """The name of this process or of a child that nobody has waited for: it has a name even when it has died already."""
+    return ProcessRef(pid=pid, started=started_at(pid, zombie=True) or 0, boot=boot_id(), host=socket.gethostname())
 
 
 def is_alive(process: ProcessRef) -> bool:
@@ -72,6 +74,24 @@ def session_members(process: ProcessRef) -> list[int]:
         except OSError:
             continue
     return members
+
+
+def terminate_session(process: ProcessRef) -> None:
+    """SIGTERM to every process of the session, once."""
+    for pid in session_members(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def end_own_session() -> NoReturn:
+    """SIGKILL the session that this process leads, itself last."""
+    me = reference(os.getpid())
+    for pid in session_members(me):
+        if pid != me.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    os.kill(me.pid, signal.SIGKILL)
+    raise AssertionError("unreachable")
 
 
 def kill_session(process: ProcessRef, deadline_s: float = KILL_DEADLINE_S) -> ProvenDead | StillThere:

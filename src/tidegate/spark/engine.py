@@ -4,6 +4,7 @@ Called by the protocol (pipeline/), from one thread for each pipeline; `cancel` 
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,11 +19,13 @@ from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph
 from tidegate.spark.build import FrameBuilder, Frames, split_count, task_count
+from tidegate.spark.cluster import Executors, NoExecutors, is_local, no_executor_s_max
 from tidegate.spark.errors import BatchCancelled, cancelled, translating
 from tidegate.spark.session import end_session
 from tidegate.spark.tasks import CountsParam, RunFused, nothing
 
 CANCEL_AGAIN_S = 0.2  # a batch may be between two jobs when it is cancelled
+LOOK_S = 1.0  # between two looks at the executors of a running batch
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class _Running:
 
     group: str
     cancelled: bool = False
+    starved_s: float = 0.0  # so long without an executor that the batch was given up
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -41,7 +45,10 @@ class SparkEngine:
         self._session = spark if isinstance(spark, SparkSession) else None
         self._context = spark.sparkContext if isinstance(spark, SparkSession) else spark
         self._lock = threading.Lock()
-        self._local_width: int | None = self._context.defaultParallelism if str(self._context.master).startswith("local[") else None
+        self._master = str(self._context.master)
+        self._local_width: int | None = self._context.defaultParallelism if is_local(self._master) else None
+        self._executors = Executors(self._context)
+        self._alone_s_max = 0.0 if is_local(self._master) else no_executor_s_max(dict(self._context.getConf().getAll()))
         self._counts = self._context.accumulator({}, CountsParam())
         self._builders: dict[int, FrameBuilder] = {}
         self._empties: dict[int, RDD[object]] = {}
@@ -98,6 +105,21 @@ class SparkEngine:
                 return
             running.over.wait(CANCEL_AGAIN_S)
 
+    def _watch(self, running: _Running) -> None:
+        """Gives a batch up that no executor is there for: Spark itself would wait for one without end."""
+        alone_since_s: float | None = None
+        while not running.over.wait(LOOK_S):
+            count = self._executors.count()
+            now_s = time.monotonic()
+            if count != 0:
+                alone_since_s = None
+            elif alone_since_s is None:
+                alone_since_s = now_s
+            elif now_s - alone_since_s > self._alone_s_max:
+                running.starved_s = now_s - alone_since_s
+                self._cancel_until_over(running)
+                return
+
     def close(self) -> None:
         """End Spark: the driver ends next."""
         end_session(self._context)
@@ -114,10 +136,14 @@ class SparkEngine:
             with translating():
                 self._context.setJobGroup(running.group, f"pipeline {batch.pipeline} batch {batch.checkpoint}", interruptOnCancel=True)
                 self._context.setLocalProperty("spark.scheduler.pool", f"pipeline-{batch.pipeline}")
+            if self._alone_s_max:
+                threading.Thread(target=self._watch, args=(running,), name=f"executors-of-pipeline-{batch.pipeline}", daemon=True).start()
             yield running
             if running.cancelled:  # asked for, and too late to interrupt anything: whoever asked expects an end
                 raise BatchCancelled(batch.pipeline)
         except TidegateError as error:
+            if running.starved_s:
+                raise NoExecutors(self._master, running.starved_s) from error
             if running.cancelled and error.__cause__ is not None and cancelled(error.__cause__):
                 raise BatchCancelled(batch.pipeline) from error
             raise

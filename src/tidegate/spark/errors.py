@@ -29,7 +29,14 @@ DATA_CONDITIONS = re.compile(
 # Conditions that say: the job file asks for something that is not there.
 JOB_CONDITIONS = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]")
 CANCELLED = re.compile(r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled", re.I)
+# What executors say whose Python cannot run our tasks: the text's pattern, and the sentence.
+UNFIT_EXECUTORS = (
+    (re.compile(r"No module named '?(tidegate|pyspark|pyarrow|pandas)\b"), "the Python of the executors has no module {0}"),
+    (re.compile(r'Cannot run program "([^"]+)"'), "the executors have no program {0}"),
+    (re.compile(r"PYTHON_VERSION_MISMATCH\] (.{,200}?)(?:, PySpark|\. |\n|$)"), "{0}"),
+)
 SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext", re.I)
+NO_TEXT = "the JVM has ended and took its words with it"
 GONE = (ConnectionError, Py4JNetworkError, EOFError)
 
 
@@ -40,6 +47,15 @@ class JvmGone(EngineGone):
 
     def __init__(self) -> None:
         super().__init__("the Spark driver JVM is gone")
+
+
+class ApplicationEnded(EngineGone):
+    """The context was shut down under the driver: the cluster has removed the application, or the JVM is about to end."""
+
+    condition = "spark-application-ended"
+
+    def __init__(self) -> None:
+        super().__init__("Spark has shut this application down (the cluster removed it, or the JVM is ending); spark.log says why")
 
 
 class BatchCancelled(TransientError):
@@ -62,6 +78,16 @@ class TaskTerminal(TerminalError):
     """A task failed with an error that only the task could name; no retry can help."""
 
     condition = "task-failed"
+
+
+class ExecutorsUnfit(TransientError):
+    """The tasks cannot run on the cluster as it is: its Python is another one, or lacks something."""
+
+    condition = "executors-unfit"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; spark.pyspark.python must name a Python on every host of the cluster that has Tidegate of this version in it")
 
 
 class SqlRefused(UserError):
@@ -128,14 +154,24 @@ def translated(error: BaseException) -> TidegateError:
     if isinstance(error, GONE):
         return JvmGone()
     text = _text(error)
-    if SHUT_DOWN.search(text) or _no_answer(error, text):
+    if text == NO_TEXT or _no_answer(error, text):
         return JvmGone()
+    if SHUT_DOWN.search(text):
+        return ApplicationEnded()
     if isinstance(error, PicklingError):
         return CannotTravel(f"an operator cannot be sent to the tasks: {last_line(text)}")
     if MARKER in text:
         return _rebuilt(text)
     if isinstance(error, AnalysisException | ParseException):
         return SqlRefused(f"Spark refuses: {useful_line(text)}")
+    return _judged(text)
+
+
+def _judged(text: str) -> TidegateError:
+    """Our error for what Spark says."""
+    for pattern, sentence in UNFIT_EXECUTORS:
+        if found := pattern.search(text):
+            return ExecutorsUnfit(sentence.format(found[1]))
     if found := JOB_CONDITIONS.search(text):
         return SqlRefused(f"Spark refuses: {_from(text, found.start())}")
     if found := DATA_CONDITIONS.search(text):
@@ -153,7 +189,7 @@ def _text(error: BaseException) -> str:
         try:
             return f"{error.java_exception.toString()}\n{error}"
         except (Py4JError, ConnectionError):  # the JVM has ended since, and took the text with it
-            return "stopped SparkContext"
+            return NO_TEXT
     return str(error)
 
 

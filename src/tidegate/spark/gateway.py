@@ -30,6 +30,7 @@ POLL_S = 0.02
 SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts put it into the environment
 TAIL_BYTES_MAX = 65536
 BEFORE_CONTEXT = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives", "spark.kubernetes.", "spark.yarn.")
+SECRET = re.compile(r"secret|password|token|access[.]?key", re.I)  # in the name of a setting, as Spark judges it: such a value stays off the command line
 PASSING = re.compile(
     r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed", re.I
 )
@@ -71,8 +72,10 @@ def submit_command(conf: Mapping[str, str]) -> list[str]:
 
 
 def submit_arguments(conf: Mapping[str, str]) -> list[str]:
-    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines."""
-    return [part for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) for part in ("--conf", f"{key}={value}")] + ["pyspark-shell"]
+    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines. The rest, secrets
+    among it, reaches the context through the connection to the JVM."""
+    told = [(key, value) for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) and not SECRET.search(key)]
+    return [part for key, value in told for part in ("--conf", f"{key}={value}")] + ["pyspark-shell"]
 
 
 def start_jvm(launch: Launch) -> Any:
@@ -119,13 +122,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def kill_family(process: "subprocess.Popen[bytes]") -> None:
     """The JVM and what it started, at once. Worker daemons lead groups of their own, with their workers in them."""
-    for pid in _children(process.pid):
+    for pid in children(process.pid):
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
     _end(process)
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
+    """The processes that this one has started."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError, IndexError, ValueError):

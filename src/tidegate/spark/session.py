@@ -31,10 +31,11 @@ from pyspark.sql import SparkSession
 import tidegate
 from tidegate.model.errors import TidegateError
 from tidegate.runner.java import Java, find_java
-from tidegate.spark import gateway, startup_cache
+from tidegate.spark import cluster, gateway, startup_cache
 from tidegate.spark.errors import translated, translating
 
 TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
+STOP_S_MAX = 30.0  # how long the cluster may take to hear that we end; who is not told finds out by the closed connection
 CLOSE_S = 10  # how long the JVM may take to end by itself
 SOCKET_PATH_MAX = 103  # Spark refuses directories of more than 60 characters, a little before the system (107) does
 SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
@@ -96,6 +97,7 @@ def open_context(settings: SessionSettings) -> SparkContext:
     JvmNotStarted and its kin say the one line that matters, and where the rest is.
     """
     _make_directories(settings)
+    cluster.check_master(settings.conf.get("spark.master", ""))
     if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
         return _context(spark_conf(settings, None), None)
     java = find_java(os.environ)
@@ -153,7 +155,7 @@ def end_session(spark: SparkSession | SparkContext) -> None:
     opened = SparkContext._gateway
     context = spark.sparkContext if isinstance(spark, SparkSession) else spark
     with suppress(PySparkException, Py4JError, OSError):
-        if opened is None or not str(context.master).startswith("local[") or context.getConf().get("spark.eventLog.enabled", "false") == "true":
+        if opened is None or not cluster.is_local(str(context.master)) or context.getConf().get("spark.eventLog.enabled", "false") == "true":
             close_session(spark)
             return
     if opened is not None and getattr(opened, "proc", None) is not None:
@@ -164,8 +166,9 @@ def end_session(spark: SparkSession | SparkContext) -> None:
 def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -> None:
     """Stop Spark and its JVM, and wait for the end of both. Harmless where the JVM is gone already."""
     opened = SparkContext._gateway
-    with suppress(PySparkException, Py4JError, OSError):  # where the JVM is gone, nothing is left to stop
-        spark.stop()
+    stopping = threading.Thread(target=_stop, args=(spark,), name="spark-stop", daemon=True)
+    stopping.start()
+    stopping.join(STOP_S_MAX)
     if opened is not None and getattr(opened, "proc", None) is not None:
         opened.shutdown()
         opened.proc.stdin.close()  # the JVM's life line
@@ -173,6 +176,11 @@ def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -
             opened.proc.wait(timeout=wait_s)
         _forget_jvm(opened)
     shutil.rmtree(_short_place(), ignore_errors=True)
+
+
+def _stop(spark: SparkSession | SparkContext) -> None:
+    with suppress(PySparkException, Py4JError, OSError):  # where the JVM is gone, nothing is left to stop
+        spark.stop()
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
@@ -197,7 +205,6 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.driver.memory": "1g",
         "spark.python.daemon.module": "tidegate.spark.worker_daemon",
         "spark.ui.enabled": "false",
-        "spark.local.dir": str(settings.work / "local"),
         "spark.sql.warehouse.dir": str(settings.work / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
@@ -207,15 +214,16 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",  # SQL sets it; where plain jobs have it too, both share their Python workers
         "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core
-        **(_local_conf(master, settings.work) if master.startswith("local") else _cluster_conf(settings.work)),
+        **(_local_conf(master, settings.work) if cluster.is_local(master) else _cluster_conf(master, user, settings.work)),
         **({"spark.sql.codegen.wholeStage": "false"} if settings.light else {}),
         **user,
+        **cluster.executor_java_options(master, user),
         "spark.master": master,
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
     }
     jars = [jar for jar in (*settings.jars, *user.get("spark.jars", "").split(",")) if jar]
-    return conf | ({"spark.jars": ",".join(jars)} if jars else {}) | _executor_conf(master, user)
+    return conf | ({"spark.jars": ",".join(jars)} if jars else {})
 
 
 def master_of(master: str) -> str:
@@ -242,6 +250,7 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
     inside = re.fullmatch(r"local\[([0-9]+|\*).*", master)
     cores = len(os.sched_getaffinity(0)) if inside is None or inside[1] == "*" else int(inside[1])
     return {
+        "spark.local.dir": str(work / "local"),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(cores),  # 200 by default, made for clusters
@@ -249,16 +258,9 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
     }
 
 
-def _cluster_conf(work: Path) -> dict[str, str]:
-    """Sockets are in each JVM's directory for temporary files. Where the name of ours is too long for one, in the directory that every host has."""
-    return {"spark.python.unix.domain.socket.dir": "/tmp"} if len(os.fsencode(work / "tmp")) + SOCKET_NAME > SOCKET_PATH_MAX else {}
-
-
-def _executor_conf(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """Workers in a cluster import this package too, from the same place unless the user says where."""
-    if master.startswith("local") or "spark.executorEnv.PYTHONPATH" in user:
-        return {}
-    return {"spark.executorEnv.PYTHONPATH": str(Path(tidegate.__file__).parent.parent)}
+def _cluster_conf(master: str, user: Mapping[str, str], work: Path) -> dict[str, str]:
+    """Sockets are in each JVM's directory for temporary files, unless the name of ours is too long for one."""
+    return cluster.cluster_conf(master, user, sockets_in_tmp=len(os.fsencode(work / "tmp")) + SOCKET_NAME <= SOCKET_PATH_MAX)
 
 
 def _socket_dir(work: Path) -> Path:
@@ -291,7 +293,7 @@ def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
         "SPARK_HOME": str(gateway.spark_home()),
         "SPARK_SCALA_VERSION": gateway.SCALA_VERSION,
         "PYTHONPATH": os.pathsep.join(path),
-        **({"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ else {}),  # no look-up of this host's name
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if cluster.is_local(master) and "SPARK_LOCAL_IP" not in os.environ else {}),  # no look-up of this host's name
         "PYTHONHASHSEED": "0",  # as spark-submit does: hashes must agree between workers
         "TMPDIR": str(settings.work / "tmp"),
     }

@@ -15,11 +15,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
+from tidegate import __version__
 from tidegate.model.types import Table
 from tidegate.pipeline.fused import FusedTasks, encode
 from tidegate.plugin.arrow import conform, table_schema
 from tidegate.plugin.contract import Message, Sink, Source, Split, Transform, Writer, WriteTask
-from tidegate.spark.errors import marked
+from tidegate.spark.errors import ExecutorsUnfit, marked
 
 Batches = Iterable[pa.RecordBatch]
 MESSAGES = pa.schema([pa.field("message", pa.string())])
@@ -63,6 +64,12 @@ class CountsParam(AccumulatorParam[dict[str, int]]):
         return value1
 
 
+def check_release(of_driver: str) -> None:
+    """Objects travel by the names of their classes: two releases may understand them differently."""
+    if of_driver != __version__:
+        raise ExecutorsUnfit(f"the executors have Tidegate {__version__}, the driver is {of_driver}")
+
+
 def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
     """A task without work, for an engine that warms up."""
     for _ in rows:
@@ -76,11 +83,13 @@ class RunFused:
 
     tasks: FusedTasks
     partitions: int
+    release: str = __version__
 
     def __call__(self, partition: int, rows: Iterable[object]) -> Iterator[str]:
         for _ in rows:  # there are none, but a worker that has not seen the end of its input is not used again
             pass
         try:
+            check_release(self.release)
             for index in range(partition, len(self.tasks.splits), self.partitions):
                 yield from self.tasks.run(index)
         except Exception as error:
@@ -135,9 +144,11 @@ class WriteRows:
     lineage: str
     checkpoint: int
     generation: int
+    release: str = __version__
 
     @_marking
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        check_release(self.release)
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:

@@ -1,37 +1,92 @@
 """The only door to a store: the address decides the backend."""
 
 from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.model.errors import UserError
-from tidegate.store.backend import DEFAULT_COMPACTION_THRESHOLD, Retention
+from tidegate.store.backend import DEFAULT_COMPACTION_THRESHOLD, Backend, Retention
 from tidegate.store.base import Store
 from tidegate.store.memory import MemoryBackend
 from tidegate.store.sqlite import SqliteBackend
 
-CHOICES = "sqlite:///absolute/path (one host, several processes), memory: (this process only)"
+CHOICES = (
+    "sqlite:///absolute/path (one host, several processes), postgresql://user:password@host:port/database (several hosts), "
+    "etcd://host:port,host:port/prefix (several hosts), memory: (this process only)"
+)
+ETCD_FORM = "etcd://user:password@host:port,host:port/prefix?tls=true, with special characters of the password as %XX"
+ETCD_PORT = 2379
+ETCD_PREFIX = "tidegate"
+_TRUTH = {"true": True, "false": False}
 
 
 def open_store(url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD) -> Store:
     """Open the store at this address, and make it if it is not there.
 
     `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so `f"sqlite:///{path}"` is right for any absolute path.
+    `postgresql://user:password@host:port/database?schema=name`: as libpq takes it, and the schema, `tidegate` where none is given.
+    `etcd://user:password@host:port,host:port/prefix?tls=true`: port 2379, prefix `tidegate` and no TLS where none are given.
     `compaction_threshold`: rows that the change log may have; what is older is Compacted.
     """
     if compaction_threshold < 1:
         raise UserError(f"compaction-threshold is {compaction_threshold}; it must be at least 1")
-    retention = Retention(compaction_threshold)
-    scheme, colon, rest = url.partition(":")
-    if scheme == "memory" and colon and not rest:
-        return Store(MemoryBackend(retention=retention))
+    return Store(_backend(url, Retention(compaction_threshold)))
+
+
+def _backend(url: str, retention: Retention) -> Backend:
+    scheme, _, rest = url.partition(":")
+    if url == "memory:":
+        return MemoryBackend(retention=retention)
     if scheme == "sqlite" and rest.startswith("///"):
-        path = "/" + rest.lstrip("/")
-        if path == "/" or "\0" in path:
-            raise UserError(f"{_shown(url)} names no file; the choices are {CHOICES}")
-        return Store(SqliteBackend(Path(path), retention=retention))
+        return _sqlite(url, "/" + rest.lstrip("/"), retention)
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        from tidegate.store.postgres import PostgresBackend  # loads a client library that the others do not need
+
+        return PostgresBackend(url, retention=retention)
+    if scheme == "etcd" and rest.startswith("//"):
+        return _etcd(url, retention)
     raise UserError(f"{_shown(url)} is not the address of a store; the choices are {CHOICES}")
 
 
+def _sqlite(url: str, path: str, retention: Retention) -> Backend:
+    if path == "/" or "\0" in path:
+        raise UserError(f"{_shown(url)} names no file; the choices are {CHOICES}")
+    return SqliteBackend(Path(path), retention=retention)
+
+
+def _etcd(url: str, retention: Retention) -> Backend:
+    from tidegate.store.etcd import EtcdBackend  # loads what the others do not need
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise UserError(f"{_shown(url)} is not the address of an etcd; it is {ETCD_FORM}") from None
+    user, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = user.partition(":")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    tls = options.pop("tls", "false")
+    if not hosts or "@" in user or options or tls not in _TRUTH or parts.fragment:
+        raise UserError(f"{_shown(url)} is not the address of an etcd; it is {ETCD_FORM}")
+    return EtcdBackend(
+        [_with_port(url, host) for host in hosts.split(",")],
+        prefix=unquote(parts.path.strip("/")) or ETCD_PREFIX,
+        retention=retention,
+        username=unquote(username),
+        password=unquote(password),
+        tls=_TRUTH[tls],
+    )
+
+
+def _with_port(url: str, host: str) -> str:
+    """`host:port`. The brackets of an IPv6 address stay."""
+    name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not colon:
+        name, port = host, str(ETCD_PORT)
+    if not name or not (port.isascii() and port.isdigit()):
+        raise UserError(f"{_shown(url)} is not the address of an etcd: each of its hosts is host:port")
+    return f"{name}:{port}"
+
+
 def _shown(url: str) -> str:
-    """An address may carry a password: only its scheme is shown where there is a user part."""
+    """An address may carry a password: only its scheme is shown where there is a user part or there are parameters."""
     scheme, _, rest = url.partition(":")
-    return repr(f"{scheme}:...") if "@" in rest else repr(url)
+    return repr(f"{scheme}:...") if "@" in rest or "?" in rest else repr(url)

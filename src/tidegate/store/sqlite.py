@@ -7,7 +7,7 @@ revisions are in the order of commits. SQL is in sql/sqlite.sql.
 import sqlite3
 from pathlib import Path
 
-from tidegate.failpoint import failpoint
+from tidegate.store import places
 from tidegate.store.backend import (
     Change,
     ChangeKind,
@@ -67,7 +67,7 @@ class SqliteBackend:
             db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
             db.execute(SQL["count_changes"], {"rows": rows})
             self._prune_if_due(db)
-            failpoint("store.transact.middle")
+            places.inside_transaction()
         return int(revision)
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:
@@ -96,12 +96,12 @@ class SqliteBackend:
             return {map: MapSize(entries, size) for map, entries, size in db.execute(SQL["size_by_map"])}
 
     def compact(self) -> None:
-        failpoint("store.compact.before")
+        places.before_compaction()
         with self._file.writing() as db:
             self._prune(db)
-            failpoint("store.compact.middle")
+            places.inside_compaction()
         self._file.give_space_back()
-        failpoint("store.compact.after")
+        places.after_compaction()
 
     def close(self) -> None:
         self._file.close()

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
+from tidegate.store import places
 from tidegate.store.errors import AnswerLost, StoreClosed, StoreDamaged, StoreUnavailable
 from tidegate.store.lock import FileLock, HeldBy
 from tidegate.store.sql import load_queries
@@ -222,7 +222,7 @@ class StoreFile:
             db.execute(statement)
 
     def _create(self, db: sqlite3.Connection) -> None:
-        failpoint("store.create.before")
+        places.before_creation()
         db.execute(SQL["settings_of_file"])
         (mode,) = db.execute(SQL["journal"]).fetchone()
         if mode != "wal":
@@ -230,10 +230,10 @@ class StoreFile:
         db.execute(SQL["begin_write"])
         for statement in SQL.statements("schema"):
             db.execute(statement)
-        failpoint("store.create.middle")
+        places.inside_creation()
         db.execute(SQL["commit"])
         _sync_directory(self.path.parent)
-        failpoint("store.create.after")
+        places.after_creation()
 
 
 def _sync_directory(directory: Path) -> None:

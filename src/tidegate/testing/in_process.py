@@ -12,12 +12,15 @@ from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
 from tidegate.coordinator.wish import RestoreWish, Start
-from tidegate.driver.main import Assignment, Driver, register
+from tidegate.driver.main import Driver
+from tidegate.driver.registration import register
 from tidegate.home import Home
+from tidegate.model.engine import DriverOrder, EngineSettings
 from tidegate.model.records import JobOutcome, JobStatus
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
+from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -81,7 +84,7 @@ def run_in_process(
         )
         claim = Claimant(store, storage, home).claim(submission)
         if claim.start is not Start.NOTHING:
-            _drive(store, Assignment(home=home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
+            _drive(store, driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
         status = status_of(look(store, job_id)) or JobStatus.FAILED
         outcome = end(store, storage, Owned(job_id, claim.generation), status, clock.now_ms())
         store.compact()
@@ -90,9 +93,9 @@ def run_in_process(
         store.close()
 
 
-def _drive(store: Store, assignment: Assignment, claim: Claim, engine: Engine, stop_at_rows: int | None) -> None:
-    register(store, assignment)
-    driver = Driver(assignment, store, claim.job, lambda *_: engine)
+def _drive(store: Store, order: DriverOrder, claim: Claim, engine: Engine, stop_at_rows: int | None) -> None:
+    register(store, order, SystemClock().now_ms())
+    driver = Driver(order, store, claim.job, lambda *_: engine)
     if stop_at_rows is not None:
         threading.Thread(target=_stop_at, args=(driver, stop_at_rows), daemon=True).start()
     driver.run()

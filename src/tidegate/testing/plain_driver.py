@@ -8,9 +8,24 @@ import os
 import sys
 
 from tidegate.driver import metrics
-from tidegate.driver.main import main
+from tidegate.driver.main import EngineFactory, main
+from tidegate.model.engine import DriverOrder
+from tidegate.runner import scratch
+from tidegate.runner.orders import home_of
+from tidegate.runner.process import reference
 from tidegate.testing.plain_engine import PlainEngine
 
+
+def warm_plain(order: DriverOrder) -> EngineFactory:
+    """Ready at once; it keeps its place in the work directory as one with a JVM would."""
+    me = reference(os.getpid())
+    work = home_of(order).warm_work(me.pid, me.started)
+    scratch.make(work)
+    (work / "ready").touch()
+    return lambda _order, _job: PlainEngine()
+
+
 if __name__ == "__main__":
-    metrics.DELAY_S = float(os.environ.get("TIDEGATE_TEST_METRICS_DELAY_S", metrics.DELAY_S))
-    sys.exit(main(sys.argv[1:], lambda _assignment, _job: PlainEngine()))
+    if "TIDEGATE_TEST_METRICS_DELAY_S" in os.environ:
+        metrics.ALIVE_S = metrics.DELAY_S_MIN = float(os.environ["TIDEGATE_TEST_METRICS_DELAY_S"])
+    sys.exit(main(sys.argv[1:], lambda _order, _job: PlainEngine(), warm_plain))

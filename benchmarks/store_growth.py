@@ -1,0 +1,105 @@
+"""Whether a store grows with time: a hundred jobs that make checkpoints and say that they live, a thousand times and a million times. Called by __main__.py.
+
+Every update is a transaction as a driver makes it (fleet.py), through the real store with its own threshold; nobody compacts it by hand.
+"""
+
+import time
+from collections.abc import Iterator
+from itertools import cycle
+
+from benchmarks.figures import Figure
+from benchmarks.fleet import HOST, Hull
+from benchmarks.parts import Bench
+from benchmarks.stores import StorePlace, store_places
+from tidegate.model.document import to_document
+from tidegate.model.engine import DriverOrder
+from tidegate.model.records import PIPELINES, STATES, JobState, JobStatus, PipelineState, ProcessRef
+from tidegate.pipeline.ledger import pipeline_key
+from tidegate.store import Put, Store
+from tidegate.store.backend import DEFAULT_COMPACTION_THRESHOLD
+from tidegate.store.open import open_store
+
+PART = "growth"
+JOBS = 100
+FIRST = 1_000
+LOG_ROW_BYTES = 1_024  # what a row of the change log, its token and their indexes may take: the room that the threshold stands for
+SHARES = {"postgresql": 5, "etcd": 20}  # they take so many times fewer updates: each costs a round trip and an fsync of a server
+MIB = 1 << 20
+
+
+def growth(bench: Bench) -> None:
+    """Each store with as many updates as it can take in the time."""
+    for place in store_places(bench.place / "growth", bench.stores):
+        with place as store:
+            grow(bench, store, max(10 * FIRST, bench.updates // SHARES.get(store.name, 1)))
+
+
+def grow(bench: Bench, place: StorePlace, updates: int) -> None:
+    """Update, and look at the size at every power of ten."""
+    store = open_store(place.url)
+    try:
+        made, sizes, began_s = 0, {}, time.perf_counter()
+        turns = acts(store)
+        for mark in marks(updates):
+            for _ in range(mark - made):
+                next(turns)
+            made = mark
+            sizes[mark] = place.bytes()
+        rate = updates / (time.perf_counter() - began_s)
+        documents = sum(size.bytes for size in store.size_by_map().values())
+    finally:
+        store.close()
+    show(bench, place.name, sizes, rate, documents)
+
+
+def marks(updates: int) -> list[int]:
+    """A thousand, ten thousand, ..., all of them."""
+    found = [FIRST]
+    while found[-1] * 10 < updates:
+        found.append(found[-1] * 10)
+    return [*found, updates]
+
+
+def acts(store: Store) -> Iterator[None]:
+    """Updates without end, one for each `next`."""
+    hulls = [hull(store, job_id) for job_id in range(1, JOBS + 1)]
+    for each in cycle(hulls):
+        each.beat()
+        yield
+        each.begin()
+        yield
+        each.complete()
+        yield
+        each.beat()
+        yield
+
+
+def hull(store: Store, job_id: int) -> Hull:
+    """A driver at its start."""
+    state = JobState(job_id=job_id, status=JobStatus.SCHEDULED, generation=1)
+    pipeline = PipelineState(job_id=job_id, pipeline=1, lineage=str(job_id), generation=1)
+    store.transact((), [Put(STATES, str(job_id), to_document(state)), Put(PIPELINES, pipeline_key(job_id, 1), to_document(pipeline))])
+    order = DriverOrder(home="", job_id=job_id, generation=1, store_url="", checkpoints_root="")
+    started = Hull(store, order, "nobody", ProcessRef(pid=job_id, started=1, boot="", host=HOST))
+    started.register()
+    return started
+
+
+def show(bench: Bench, name: str, sizes: dict[int, int], rate: float, documents: int) -> None:
+    """Sizes, and their ratio to the first."""
+    first, allowed = sizes[FIRST], sizes[FIRST] + DEFAULT_COMPACTION_THRESHOLD * LOG_ROW_BYTES
+    for mark, size in sizes.items():
+        last = mark == max(sizes)
+        bench.report.add(
+            Figure(
+                part=PART,
+                name=f"{name}: after {mark:,} updates of {JOBS} jobs",
+                value=size / MIB,
+                unit="MiB",
+                ratio=size / first,
+                against=f"after {FIRST:,}; documents {documents / MIB:.2f} MiB" if last else f"after {FIRST:,}",
+                aim=f"<= {allowed / MIB:.1f} MiB" if last else "",
+                met=size <= allowed if last else None,
+            )
+        )
+    bench.report.add(Figure(part=PART, name=f"{name}: updates by one writer", value=rate, unit="/s"))

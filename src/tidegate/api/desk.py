@@ -1,0 +1,79 @@
+"""What the handlers share: the picture of the store, how old it is, and the way to write wishes. Made by the composition root, one for each server.
+
+The picture is refreshed by a thread of the server; a handler asks for one more turn after it has written, so that the caller finds what it wrote. A picture
+that could not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
+"""
+
+import threading
+from dataclasses import dataclass
+
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.observe import Picture
+from tidegate.model.engine import EngineSettings
+from tidegate.model.errors import TidegateError, TransientError
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Store
+from tidegate.store.errors import StoreUnavailable
+
+PICTURE_AGE_S_MAX = 5.0
+
+
+class OutOfDate(StoreUnavailable):
+    """What this server knows is too old to be shown."""
+
+    condition = "out-of-date"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the store cannot be reached at the moment, so that nothing is known for sure: {why}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Me:
+    """Which server this is."""
+
+    id: str
+    address: str
+
+
+class Desk:
+    """One for each server. Threads may share it."""
+
+    def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
+        self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
+        self._trouble = "this server has only just started"
+        self._catching_up = threading.Lock()
+        self._began_s = float("-inf")  # when the last good turn of the picture began
+
+    def refresh(self) -> None:
+        """One turn of the picture; what goes wrong is raised, and kept as the reason that callers are told."""
+        began_s = self.clock.monotonic_s()
+        try:
+            self.picture.refresh()
+            self._trouble, self._began_s = "", began_s
+        except Exception as error:
+            self._trouble = str(error) if isinstance(error, TidegateError) else f"it cannot be read ({type(error).__name__})"
+            raise
+
+    def catch_up(self) -> None:
+        """After a write: the next read on this server must know of it. Many who write at once share a turn that began after the last of them. Where it
+        fails the write is done all the same, so nothing is raised."""
+        written_s = self.clock.monotonic_s()
+        with self._catching_up:
+            if self._began_s > written_s:
+                return
+            try:
+                self.refresh()
+            except TransientError:
+                return
+
+    def out_of_date(self) -> OutOfDate | None:
+        """Why the picture must not be shown; None where it may."""
+        if self.picture.age_s() <= PICTURE_AGE_S_MAX:
+            return None
+        return OutOfDate(self._trouble or "it was not read in time")
+
+    def current(self) -> Picture:
+        """The picture, if it is fresh enough to be shown."""
+        if (reason := self.out_of_date()) is not None:
+            raise reason
+        return self.picture

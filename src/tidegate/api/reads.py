@@ -1,0 +1,120 @@
+"""GET: what the server knows, from its picture of the store. Handlers for app.py; none of them touches the store or waits for anything."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidegate import __version__
+from tidegate.api.desk import Desk
+from tidegate.api.fragments import Board, Ended, Going, dumps
+from tidegate.api.shapes import WAITING
+from tidegate.coordinator.observe import Picture
+from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.records import JobStatus
+
+T = TypeVar("T")
+ROWS_DEFAULT = 10
+
+
+class Reads:
+    """The handlers, with the texts of the jobs that they share."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.board, self.ended = desk, Board(desk.picture), Ended()
+
+    async def overview(self, request: Request) -> Response:
+        """How many workers, slots and jobs. Query parameters are tags that a worker must have to be counted."""
+        picture = self.desk.current()
+        return JSONResponse(overview(picture, [entry.job for entry in self.board.entries()], dict(request.query_params)))
+
+    async def running_jobs(self, request: Request) -> Response:
+        """Jobs that have not ended, the newest first."""
+        self.desk.current()
+        now_ms = self.desk.clock.now_ms()
+        return _listed(self.board.entries(), lambda entry: entry.json(now_ms), request)
+
+    async def finished_jobs(self, request: Request) -> Response:
+        """Jobs that have ended, the last one first; `state` in any case, a state that does not exist has no jobs."""
+        picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
+        outcomes = [each for each in picture.outcomes().values() if wanted in ("", each.peek("status"))]
+        outcomes.sort(key=lambda each: (each.peek("finished_ms"), each.peek("job_id")), reverse=True)
+        self.ended.forget(picture)
+        return _listed(outcomes, self.ended.json, request)
+
+    async def job_info(self, request: Request) -> Response:
+        """One job, running or ended. An unknown id is answered with itself."""
+        job_id, picture = job_id_of(request.path_params.get("job_id", "")), self.desk.current()
+        entry, outcome = self.board.entry(job_id), picture.outcome(job_id)
+        if entry is not None and (outcome is None or not entry.job.state.status.terminal):
+            return json_text(entry.json(self.desk.clock.now_ms()))
+        return json_text(self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)}))
+
+    async def health(self, _request: Request) -> Response:
+        """Whether this server can see the store, and who leads."""
+        desk, lease, reason = self.desk, self.desk.picture.lease(), self.desk.out_of_date()
+        age_s = desk.picture.age_s()
+        document = {
+            "status": "ok" if reason is None else "fail",
+            "message": "" if reason is None else str(reason),
+            "server": {"id": desk.me.id, "address": desk.me.address, "version": __version__},
+            "leading": lease is not None and lease.value.holder == desk.me.id,
+            "leader": {"id": lease.value.holder, "address": lease.value.address, "term": lease.value.term} if lease else None,
+            "store": {"reachable": reason is None, "secondsSinceLastRead": None if age_s == float("inf") else round(age_s, 3)},
+        }
+        return JSONResponse(document, 200 if reason is None else 503)
+
+
+def overview(picture: Picture, jobs: Sequence[Going], tags: Mapping[str, str]) -> dict[str, str]:
+    """The counts, all of them text."""
+    workers = {key: w.value for key, w in picture.workers().items() if all(w.value.tags.get(tag) == value for tag, value in tags.items())}
+    slots = sum(worker.slots for worker in workers.values())
+    held = [a for job in jobs if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers]
+    waiting = sum(job.state.status in WAITING for job in jobs)
+    ended = Counter(str(each.peek("status")) for each in picture.outcomes().values())
+    counts = {
+        "totalSlot": slots,
+        "unassignedSlot": max(0, slots - len(held)),
+        "workers": len(workers),
+        "runningJobs": len(jobs) - waiting,
+        "pendingJobs": waiting,
+        "finishedJobs": ended[JobStatus.FINISHED],
+        "failedJobs": ended[JobStatus.FAILED],
+        "cancelledJobs": ended[JobStatus.CANCELED],
+    }
+    return {"projectVersion": __version__, "gitCommitAbbrev": "", **{key: str(count) for key, count in counts.items()}}
+
+
+def job_id_of(text: str) -> int:
+    """A job id as people write it."""
+    if not text:
+        raise UserError("the jobId is missing")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= JOB_ID_MAX):
+        raise UserError(f"{text!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}")
+    return int(text)
+
+
+def _listed(items: Sequence[T], text: Callable[[T], str], request: Request) -> Response:
+    """All items, or with `page` one page of them and how many there are."""
+    page, rows = _positive(request, "page"), _positive(request, "rows")
+    if page is None:
+        return json_text(f"[{','.join(map(text, items))}]")
+    rows = rows or ROWS_DEFAULT
+    return json_text(f'{{"data":[{",".join(map(text, items[(page - 1) * rows : page * rows]))}],"total":{len(items)}}}')
+
+
+def _positive(request: Request, name: str) -> int | None:
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and 0 < int(given) < 2**31):
+        raise UserError(f"{name}={given} is not a whole number from 1")
+    return int(given)
+
+
+def json_text(text: str) -> Response:
+    """JSON that is text already."""
+    return Response(text, media_type="application/json")

@@ -1,0 +1,241 @@
+"""Records -> the reference's JSON, pure: almost every scalar is a string, times are `yyyy-MM-dd HH:mm:ss` in the zone of the server.
+
+Called by fragments. Options of plugins are not shown at all, and of `env` only what is no secret. What the reference does not have (checkpoints and their
+health, why a job waits, restarts) is added, never put in the place of something.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from tidegate.config.engine_view import masked
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.model.plan import Action, PipelinePlan, Plan
+from tidegate.model.records import (
+    CheckpointRef,
+    Failure,
+    JobOutcome,
+    JobRecord,
+    JobState,
+    JobStatus,
+    PipelineMetrics,
+    PipelineState,
+    PipelineStatus,
+)
+from tidegate.plugin.schema import DEFAULT_TABLE
+
+WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING})
+_ENV_KEYS = {
+    "retry_times": "job.retry.times",
+    "retry_interval_s": "job.retry.interval.seconds",
+    "checkpoint_interval_ms": "checkpoint.interval",
+    "checkpoint_timeout_ms": "checkpoint.timeout",
+    "checkpoint_pause_ms_min": "min-pause",
+    "retain_after_cancel": "checkpoint.retain-after-job-cancelled",
+    "checkpoints_retained_max": "checkpoint.max-retained",
+    "rows_per_second": "read_limit.rows_per_second",
+    "bytes_per_second": "read_limit.bytes_per_second",
+    "batch_rows_max": "batch.max-rows",
+    "batch_bytes_max": "batch.max-bytes",
+    "batch_files_max": "batch.max-files",
+    "pipeline_concurrency": "pipeline_concurrency",
+    "tags": "tag_filter",
+    "custom_parameters": "custom_parameters",
+}
+
+
+def shown_status(status: JobStatus) -> str:
+    """The status in the reference's words: it has no RECOVERING."""
+    return JobStatus.PENDING.value if status is JobStatus.RECOVERING else status.value
+
+
+def time_text(ms: int) -> str:
+    """A moment in the zone of the server; empty where there was none."""
+    return _second_text(ms // 1000) if ms else ""
+
+
+@lru_cache(maxsize=8192)
+def _second_text(second: int) -> str:
+    return datetime.fromtimestamp(second).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def identity(record: JobRecord) -> dict[str, Any]:
+    """What does not change in the life of an incarnation."""
+    graph = dag(record.job_id, record.name, record.plan)
+    return {
+        "jobId": str(record.job_id),
+        "jobName": record.name,
+        "envOptions": graph["envOptions"],
+        "createTime": time_text(record.initialization_ms),
+        "jobDag": graph,
+        "pluginJarsUrls": [{"jarPath": jar} for jar in record.plan.jars],
+        "isStartWithSavePoint": record.restored,
+    }
+
+
+def progress(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+    """What changes while a job lives. Ages are not in it: they change all the time."""
+    last = lagging(pipelines)
+    return {
+        "jobStatus": shown_status(state.status),
+        "startTime": time_text(_started_ms(state.entered)),
+        "metrics": running_metrics(state, pipelines, metrics),
+        "lastCheckpointId": _text(max((p.latest.checkpoint for p in pipelines if p.latest), default=None)),
+        "lastCheckpointTime": time_text(last.latest.completed_ms if last and last.latest else 0),
+        "checkpointHealth": state.health.value,
+        "healthReason": state.health_reason,
+        "statusReason": state.reason,
+        "restarts": str(state.restarts),
+        "generation": str(state.generation),
+        "lastError": error_text(state.failures[-1:]) or "",
+    }
+
+
+def finished(outcome: JobOutcome) -> dict[str, Any]:
+    """A job that has ended."""
+    plan = outcome.plan
+    return {
+        "jobId": str(outcome.job_id),
+        "jobName": outcome.name,
+        "jobStatus": outcome.status.value,
+        "errorMsg": error_text(outcome.failures[-1:]) if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE) else None,
+        "createTime": time_text(outcome.initialization_ms),
+        "startTime": time_text(_started_ms(outcome.entered)),
+        "finishTime": time_text(outcome.finished_ms),
+        "jobDag": dag(outcome.job_id, outcome.name, plan) if plan else {},
+        "pluginJarsUrls": [],
+        "metrics": _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, outcome.finished_ms - _started_ms(outcome.entered)),
+        "isStartWithSavePoint": outcome.restored,
+        "restarts": str(outcome.restarts),
+        "checkpoints": str(outcome.checkpoints),
+    }
+
+
+def dag(job_id: int, name: str, plan: Plan) -> dict[str, Any]:
+    """The graph. Vertexes are counted over the whole job, from 1."""
+    numbers: dict[tuple[int, str], int] = {}
+    for pipeline in plan.pipelines:
+        for action in pipeline.actions:
+            numbers[pipeline.id, action.operator] = len(numbers) + 1
+    return {
+        "jobId": str(job_id),
+        "pipelineEdges": {str(p.id): _edges(p, numbers) for p in plan.pipelines},
+        "envOptions": env_options(plan.env, name),
+        "vertexInfoMap": [vertex for p in plan.pipelines for vertex in _vertexes(p, numbers)],
+    }
+
+
+def _edges(pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]) -> list[dict[str, str]]:
+    return [
+        {"inputVertexId": str(numbers[pipeline.id, giver]), "targetVertexId": str(numbers[pipeline.id, action.operator])}
+        for action in pipeline.actions
+        for giver in action.inputs
+    ]
+
+
+def _vertexes(pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]) -> Iterable[dict[str, Any]]:
+    tables: dict[str, list[str]] = {}
+    for action in pipeline.actions:
+        given = [table for giver in action.inputs for table in tables.get(giver, ())]
+        tables[action.operator] = list(dict.fromkeys(given)) if action.inputs else _own_tables(action)
+        yield {
+            "vertexId": numbers[pipeline.id, action.operator],
+            "type": action.kind.value,
+            "vertexName": f"pipeline-{pipeline.id} [{action.label}]",
+            "tablePaths": tables[action.operator],
+        }
+
+
+def _own_tables(action: Action) -> list[str]:
+    """The tables of a source as its block names them; what only the source itself can find out is not known here."""
+    blocks = action.options.get("tables_configs") or [action.options]
+    return list(dict.fromkeys(_table_name(block) for block in blocks if isinstance(block, Mapping))) or [DEFAULT_TABLE]
+
+
+def _table_name(block: Mapping[str, Any]) -> str:
+    schema = block.get("schema")
+    named = schema.get("table") if isinstance(schema, Mapping) else None
+    return str(named or block.get("table_path") or block.get("plugin_output") or DEFAULT_TABLE)
+
+
+def env_options(env: JobEnv, name: str) -> dict[str, str]:
+    """The env block as text: what was set, and the three that every reader looks for."""
+    options: dict[str, Any] = {"job.mode": env.mode.value, "job.name": name, "parallelism": env.parallelism}
+    default = JobEnv(mode=JobMode.BATCH)
+    for each in fields(env):
+        value = getattr(env, each.name)
+        if each.name in _ENV_KEYS and value != getattr(default, each.name):
+            options[_ENV_KEYS[each.name]] = value
+    options |= env.spark
+    return {key: _option_text(_masked(key, value)) for key, value in options.items()}
+
+
+def _masked(key: str, value: Any) -> Any:
+    """The value without secrets, however deep; what is nested is judged by its own keys."""
+    if isinstance(value, Mapping):
+        return {str(inner): _masked(str(inner), each) for inner, each in value.items()}
+    return [_masked(key, each) for each in value] if isinstance(value, list | tuple) else masked(key, value)
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return decimal(value)
+    return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else str(value)
+
+
+def running_metrics(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, str]:
+    """Rows that were read and written, also those that are not committed yet; committed ones by themselves."""
+    live = {m.pipeline: m for m in metrics if m.generation == state.generation}
+    read = sum(max(p.rows_read, live[p.pipeline].rows_read if p.pipeline in live else 0) for p in pipelines)
+    written = sum(max(p.rows_written, live[p.pipeline].rows_written if p.pipeline in live else 0) for p in pipelines)
+    newest = max([p.confirmed_ms for p in pipelines] + [m.at_ms for m in live.values()], default=0)
+    return _counts(read, written, sum(p.rows_written for p in pipelines), newest - _started_ms(state.entered))
+
+
+def _counts(read: int, written: int, committed: int, elapsed_ms: int) -> dict[str, str]:
+    seconds = max(elapsed_ms, 1) / 1000
+    return {
+        "SourceReceivedCount": str(read),
+        "SourceReceivedQPS": decimal(read / seconds),
+        "SinkWriteCount": str(written),
+        "SinkWriteQPS": decimal(written / seconds),
+        "SinkCommittedCount": str(committed),
+        "SinkCommittedQPS": decimal(committed / seconds),
+    }
+
+
+def decimal(value: float) -> str:
+    """Plain decimal text, never with an exponent."""
+    return f"{value:.3f}".rstrip("0").rstrip(".") if value == value and abs(value) != float("inf") else "0"
+
+
+def lagging(pipelines: Sequence[PipelineState]) -> PipelineState | None:
+    """The unfinished pipeline whose last checkpoint is the oldest: a job is only as safe as that one. Of a job whose pipelines have all ended, the newest."""
+    going = [p for p in pipelines if p.status is not PipelineStatus.FINISHED]
+    if going:
+        return min(going, key=confirmed_ms)
+    return max(pipelines, key=confirmed_ms, default=None)
+
+
+def confirmed_ms(pipeline: PipelineState) -> int:
+    """When it was last known that everything up to now is in a checkpoint; 0 = never."""
+    latest: CheckpointRef | None = pipeline.latest
+    return max(pipeline.confirmed_ms, latest.completed_ms if latest else 0)
+
+
+def error_text(failures: Sequence[Failure]) -> str | None:
+    """What went wrong last."""
+    return failures[-1].message if failures else None
+
+
+def _started_ms(entered: Mapping[str, int]) -> int:
+    return entered.get(JobStatus.SCHEDULED.value) or entered.get(JobStatus.RUNNING.value) or 0
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,79 @@
+"""`tidegate server` and `tidegate worker`: long-running processes. Reads the engine's file, says what is wrong with it, and hands over to server.py."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tidegate import server as composition
+from tidegate.cli import exits, job_file
+from tidegate.config.engine import load_engine
+from tidegate.home import Home
+from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.problem import Severity
+from tidegate.server import Start
+
+
+@click.command()
+@click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one host may share one.")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of the API; 0 takes a free one.  [default: 8080]")
+@click.option("--config", "config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+@click.option("--no-worker", is_flag=True, help="Run no jobs here: other servers or `tidegate worker` do.")
+def server(home: str | None, http_port: int | None, config: Path | None, no_worker: bool) -> NoReturn:
+    """Answer the REST API, lead jobs if no other server does, and run them.
+
+    \b
+    Ctrl-C (or SIGTERM) ends the server in order, a second one at once. Jobs go on running, and a server that comes back finds them.
+    Exit code: 0 ended in order, 1 failed, 2 bad settings or port taken.
+
+    \b
+    Examples:
+      tidegate server
+      tidegate server --http-port 8081          # a second one on the same home: if one dies, the other leads
+      tidegate server --config tidegate.yaml --no-worker
+    """
+    start = started(home, config)
+    if http_port is not None:
+        http = replace(start.settings.http, port=http_port, dynamic_port=False)
+        start = replace(start, settings=replace(start.settings, http=http))
+    sys.exit(ran(lambda: composition.serve(replace(start, worker=not no_worker), click.echo)))
+
+
+@click.command()
+@click.option("--home", help="Directory of this installation: logs, work files, and the store where no other is named (TIDEGATE_HOME).")
+@click.option("--config", "config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+def worker(home: str | None, config: Path | None) -> NoReturn:
+    """Run jobs for the servers that share this store.
+
+    Ctrl-C (or SIGTERM) ends the worker; the jobs that it has started go on, and another worker on this host takes them over.
+    """
+    start = started(home, config)
+    sys.exit(ran(lambda: composition.work(start, click.echo)))
+
+
+def started(home: str | None, config: Path | None) -> Start:
+    """The settings in force. With an error in the engine's file nothing is started."""
+    place = Home.find(home, os.environ)
+    settings, _, problems = load_engine(config, os.environ, home=place)
+    if any(problem.severity is Severity.ERROR for problem in problems):
+        job_file.print_problems(problems, sys.stderr)
+        click.echo(f"tidegate: {job_file.summary(problems)} in the engine's file; nothing was started", err=True)
+        raise SystemExit(exits.BAD_INPUT)
+    return Start(home=place, settings=settings, environ=dict(os.environ), notices=tuple(str(problem) for problem in problems))
+
+
+def ran(run: Callable[[], None]) -> int:
+    """Run until the end; what stops it before is a sentence for the person."""
+    try:
+        run()
+    except UserError as error:
+        click.echo(f"tidegate: {error}", err=True)
+        return exits.BAD_INPUT
+    except (TidegateError, OSError) as error:
+        click.echo(f"tidegate: {error}", err=True)
+        return exits.FAILED
+    return exits.FINISHED

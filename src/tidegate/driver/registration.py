@@ -1,0 +1,36 @@
+"""The first act of a driver: its name in the store. Called by main, and by whoever drives a job in its own process (the test kit)."""
+
+import os
+
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.engine import DriverOrder
+from tidegate.model.errors import Fenced, TerminalError
+from tidegate.model.records import DRIVERS, STATES, DriverRecord, JobState
+from tidegate.runner.process import reference
+from tidegate.store.base import Check, OutcomeUnknown, Put, Store
+from tidegate.store.errors import Conflict
+
+
+def register(store: Store, order: DriverOrder, now_ms: int) -> None:
+    """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
+    key = str(order.job_id)
+    me = reference(os.getpid())
+    mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
+    while True:
+        state, driver = store.get(STATES, key), store.get(DRIVERS, key)
+        if state is None:
+            raise TerminalError(f"job {order.job_id} is not in the store")
+        current = from_document(JobState, state.value, f"state of job {key}")
+        before = from_document(DriverRecord, driver.value, f"driver of job {key}") if driver else None
+        if current.generation != order.generation or current.status.terminal:
+            raise Fenced(f"job {key}", order.generation, current.generation)
+        if before is not None and before.generation >= order.generation and before.process != me:
+            raise Fenced(f"job {key}, which has a driver already,", order.generation, before.generation)
+        failpoint("driver.register.before")
+        try:
+            store.transact([Check(STATES, key, state.version), Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
+        except (Conflict, OutcomeUnknown):
+            continue  # look again: where it was written after all, it is found to be mine and is written once more
+        failpoint("driver.register.after")
+        return

@@ -1,0 +1,323 @@
+"""A server, put together: store, picture, election, the leader's work, the API, and a worker unless it is told otherwise. Called by cli/server; also puts
+together `tidegate worker`, which is the last part alone. No JVM and no pyspark here: those are in the drivers.
+
+Threads: the picture is refreshed, the lease is held, and the leader leads each in a loop of its own, so that a slow one delays none of the others; the API
+is served in the main thread. Nothing is lost with a server: what it knows is in the store, and drivers go on without it. So the orderly end is short: resign
+the lease, that others need not wait for it, and go.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from tidegate.api.app import make_app
+from tidegate.api.desk import Desk, Me
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.config.engine_view import masked_url
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.events import EventLog, WebhookSender
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.transitions import Recorder
+from tidegate.election.elector import Elector, Leading
+from tidegate.home import Home
+from tidegate.logs import log_to
+from tidegate.model.engine import EngineSettings, HttpSettings
+from tidegate.model.errors import TransientError, UserError
+from tidegate.pipeline.clock import Clock, SystemClock
+from tidegate.store.base import Store
+from tidegate.store.open import open_store
+from tidegate.worker.host import WorkerThread, open_worker
+
+LOG = logging.getLogger("tidegate.server")
+PICTURE_EVERY_S = 0.15
+LEAD_EVERY_S = 0.15
+AFTER_A_MISTAKE_S = 1.0
+END_WITHIN_S = 5.0
+REQUESTS_END_WITHIN_S = 2
+Say = Callable[[str], None]
+
+
+class PortTaken(UserError):
+    """Somebody else listens there."""
+
+    condition = "port-taken"
+
+    def __init__(self, http: HttpSettings, error: OSError) -> None:
+        range_text = f" to {http.port + http.port_range}" if http.dynamic_port else ""
+        super().__init__(
+            f"the server cannot listen on {http.host}:{http.port}{range_text}: {error.strerror or error}. Is another server running there? "
+            "Choose another port with --http-port, or `http.port` in the engine's file"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What a server is started with. `environ` is what drivers inherit."""
+
+    home: Home
+    settings: EngineSettings
+    environ: dict[str, str]
+    worker: bool = True
+    notices: tuple[str, ...] = ()
+    driver_module: str = "tidegate.driver"
+
+
+class Loop:
+    """Calls `step` again and again in a thread of its own. Bad weather is waited for; a mistake is logged, and the loop goes on: a server that stands
+    still helps nobody."""
+
+    def __init__(self, name: str, step: Callable[[], object], every_s: float, clock: Clock) -> None:
+        self.name, self.step, self.every_s, self.clock = name, step, every_s, clock
+        self._end = threading.Event()
+        self._weather = ""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the turn that is under way; one that hangs is left behind."""
+        self._end.set()
+        self._thread.join(END_WITHIN_S)
+
+    def _run(self) -> None:
+        pause_s = self.turn()
+        while not self.clock.wait(self._end, pause_s):
+            pause_s = self.turn()
+
+    def turn(self) -> float:
+        """One call of `step`; how long to wait for the next."""
+        try:
+            self.step()
+            self._note("")
+        except TransientError as error:
+            self._note(str(error))
+        except Exception as error:
+            LOG.exception("a turn failed", extra={"why": f"{self.name}: {error}"})
+            return AFTER_A_MISTAKE_S
+        return self.every_s
+
+    def _note(self, weather: str) -> None:
+        """A line when the weather turns, not one for each turn in the rain."""
+        if bool(weather) != bool(self._weather):
+            LOG.warning("held up" if weather else "going on", extra={"why": f"{self.name}: {weather}".rstrip(": ")})
+        self._weather = weather
+
+
+class Leadership:
+    """The leader's work: one turn of it where this server leads, nothing where it does not."""
+
+    def __init__(self, elector: Elector, reconciler: Reconciler, housekeeper: Housekeeper) -> None:
+        self.elector, self.reconciler, self.housekeeper = elector, reconciler, housekeeper
+
+    def step(self) -> None:
+        """One turn."""
+        leading = self.elector.leadership()
+        if isinstance(leading, Leading):
+            self.reconciler.step(leading)
+            self.housekeeper.step(leading)
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn that leaves the signals to us."""
+
+    def __init__(self, config: uvicorn.Config, told: threading.Event) -> None:
+        super().__init__(config)
+        self.told = told
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are handled already."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: whether to end."""
+        self.should_exit = self.should_exit or self.told.is_set()
+        return await super().on_tick(counter)
+
+
+class Server:
+    """All parts of one server."""
+
+    def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
+        settings, self.listener = start.settings, listener
+        self.me = Me(id=process_name(), address=address_of(listener))
+        storage = checkpoint_storage(start)
+        picture = Picture(store, clock)
+        self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
+        self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
+        self.webhook = WebhookSender(settings.events) if settings.events.url else None
+        recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
+        leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock))
+        self.loops = [
+            Loop("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
+            Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
+            Loop("leader", leadership.step, LEAD_EVERY_S, clock),
+        ]
+        self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
+
+    def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
+        """Until it is told to end."""
+        for loop in self.loops:
+            loop.start()
+        if self.worker is not None:
+            self.worker.start()
+        try:
+            ready()
+            self._serve(told)
+        finally:
+            self._end()
+
+    def _serve(self, told: threading.Event) -> None:
+        if not self.desk.settings.http.enabled:
+            told.wait()
+            return
+        config = uvicorn.Config(
+            make_app(self.desk),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
+        )
+        HttpServer(config, told).run(sockets=[self.listener])
+
+    def _end(self) -> None:
+        """The leader's loop first, so that nothing is decided after the lease is given back."""
+        for loop in reversed(self.loops):
+            loop.stop()
+        self.elector.resign()
+        if self.worker is not None:
+            self.worker.stop()
+        if self.webhook is not None:
+            self.webhook.close()
+
+
+def serve(start: Start, say: Say) -> None:
+    """Run a server until it is told to end. UserError: it cannot be started like this."""
+    told = threading.Event()
+    end_on_signals(told)
+    with contextlib.closing(listen(start.settings.http)) as listener:
+        port = listener.getsockname()[1]
+        start.home.make()
+        log_file(start.home, f"server-{port}")
+        with contextlib.closing(open_the_store(start)) as store:
+            server = Server(start, store, listener, SystemClock())
+            LOG.info("server starts", extra={"why": f"{server.me.id} at {server.me.address}"})
+            server.run(told, lambda: announce(start, server, say))
+            LOG.info("server ends")
+
+
+def log_file(home: Home, name: str) -> None:
+    """All logs of this process, those of the web server too, go to one file."""
+    log_to(home.root / "logs" / f"{name}.log")
+    web = logging.getLogger("uvicorn")
+    web.handlers, web.propagate = list(logging.getLogger("tidegate").handlers), False
+    web.setLevel(logging.WARNING)
+
+
+def work(start: Start, say: Say) -> None:
+    """Run a worker alone until it is told to end."""
+    told = threading.Event()
+    end_on_signals(told)
+    start.home.make()
+    log_file(start.home, f"worker-{os.getpid()}")
+    with contextlib.closing(open_the_store(start)) as store:
+        thread = worker_thread(start, store, SystemClock())
+        thread.start()
+        for notice in start.notices:
+            say(notice)
+        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_url(store_url(start))}")
+        told.wait()
+        thread.stop()
+
+
+def worker_thread(start: Start, store: Store, clock: Clock, address: str = "") -> WorkerThread:
+    """The worker of this process."""
+    worker = open_worker(store, start.settings, start.home, clock, start.environ, address=address, module=start.driver_module)
+    return WorkerThread(worker, clock)
+
+
+def end_on_signals(told: threading.Event) -> None:
+    """The first signal ends in order, a second one at once."""
+
+    def handle(*_: object) -> None:
+        if told.is_set():
+            os._exit(1)
+        told.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def announce(start: Start, server: Server, say: Say) -> None:
+    """One line for a person, when everything that can be known at the start is known."""
+    server.desk.catch_up()
+    standing = server.elector.step()
+    role = f"leads (term {standing.term})" if isinstance(standing, Leading) else f"follows {standing.holder or 'nobody yet'}"
+    for notice in start.notices:
+        say(notice)
+    place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
+    say(f"tidegate server ready {place}, {role}; store {masked_url(store_url(start))}; logs in {start.home.root / 'logs'}")
+
+
+def listen(http: HttpSettings) -> socket.socket:
+    """The socket of the API: the wanted port, or with dynamic ports the first free one after it. Without an API it is one that nobody listens at, which
+    still gives this server a name and a log of its own."""
+    if not http.enabled:
+        unused = socket.socket()
+        unused.bind(("127.0.0.1", 0))
+        return unused
+    ports = range(http.port, http.port + (http.port_range if http.dynamic_port else 0) + 1)
+    family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
+    error = OSError("no port was tried")
+    for port in ports:
+        try:
+            return socket.create_server((http.host, port), family=family, backlog=256)
+        except (OSError, OverflowError) as refusal:
+            error = refusal if isinstance(refusal, OSError) else OSError(str(refusal))
+    raise PortTaken(http, error)
+
+
+def open_the_store(start: Start) -> Store:
+    """The store that all servers, workers and drivers of an installation share."""
+    return open_store(store_url(start), compaction_threshold=start.settings.compaction_threshold)
+
+
+def store_url(start: Start) -> str:
+    """Its address: the engine's, else the home's own."""
+    return start.settings.store_url or start.home.store_url
+
+
+def checkpoint_storage(start: Start) -> CheckpointStorage:
+    """Where the checkpoints are: the engine's root, else the home's own."""
+    return CheckpointStorage(Path(start.settings.checkpoint.storage_root or start.home.checkpoints))
+
+
+def process_name() -> str:
+    """A name for this process and no other, also no later one."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def address_of(listener: socket.socket) -> str:
+    """How others reach this server. Where it listens everywhere, by the name of the host."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,67 @@
+"""PostgreSQL's errors as sentences. Called by postgres_connections.py, where they enter."""
+
+import psycopg
+
+from tidegate.model.errors import TidegateError, UserError
+from tidegate.store.errors import StoreDamaged, StoreUnavailable
+
+SCHEMA_VERSION = 1
+# libpq gives a refused connection no code, only words; where the server speaks another language, it is a store that is unavailable.
+_REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "permission denied for database")
+_GONE = {"42P01": "a table", "42883": "a function", "3F000": "its schema", "42703": "a column"}
+_UNAVAILABLE = {
+    "25006": "takes no writes: it is a standby, or it is recovering",
+    "40001": "had another transaction in the way, and nothing was written",
+    "40P01": "had another transaction in the way, and nothing was written",
+    "53100": "has a full disk, and nothing was written: make room",
+    "53300": "has all its connections in use: allow more (max_connections), or start fewer processes",
+    "55P03": "is held by another session that does not let go, and nothing was written: pg_stat_activity shows which",
+    "57014": "did not get done in time what it was asked for; it was stopped, and nothing was written",
+}
+
+
+class StoreSchemaTooNew(UserError):
+    """A store that a newer Tidegate has made."""
+
+    condition = "store-too-new"
+
+    def __init__(self, shown: str, found: int) -> None:
+        super().__init__(f"the store {shown} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another schema")
+        self.found = found
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server took a question and says nothing: it is stopped, or the line is dead. Raised by our own clock inside psycopg, and translated like the rest."""
+
+
+def from_server(shown: str, error: psycopg.Error) -> TidegateError:
+    """An error while the connection was in use."""
+    state = error.sqlstate or ""
+    if state in _UNAVAILABLE:
+        return StoreUnavailable(f"the store {shown} {_UNAVAILABLE[state]}")
+    if state in _GONE:
+        return StoreDamaged(f"the store {shown} was removed while it was open ({_GONE[state]} is gone): nothing was written; start again")
+    if state == "42501":
+        return UserError(f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own the schema")
+    if state in ("XX001", "XX002"):
+        return StoreDamaged(f"the store {shown} is damaged ({_words(error)}): restore the database from a copy; checkpoints are not in it")
+    return StoreUnavailable(f"the store {shown} failed: {_words(error)}")
+
+
+def from_opening(shown: str, error: psycopg.Error) -> TidegateError:
+    """An error while the first connection was made: what no later try can repair is said as that."""
+    if any(words in str(error) for words in _REFUSALS):
+        return UserError(f"the server of the store {shown} refuses: {_words(error)}; check user, password and database of the address")
+    return from_connecting(shown, error)
+
+
+def from_connecting(shown: str, error: psycopg.Error) -> TidegateError:
+    """An error while a connection was made."""
+    return StoreUnavailable(f"the store {shown} cannot be reached, and nothing was written: {_words(error)}")
+
+
+def _words(error: psycopg.Error) -> str:
+    """The server's sentence on one line, and its code."""
+    sentence = error.diag.message_primary or str(error)
+    text = " ".join(sentence.split())[:300] or type(error).__name__
+    return f"{text} ({error.sqlstate})" if error.sqlstate else text

@@ -1,0 +1,1 @@
+"""Real servers that tests start for themselves: private directories, free ports on the loopback interface, ended by pid."""

@@ -1,0 +1,155 @@
+"""The store of a simulated world: the contract of every store, in memory, quick, and watched. Fronts over it fail as the world wishes.
+
+Documents are read from their text once, when they are written, and shared by all readers: nobody changes a document in place. `witness` is shown every
+transaction that was taken, with what was there before.
+"""
+
+import bisect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.store.backend import (
+    Backend,
+    Change,
+    ChangeKind,
+    Changes,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Retention,
+    Row,
+    Token,
+    Transaction,
+    Void,
+)
+from tidegate.store.base import Entry, Store
+from tidegate.store.errors import Conflict, StoreUnavailable
+
+Witness = Callable[[Mapping[tuple[str, str], "tuple[ReadRow | None, ReadRow | None]"]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRow(Row):
+    """A row with its document."""
+
+    value: dict[str, Any]
+
+
+class WatchedBackend:
+    """Maps in memory. One at a time: no locks."""
+
+    def __init__(self, retention: Retention, witness: Witness) -> None:
+        self.entries: dict[str, dict[str, ReadRow]] = {}
+        self.witness = witness
+        self._retention = retention
+        self._logs: dict[str, list[Change]] = {}
+        self._logged = 0
+        self._outcomes: dict[bytes, int] = {}
+        self._voids: dict[bytes, int] = {}
+        self._revision = 0
+        self._floor = 0
+
+    def read(self, map: str, key: str) -> ReadRow | None:
+        """The entry as of now."""
+        rows = self.entries.get(map)
+        return rows.get(key) if rows else None
+
+    def scan(self, map: str, prefix: str) -> list[Row]:
+        """The entries whose key begins so."""
+        rows = self.entries.get(map, {})
+        return [rows[key] for key in sorted(rows) if key.startswith(prefix)]
+
+    def revision(self) -> int:
+        """The newest one."""
+        return self._revision
+
+    def apply(self, transaction: Transaction) -> int:
+        """Judge and write."""
+        if transaction.token.id in self._voids:
+            raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+        for check in transaction.checks:
+            row = self.read(check.map, check.key)
+            found = row.version if row else 0
+            if found != check.version:
+                raise Conflict(check.map, check.key, check.version, found)
+        if not transaction.writes:
+            return self._revision
+        self._revision += 1
+        seen = {}
+        for write in transaction.writes:
+            rows = self.entries.setdefault(write.map, {})
+            before = rows.get(write.key)
+            if write.text is None:
+                if before is None:
+                    continue
+                del rows[write.key]
+                after, kind = None, ChangeKind.DELETE
+            else:
+                after = rows[write.key] = ReadRow(write.key, write.text, self._revision, json.loads(write.text))
+                kind = ChangeKind.PUT
+            seen[write.map, write.key] = (before, after)
+            self._logs.setdefault(write.map, []).append(Change(write.key, self._revision, kind))
+            self._logged += 1
+        self._outcomes[transaction.token.id] = self._revision
+        if self._retention.due(self._logged, self._revision - self._floor):
+            self.compact()
+        self.witness(seen)
+        return self._revision
+
+    def settle(self, token: Token) -> Committed | Void | Forgotten:
+        """Was it written? If not, it never will be."""
+        if token.id in self._outcomes:
+            return Committed(self._outcomes[token.id])
+        if token.id in self._voids:
+            return Void()
+        if self._floor > token.since:
+            return Forgotten()
+        self._voids[token.id] = self._revision
+        return Void()
+
+    def feed(self, map: str, since: int) -> Changes | Compacted:
+        """The change log of one map."""
+        if not self._floor <= since <= self._revision:
+            return Compacted(self._revision)
+        log = self._logs.get(map)
+        if not log or log[-1].version <= since:
+            return Changes((), self._revision)
+        first = bisect.bisect_right(log, since, key=lambda change: change.version)
+        return Changes(tuple(sorted(log[first:], key=lambda change: (change.version, change.key))), self._revision)
+
+    def size_by_map(self) -> dict[str, MapSize]:
+        """How many; bytes do not matter here."""
+        return {map: MapSize(len(rows), 0) for map, rows in self.entries.items() if rows}
+
+    def compact(self) -> None:
+        """Forget the oldest changes."""
+        kept = self._retention.kept
+        versions = sorted(change.version for log in self._logs.values() for change in log)
+        by_rows = versions[-kept - 1] if len(versions) > kept else 0
+        self._floor = max(self._floor, by_rows, self._revision - kept)
+        self._logs = {map: [change for change in log if change.version > self._floor] for map, log in self._logs.items()}
+        self._logged = sum(map(len, self._logs.values()))
+        self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
+        self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class QuickStore(Store):
+    """A front that hands documents out as they were read once."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend, pause=lambda _: None)
+
+    def get(self, map: str, key: str) -> Entry | None:
+        """The entry, or nothing."""
+        row = self.backend.read(map, key)
+        return Entry(row.key, row.value, row.version) if isinstance(row, ReadRow) else None
+
+    def list(self, map: str, prefix: str = "") -> "list[Entry]":
+        """The entries whose key begins with `prefix`."""
+        return [Entry(row.key, row.value, row.version) for row in self.backend.scan(map, prefix) if isinstance(row, ReadRow)]

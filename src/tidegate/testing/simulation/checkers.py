@@ -1,0 +1,395 @@
+"""What must hold at every transaction that the store takes. Called by the world's store with what was there before and after; says what was broken.
+
+It knows the truth that nobody in the world knows: which processes live, when they last wrote, and who holds which office.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidegate.coordinator.commands import STRENGTH
+from tidegate.coordinator.observe import COORDINATOR
+from tidegate.lifecycle.machine import STATES as MACHINE
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    BEATS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    LEASES,
+    METRICS,
+    MONITOR,
+    PIPELINES,
+    STATES,
+    TERMINAL,
+    JobStatus,
+    Wish,
+)
+from tidegate.testing.simulation.backend import ReadRow
+from tidegate.testing.simulation.processes import DriverProcess, Process, ServerProcess, WorkerProcess
+from tidegate.testing.simulation.turns import Actor
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+Row = ReadRow | None
+Seen = Mapping[tuple[str, str], tuple[Row, Row]]
+STOPS = (Wish.CANCEL, Wish.FORCE_STOP)
+CLOCKS = 1.06  # how much faster than the truth a clock may run
+
+
+@dataclass(eq=False)
+class Incarnation:
+    """One submission of a job, as the store has seen it."""
+
+    job_id: int
+    initialization_ms: int
+    document: dict[str, Any]
+    began_s: float
+    ended: str = ""
+    wish: str = Wish.RUN
+    row_failures: int = 0  # deaths of drivers without progress between them
+    progress: int = 0
+    progress_counted: int = -1
+
+
+@dataclass(eq=False)
+class Checker:
+    """Judges every transaction of one world."""
+
+    world: "World"
+    incarnations: dict[tuple[int, int], Incarnation] = field(default_factory=dict)
+    submitted: dict[Actor, tuple[int, int]] = field(default_factory=dict)
+    begun: dict[tuple[str, str, int], Any] = field(default_factory=dict)
+    completed_by: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    initial: dict[tuple[str, int], Any] = field(default_factory=dict)  # by lineage and pipeline
+    heard_s: dict[int, float] = field(default_factory=dict)  # when a driver last gave a sign of life, by pid
+    beat_s: dict[str, float] = field(default_factory=dict)  # when a holder last did, by office
+    finished_lineages: dict[str, Incarnation] = field(default_factory=dict)
+    by_hand: set[int] = field(default_factory=set)  # jobs whose entries somebody wrote by hand
+    transactions: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def see(self, seen: Seen) -> None:
+        """One transaction."""
+        self.transactions += 1
+        actor = self.world.writer()
+        if actor is None:
+            return  # somebody's hand
+        for (map, key), (before, after) in seen.items():
+            judge = JUDGES.get(map)
+            if judge is not None:
+                judge(self, actor, key, before, after, seen)
+
+    def broken(self, what: str) -> None:
+        """It must never be."""
+        self.world.broken(what)
+
+    def row(self, map: str, key: str) -> Row:
+        """What the store has now."""
+        return self.world.backend.read(map, key)
+
+    def gone(self, path: str) -> None:
+        """A checkpoint is being deleted: nobody may need it any more."""
+        job, pipeline, checkpoint = path.split("/")
+        place, state, cleanup = self.row(PIPELINES, f"{job}/{pipeline}"), self.row(STATES, job), self.row(CLEANUP, job)
+        if place is None or path not in {ref["path"] for ref in place.value["retained"]}:
+            return
+        ended = state is None or state.value["status"] in TERMINAL
+        if not (ended and cleanup is not None and cleanup.value["checkpoints_below"] > int(checkpoint)):
+            self.broken(f"checkpoint {path} is retained, and was deleted")
+
+    def leads(self, actor: Actor, what: str) -> None:
+        """Whoever writes this must hold the office of the leader at this moment."""
+        lease = self.row(LEASES, COORDINATOR)
+        holder = lease.value["holder"] if lease else "nobody"
+        name = actor.owner.name if isinstance(actor.owner, Process) else ""
+        if holder != name:
+            self.broken(f"{actor.name} wrote {what} while {holder} held the office")
+
+    def count(self, what: str) -> None:
+        """For the report: a simulation in which nothing happens proves nothing."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # -- running-job-state ---------------------------------------------------------------------------------------------------------------------
+
+    def state(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
+        """Terminal stays terminal, generations grow, steps are legal, starts are wanted."""
+        if not _by_command(actor):
+            self.leads(actor, f"the state of job {key}")
+        if after is None:
+            assert before is not None
+            if before.value["status"] not in TERMINAL or self.row(JOBS, key) is not None:
+                self.broken(f"the state of job {key} was deleted while it was {before.value['status']}")
+            return
+        old, new = before.value if before else None, after.value
+        if old is not None and new["generation"] < old["generation"]:
+            self.broken(f"the generation of job {key} went back from {old['generation']} to {new['generation']}")
+        if old is None or old["initialization_ms"] != new["initialization_ms"]:
+            self._new_state(actor, key, old, new)
+        elif old["status"] in TERMINAL:
+            if old != new:
+                self.broken(f"job {key} had ended as {old['status']} and became {new['status']}")
+        elif old["status"] != new["status"]:
+            self._moved(key, old, new, seen)
+        incarnation = self.incarnations.get((int(key), new["initialization_ms"]))
+        if incarnation is not None and new["restarts"] > incarnation.document["plan"]["env"]["retry_times"]:
+            self.broken(f"job {key} has been restarted {new['restarts']} times")
+
+    def _new_state(self, actor: Actor, key: str, old: dict[str, Any] | None, new: dict[str, Any]) -> None:
+        if new["status"] == JobStatus.UNKNOWABLE and int(key) in self.by_hand:
+            return
+        if not _by_command(actor) or new["status"] != JobStatus.CREATED:
+            self.broken(f"{actor.name} made a state of job {key}: {new['status']}")
+        if old is not None and old["status"] not in TERMINAL:
+            self.broken(f"job {key} was {old['status']} and got a new incarnation")
+        if old is not None and old["initialization_ms"] >= new["initialization_ms"]:
+            self.broken(f"the new incarnation of job {key} is older than the last")
+
+    def _moved(self, key: str, old: dict[str, Any], new: dict[str, Any], seen: Seen) -> None:
+        status = JobStatus(new["status"])
+        self.count(status)
+        if status not in MACHINE[JobStatus(old["status"])].GOES_TO:
+            self.broken(f"job {key} went from {old['status']} to {status}")
+        incarnation = self.incarnations[int(key), new["initialization_ms"]]
+        if status is JobStatus.SCHEDULED:
+            self._started(key, old, new, incarnation)
+        if status is JobStatus.RECOVERING:
+            self._counted(key, old, incarnation)
+        if status.terminal:
+            self._ended(key, new, incarnation, seen)
+
+    def _started(self, key: str, old: dict[str, Any], new: dict[str, Any], incarnation: Incarnation) -> None:
+        if new["generation"] <= old["generation"]:
+            self.broken(f"job {key} was started again under generation {old['generation']}")
+        if incarnation.wish in STOPS:
+            self.broken(f"job {key} was started although it was to stop")
+        if incarnation.ended:
+            self.broken(f"job {key} was started after it had ended")
+        stale = [p for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow) and p.value["generation"] != new["generation"]]
+        if stale:
+            self.broken(f"generation {new['generation']} of job {key} was started, and its pipelines are of generation {stale[0].value['generation']}")
+
+    def _counted(self, key: str, old: dict[str, Any], incarnation: Incarnation) -> None:
+        """Restarts without progress, counted by us: the budget must hold whatever the leaders remember."""
+        driver = self.row(DRIVERS, key)
+        statuses = {p.value["status"] for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)}
+        if driver is None or driver.value["generation"] != old["generation"] or (statuses <= {"CANCELED", "FINISHED"} and "CANCELED" in statuses):
+            return
+        moved_on = incarnation.progress != incarnation.progress_counted
+        incarnation.row_failures = 1 if moved_on else incarnation.row_failures + 1
+        incarnation.progress_counted = incarnation.progress
+        if incarnation.row_failures > incarnation.document["plan"]["env"]["retry_times"]:
+            self.broken(f"job {key} was restarted {incarnation.row_failures} times in a row without getting on")
+
+    def _ended(self, key: str, new: dict[str, Any], incarnation: Incarnation, seen: Seen) -> None:
+        outcome, cleanup = seen.get((FINISHED, key), (None, None))[1], self.row(CLEANUP, key)
+        if outcome is None or (outcome.value["status"], outcome.value["initialization_ms"]) != (new["status"], new["initialization_ms"]):
+            self.broken(f"job {key} ended as {new['status']} without an outcome that says so")
+        if cleanup is None or cleanup.value["initialization_ms"] != new["initialization_ms"]:
+            self.broken(f"job {key} ended and nobody is to clean up after it")
+        if self.row(JOBS, key) is not None or self.row(ASSIGNMENTS, key) is not None:
+            self.broken(f"job {key} ended and is still listed or assigned")
+        if incarnation.ended:
+            self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
+        incarnation.ended = new["status"]
+        if new["status"] == JobStatus.FINISHED:
+            self.finished_lineages[incarnation.document["lineage"]] = incarnation
+
+    # -- running-job-info ----------------------------------------------------------------------------------------------------------------------
+
+    def job(self, actor: Actor, key: str, before: Row, after: Row, _: Seen) -> None:
+        """An incarnation is made once; of a wish only a stronger one comes after it; only the leader takes it away."""
+        if after is None:
+            return self.leads(actor, f"the end of job {key}")
+        if not _by_command(actor):
+            self.broken(f"{actor.name} wrote the record of job {key}, which is for commands only")
+        name = (int(key), after.value["initialization_ms"])
+        if before is None:
+            if name in self.incarnations or actor in self.submitted:
+                self.broken(f"one submit made two incarnations of job {key}, or one twice")
+            self.submitted[actor] = name
+            self.incarnations[name] = Incarnation(*name, after.value, self.world.turns.now_s)
+            self.count("submitted")
+        elif before.value["initialization_ms"] != after.value["initialization_ms"]:
+            return self.broken(f"job {key} was submitted over the incarnation that runs")
+        wish = Wish(after.value["intent"]["wish"])
+        known = self.incarnations.get(name)
+        if known is None:
+            return  # made by hand
+        if STRENGTH[wish] < STRENGTH[Wish(known.wish)] or (before is None and wish is not Wish.RUN):
+            self.broken(f"what was wanted of job {key} became {wish} after {known.wish}")
+        if wish != known.wish:
+            self.count("wishes")
+        known.wish = wish
+
+    # -- running-pipeline-state ----------------------------------------------------------------------------------------------------------------
+
+    def pipeline(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
+        """One generation at a time; ids grow; a batch is begun once, with one range, and completed by one generation."""
+        if after is None:
+            return self.left(actor, key, before, after, seen)
+        writer, new, old = actor.owner, after.value, before.value if before else None
+        if isinstance(writer, DriverProcess) and (old is None or not writer.order.generation == old["generation"] == new["generation"]):
+            self.broken(f"{actor.name} wrote pipeline {key}, which is of generation {old['generation'] if old else None}")
+        if isinstance(writer, ServerProcess) and not _by_command(actor):
+            self.leads(actor, f"pipeline {key}")
+        if old is None:
+            return
+        if new["generation"] < old["generation"] or new["next_checkpoint"] < old["next_checkpoint"]:
+            self.broken(f"pipeline {key} went back: generation {old['generation']}, {new['generation']}; ids {old['next_checkpoint']}, {new['next_checkpoint']}")
+        if old["lineage"] != new["lineage"]:
+            return
+        if isinstance(writer, DriverProcess):
+            self._progress(key, old, new)
+        if new["initial"] is not None:
+            self._began(key, new)
+        if new["pending"] is not None:
+            self._pending(key, new)
+        known = {ref["checkpoint"] for ref in old["retained"]}
+        for ref in new["retained"]:
+            if ref["checkpoint"] not in known:
+                self._completed(key, old, new, ref)
+
+    def _progress(self, key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+        if old["checkpoints"] == new["checkpoints"] and old["confirmed_ms"] == new["confirmed_ms"]:
+            return
+        state = self.row(STATES, key.partition("/")[0])
+        incarnation = self.incarnations.get((new["job_id"], state.value["initialization_ms"])) if state else None
+        if incarnation is not None:
+            incarnation.progress += 1
+
+    def _began(self, key: str, new: dict[str, Any]) -> None:
+        name = (new["lineage"], new["pipeline"])
+        if self.initial.setdefault(name, new["initial"]) != new["initial"]:
+            self.broken(f"the sources of pipeline {key} began twice")
+
+    def _pending(self, key: str, new: dict[str, Any]) -> None:
+        pending = new["pending"]
+        if self.begun.setdefault((new["lineage"], key, pending["checkpoint"]), pending["ranges"]) != pending["ranges"]:
+            self.broken(f"batch {pending['checkpoint']} of pipeline {key} got other ranges")
+
+    def _completed(self, key: str, old: dict[str, Any], new: dict[str, Any], ref: dict[str, Any]) -> None:
+        name = (new["lineage"], key, ref["checkpoint"])
+        self.count("checkpoints")
+        if self.completed_by.setdefault(name, ref["generation"]) != ref["generation"]:
+            self.broken(f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}")
+        if old["pending"] is None or old["pending"]["checkpoint"] != ref["checkpoint"]:
+            self.broken(f"checkpoint {name} was completed without having begun")
+        if ref["path"] not in self.world.storage.directories:
+            self.broken(f"checkpoint {name} was completed and is not there")
+
+    # -- drivers, assignments, leases, what is left ------------------------------------------------------------------------------------------------
+
+    def driver(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
+        """A driver registers only for the current generation, beside no other; its end is true, or there was silence for a lease."""
+        if after is None:
+            return self.left(actor, key, before, after, seen)
+        new, old = after.value, before.value if before else None
+        if old is not None and old["generation"] > new["generation"]:
+            self.broken(f"the driver of job {key} went back from generation {old['generation']} to {new['generation']}")
+        if old is not None and old["generation"] == new["generation"] and old["process"] != new["process"]:
+            self.broken(f"generation {new['generation']} of job {key} got a second driver")
+        if isinstance(actor.owner, DriverProcess):
+            self._registered(actor.owner, key, new)
+        elif new["end"] is not None and (old is None or old["end"] is None or old["generation"] != new["generation"]):
+            self._buried(actor, key, new)
+
+    def _registered(self, driver: DriverProcess, key: str, new: dict[str, Any]) -> None:
+        state = self.row(STATES, key)
+        self.heard_s[driver.number] = self.world.turns.now_s
+        if state is None or state.value["generation"] != new["generation"] or state.value["status"] in TERMINAL:
+            self.broken(f"{driver.name} registered, and the job is {state.value['status'] if state else 'gone'}")
+        for other in self.world.drivers.values():
+            if other is not driver and other.alive and other.registered and other.order.job_id == driver.order.job_id and not other.excused:
+                self.broken(f"{driver.name} registered while {other.name} lives")
+
+    def _buried(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
+        driver, proof = self.world.drivers[new["process"]["pid"]], new["end"]["proof"]
+        self.count(f"ended: {proof}")
+        if proof != "lease expired":
+            if driver.alive:
+                self.broken(f"{actor.name} reports the death of {driver.name} ({proof}), which lives")
+            return
+        self.leads(actor, f"the end of {driver.name}")
+        silent_s = self.world.turns.now_s - self.heard_s.get(driver.number, 0.0)
+        if driver.alive and silent_s < self.world.settings.worker.lease_ms / 1000 / CLOCKS:
+            self.broken(f"{driver.name} of job {key} counts as dead after a silence of {silent_s:.2f} s")
+        driver.excused = True
+
+    def metrics(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
+        """Figures are signs of life, of registered drivers only."""
+        if after is None:
+            return self.left(actor, key, before, after, seen)
+        assert isinstance(actor.owner, DriverProcess)
+        driver = self.row(DRIVERS, key.partition("/")[0])
+        if driver is None or driver.value["process"]["pid"] != actor.owner.number:
+            self.broken(f"{actor.name} wrote figures without being the driver on record")
+        self.heard_s[actor.owner.number] = self.world.turns.now_s
+
+    def assignment(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
+        """The leader's, and of a job that is there."""
+        self.leads(actor, f"the assignment of job {key}")
+        job = self.row(JOBS, key)
+        if after is not None and (job is None or job.value["initialization_ms"] != after.value["initialization_ms"]):
+            self.broken(f"job {key} was assigned and is not there, or is another incarnation")
+
+    def lease(self, actor: Actor, key: str, before: Row, after: Row, _: Seen) -> None:
+        """An office is taken from its holder only after a whole lease of silence; terms grow."""
+        name = actor.owner.name if isinstance(actor.owner, Process) else ""
+        old, new = before.value if before else None, after.value if after else None
+        if old is not None and new is not None and new["term"] <= old["term"]:
+            self.broken(f"the term of {key} went from {old['term']} to {new['term']}")
+        if new is not None:
+            self.count("terms" if key == COORDINATOR else "worker terms")
+        if old is None or old["holder"] == name:
+            return
+        settings = self.world.settings
+        lease_s = (settings.coordinator.lease_ms if key == COORDINATOR else settings.worker.lease_ms) / 1000
+        silent_s = self.world.turns.now_s - self.beat_s.get(key, 0.0)
+        if silent_s < lease_s / CLOCKS:
+            self.broken(f"{actor.name} took {key} from {old['holder']} after a silence of {silent_s:.2f} s")
+
+    def beat(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
+        """Only the holder speaks."""
+        lease = self.row(LEASES, key)
+        if after is None:
+            return
+        if lease is None or not isinstance(actor.owner, Process) or lease.value["holder"] != actor.owner.name:
+            self.broken(f"{actor.name} renewed {key}, which it does not hold")
+        self.beat_s[key] = self.world.turns.now_s
+
+    def left(self, actor: Actor, key: str, _before: Row, after: Row, seen: Seen) -> None:
+        """What belongs to a job is not taken away while an incarnation of it is there."""
+        if after is not None:
+            return
+        job = key.partition("/")[0]
+        record, made = self.row(JOBS, job), seen.get((JOBS, job))
+        if record is not None and made is None:
+            self.broken(f"{actor.name} deleted {key} of a job that is there")
+        if isinstance(actor.owner, WorkerProcess | DriverProcess):
+            self.broken(f"{actor.name} deleted {key}")
+
+    def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:
+        """The leader's."""
+        self.leads(actor, f"the outcome of job {key}")
+
+
+def _by_command(actor: Actor) -> bool:
+    return actor.name.endswith(".command")
+
+
+Judge = Callable[[Checker, Actor, str, Row, Row, Seen], None]
+JUDGES: dict[str, Judge] = {
+    STATES: Checker.state,
+    JOBS: Checker.job,
+    PIPELINES: Checker.pipeline,
+    DRIVERS: Checker.driver,
+    METRICS: Checker.metrics,
+    MONITOR: Checker.left,
+    ASSIGNMENTS: Checker.assignment,
+    LEASES: Checker.lease,
+    BEATS: Checker.beat,
+    FINISHED: Checker.outcome,
+}

@@ -1,0 +1,338 @@
+"""The processes of a simulated world: servers and workers made of the real parts, drivers that run the real loop on pretend rows. Called by the world.
+
+A process dies at once with all that it does; what it has written stays. A frozen one (as after SIGSTOP) goes on later as if nothing had been.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.events import EventLog
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.transitions import Recorder
+from tidegate.driver.metrics import MetricsWriter
+from tidegate.driver.registration import register
+from tidegate.driver.watch import Reins, StoreWatch
+from tidegate.election import Elector, Leading
+from tidegate.home import Home
+from tidegate.lifecycle.view import Limits
+from tidegate.model.document import from_document
+from tidegate.model.engine import DriverOrder
+from tidegate.model.errors import Fenced, TerminalError, TransientError
+from tidegate.model.plan import PipelinePlan
+from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus, ProcessRef, WorkerRecord
+from tidegate.pipeline.attempts import run_pipeline
+from tidegate.pipeline.ledger import Ledger, pipeline_key
+from tidegate.pipeline.loop import Surroundings
+from tidegate.pipeline.meter import Meter
+from tidegate.runner.exits import DriverExit
+from tidegate.store.base import OutcomeUnknown, Store
+from tidegate.store.errors import StoreUnavailable
+from tidegate.testing.simulation.clock import HostClock
+from tidegate.testing.simulation.parts import Mood, SimEngine
+from tidegate.testing.simulation.turns import Actor, Killed
+from tidegate.worker.agent import Worker
+from tidegate.worker.launcher import Dead, Grip, Living
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+T = TypeVar("T")
+HOME = Home(Path("/simulated"))
+LIMITS = Limits(start_ms=15_000, ask_ms=4_000, interrupt_ms=3_000, terminate_ms=2_000, kill_ms=15_000, linger_ms=4_000, savepoint_ms=20_000)
+
+
+class Exit(Killed):
+    """The process ends by itself."""
+
+
+@dataclass(eq=False)
+class Host:
+    """A machine. Its boot changes when it comes back."""
+
+    name: str
+    clock: HostClock
+    boots: int = 1
+    up: bool = True
+
+    @property
+    def boot(self) -> str:
+        """Which life of the machine this is."""
+        return f"{self.name}-boot{self.boots}"
+
+
+@dataclass(eq=False)
+class Process:
+    """One simulated process, with a way of its own to the store."""
+
+    world: "World"
+    kind: str
+    name: str
+    host: Host
+    number: int
+    alive: bool = True
+    frozen_s: float = 0.0  # until then
+    cut_s: float = 0.0  # the store is out of reach until then
+    born_s: float = 0.0
+    died_s: float = 0.0
+    ref: ProcessRef = field(init=False)
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ref = ProcessRef(pid=self.number, started=self.number, boot=self.host.boot, host=self.host.name)
+        self.born_s = self.world.turns.now_s
+        self.store = self.world.front(self)
+
+    def every(self, name: str, period_s: float, step: Callable[[], None]) -> None:
+        """Take a turn again and again, for the life of this process."""
+        world, turns = self.world, self.world.turns
+
+        def due() -> None:
+            if not self.alive:
+                return
+            if self.frozen_s > turns.now_s:
+                turns.at(self.frozen_s, due)
+                return
+            world.take_turn(Actor(self, f"{self.name}.{name}", step), again)
+
+        def again() -> None:
+            turns.at(turns.now_s + period_s * (0.8 + 0.4 * world.rng.random()) * world.leisure, due)
+
+        again()
+
+
+class ServerProcess(Process):
+    """A server without HTTP: the loops of server.py, one turn at a time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        world, clock, settings = self.world, self.host.clock, self.world.settings
+        self.picture = Picture(self.store, clock)
+        self.commands = Commands(self.store, world.storage, settings, clock)
+        self.elector = Elector(self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock)
+        recorder = Recorder(self.store, world.storage, settings, clock, EventLog())
+        self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
+        self.reconciler.limits = LIMITS
+        self.housekeeper = Housekeeper(self.picture, world.storage, settings, clock)
+        self.every("election", settings.coordinator.lease_ms / 6000, self._elect)
+        self.every("leader", 0.6, self._lead)
+
+    @property
+    def leading(self) -> bool:
+        """Whether it believes that it leads."""
+        return isinstance(self.elector.leadership(), Leading)
+
+    def _elect(self) -> None:
+        self.elector.step()
+
+    def _lead(self) -> None:
+        leading = self.elector.leadership()
+        if isinstance(leading, Leading):
+            self.reconciler.step(leading)
+            self.housekeeper.step(leading)
+        elif self.world.rng.random() < 0.2:
+            self.picture.refresh()
+
+
+class WorkerProcess(Process):
+    """A worker, with the processes of its host."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        me = WorkerRecord(id=self.name, host=self.host.name, boot=self.host.boot, process=self.ref, slots=self.world.slots)
+        self.worker = Worker(self.store, self.world.settings, me, HOME, SimLauncher(self), self.host.clock)
+        self.every("turn", 0.6, self.worker.step)
+
+
+class SimLauncher:
+    """Drivers of one simulated host."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.worker = worker
+
+    def start(self, order: DriverOrder, *, plain: bool) -> Grip:  # noqa: ARG002  # none waits here
+        """A new process."""
+        world = self.worker.world
+        driver = DriverProcess(world, "driver", f"driver-{order.job_id}-g{order.generation}", self.worker.host, world.next_number(), order=order)
+        world.join(driver)
+        return SimGrip(driver.ref, driver, self.worker, child=True)
+
+    def adopt(self, process: ProcessRef, job_id: int) -> Grip:  # noqa: ARG002  # has no logs
+        """Whatever became of it."""
+        return SimGrip(process, self.worker.world.drivers[process.pid], self.worker, child=False)
+
+    def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
+        """Only the scratch files of the dead may go."""
+        driver = self.worker.world.drivers[process.pid]
+        if driver.alive:
+            self.worker.world.broken(f"the scratch files of {driver.name} were removed while it lived (job {job_id}, generation {generation})")
+
+    def tend(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+@dataclass(slots=True)
+class SimGrip:
+    """A driver in the hands of a worker."""
+
+    ref: ProcessRef
+    driver: "DriverProcess"
+    worker: WorkerProcess
+    child: bool
+
+    def look(self) -> Living | Dead:
+        """Whether it lives."""
+        if self.ref.boot != self.worker.host.boot:
+            return Dead(proof="host restarted")
+        if self.driver.alive:
+            return Living()
+        return Dead(code=self.driver.code, proof="exit") if self.child else Dead()
+
+    def terminate(self) -> None:
+        """SIGTERM: a stop, for those that listen."""
+        if not self.driver.mood.deaf:
+            self.driver.stop.set()
+
+    def kill(self) -> None:
+        """SIGKILL: it may take its time."""
+        self.driver.kill_soon()
+
+
+@dataclass(eq=False)
+class DriverProcess(Process):
+    """One generation of a job: the main thread of driver/main, and one actor for each pipeline."""
+
+    order: DriverOrder = field(kw_only=True)
+    code: int = -9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        world = self.world
+        self.stop, self.abandon = threading.Event(), threading.Event()
+        self.registered = self.dying = False
+        self.results: dict[int, PipelineStatus | Exception] = {}
+        self.meters: list[Meter] = []
+        self.mood = Mood(random.Random(world.rng.random()), "good", calm=lambda: world.kind)
+        self.engine = SimEngine(self.mood, self._work, self._leave)
+        self._main = world.turns.spawn(self, f"{self.name}.main", world.contained(self, self._drive), world.rng.choice([0.2, 0.5, 2.0]))
+
+    def kill_soon(self) -> None:
+        """At once, mostly; a process that hangs in the kernel takes its time."""
+        if not self.dying:
+            self.dying = True
+            delay_s = self.world.rng.choice([0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 0.3, 3.0, 25.0])
+            self.world.turns.at(self.world.turns.now_s + delay_s, lambda: self.world.kill(self, "SIGKILL"))
+
+    def _leave(self, code: int) -> None:
+        self.code = code
+        self.world.note(self.name, f"exits with {code}")
+        self.world.kill(self, "exit")
+        raise Exit
+
+    def _work(self, seconds: float) -> None:
+        self.world.turns.pause(seconds)
+        self.world.at("engine.run")
+
+    def _drive(self) -> None:
+        try:
+            self._patiently(lambda: register(self.store, self.order, self.host.clock.now_ms()))
+            self.registered = True
+            job = self._patiently(self._job)
+            self._run(job)
+        except Fenced as error:
+            self.world.note(self.name, str(error))
+            self._leave(DriverExit.FENCED)
+        except TerminalError as error:
+            self.world.note(self.name, str(error))
+            self._leave(1)
+        self._leave(DriverExit.ENDED)
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        while True:
+            try:
+                return act()
+            except (StoreUnavailable, OutcomeUnknown):
+                self.world.turns.pause(0.5)
+
+    def _job(self) -> JobRecord:
+        entry = self.store.get(JOBS, str(self.order.job_id))
+        if entry is None:
+            raise TerminalError(f"job {self.order.job_id} is not in the store")
+        return from_document(JobRecord, entry.value)
+
+    def _run(self, job: JobRecord) -> None:
+        self.mood.__init__(self.mood.rng, str(job.plan.env.custom_parameters["mood"]), calm=self.mood.calm)  # type: ignore[misc]  # known only now
+        if self.mood.name == "dying" and self.mood.rng.random() < 0.5:
+            self._leave(1)
+        plans = [plan for plan in job.plan.pipelines if not self._patiently(lambda plan=plan: self._finished(plan.id))]  # type: ignore[misc]  # a bound default
+        for plan in plans:
+            self._begin(job, plan)
+        watch = StoreWatch(self.store, self.order, Reins(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)), self.host.clock)
+        metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
+        turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step]
+        while len(self.results) < len(plans):
+            for turn in turns:
+                self._guarded(turn)
+            self.world.turns.pause(0.7)
+        self._judge()
+
+    def _judge(self) -> None:
+        failures = [result for result in self.results.values() if isinstance(result, Exception)]
+        fenced = next((error for error in failures if isinstance(error, Fenced)), None)
+        if fenced:
+            raise fenced
+        if failures:
+            self._leave(1)
+
+    def _guarded(self, turn: Callable[[], None]) -> None:
+        try:
+            turn()
+        except TransientError:
+            return
+
+    def _asked(self) -> None:
+        if not self.mood.deaf:
+            self.stop.set()
+
+    def _interrupt(self) -> None:
+        self._asked()
+        for meter in self.meters:
+            self.engine.cancel(meter.read().pipeline)
+
+    def _finished(self, pipeline: int) -> bool:
+        entry = self.store.get(PIPELINES, pipeline_key(self.order.job_id, pipeline))
+        return entry is not None and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED
+
+    def _begin(self, job: JobRecord, plan: PipelinePlan) -> None:
+        meter = Meter(plan.id, self.order.generation)
+        self.meters.append(meter)
+        ledger = Ledger(self.store, job.job_id, plan.id, self.order.generation, clock=self.host.clock, abandon=self.abandon)
+        around = Surroundings(
+            job=job,
+            storage=self.world.storage,
+            engine=self.engine,
+            clock=self.host.clock,
+            stop=self.stop,
+            retained_max=job.plan.env.checkpoints_retained_max or 3,
+            interval_s=1.0,
+        )
+
+        def work() -> None:
+            try:
+                self.results[plan.id] = run_pipeline(around, plan, ledger, meter)
+            except Exception as error:
+                self.world.expected(self, error)
+                self.results[plan.id] = error
+            if self.results[plan.id] is not PipelineStatus.FINISHED and self.results[plan.id] is not PipelineStatus.CANCELED:
+                self.stop.set()
+
+        self.world.turns.spawn(self, f"{self.name}.{plan.id}", self.world.contained(self, work))

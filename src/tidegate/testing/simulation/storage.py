@@ -1,0 +1,90 @@
+"""Checkpoint directories of a simulated world, with the rules of checkpoints/storage and none of its files. What it holds outlives every process.
+
+`at` is called wherever something may happen; `gone` is told before a checkpoint is deleted, so that the checker can say whether somebody still needs it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, Published
+from tidegate.model.errors import Fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """One checkpoint."""
+
+    manifest: Manifest
+    states: Mapping[str, Any]
+
+
+class MemoryStorage(CheckpointStorage):
+    """Checkpoints by path."""
+
+    def __init__(self, at: Callable[[str], None], gone: Callable[[str], None]) -> None:
+        super().__init__(Path("/simulated"))
+        self.at, self.gone = at, gone
+        self.directories: dict[str, Directory] = {}
+
+    def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
+        """Make a checkpoint; an equal one that is there already stays."""
+        path = paths.checkpoint_directory(manifest.job_id, manifest.pipeline, manifest.checkpoint).as_posix()
+        self.at("checkpoint.publish.before")
+        there = self.directories.get(path)
+        if there is not None and there.manifest.generation > manifest.generation:
+            raise Fenced(f"checkpoint {path}", manifest.generation, there.manifest.generation)
+        if there is None or there.states != states:
+            if there is not None:
+                self.delete(path, manifest.generation)
+            self.directories[path] = Directory(manifest, dict(states))
+        self.at("checkpoint.publish.after")
+        return Published(path, 1)
+
+    def read(self, path: str) -> Checkpoint:
+        """All of a checkpoint."""
+        there = self.directories.get(path)
+        if there is None:
+            raise Damaged(path, paths.MANIFEST, "is missing, with its whole directory")
+        return Checkpoint(path=path, manifest=there.manifest, states=there.states)
+
+    def operators(self, path: str) -> set[str]:
+        """The operators that have state in a checkpoint."""
+        there = self.directories.get(path)
+        return set(there.states) if there else set()
+
+    def damage(self, path: str) -> str:
+        """What is wrong with a checkpoint."""
+        return "" if path in self.directories else f"checkpoint {path} is missing"
+
+    def delete(self, path: str, generation: int) -> None:
+        """Delete a checkpoint, unless a newer generation has made it."""
+        self.at("checkpoint.delete.before")
+        there = self.directories.get(path)
+        if there is not None and there.manifest.generation <= generation:
+            self._remove(path)
+        self.at("checkpoint.delete.after")
+
+    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int) -> list[str]:
+        """Delete what no record of a pipeline names."""
+        prefix = paths.pipeline_directory(job_id, pipeline).as_posix() + "/"
+        swept = [path for path in sorted(self.directories) if path.startswith(prefix) and path not in keep]
+        for path in swept:
+            self.delete(path, generation)
+        return swept
+
+    def delete_job(self, job_id: int, below: int) -> None:
+        """Delete the checkpoints of a job whose ids are below this one."""
+        prefix = paths.job_directory(job_id).as_posix() + "/"
+        for path in sorted(path for path in self.directories if path.startswith(prefix)):
+            if int(path.rpartition("/")[2]) < below:
+                self.at("checkpoint.delete_job.middle")
+                self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        if path in self.directories:
+            self.gone(path)
+            del self.directories[path]

@@ -1,0 +1,29 @@
+"""How many drivers fit on a host: what the settings say, else as many as its memory allows. Pure, but for the reading of two files."""
+
+import re
+from pathlib import Path
+
+MEMORY_A_DRIVER = 1024**3  # Python, JVM, worker daemon and workers: 0.5 to 0.9 GiB were measured
+SLOTS_MIN = 2
+MEMINFO = Path("/proc/meminfo")
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def slots(wanted: int | None, memory_bytes: int) -> int:
+    """Slots of a worker on a host with so much memory."""
+    return wanted if wanted is not None else max(SLOTS_MIN, memory_bytes // MEMORY_A_DRIVER)
+
+
+def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = CGROUP_LIMIT) -> int:
+    """The memory of this host, or what the container that we live in may have of it; 0 where it cannot be told."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(meminfo), re.MULTILINE)
+    total = int(found[1]) * 1024 if found else 0
+    limit = _text(cgroup_limit).strip()
+    return min(total, int(limit)) if total and limit.isdigit() else total
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

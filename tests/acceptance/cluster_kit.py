@@ -1,0 +1,433 @@
+"""Clusters of real processes: servers and workers as anyone would start them, killed, paused and started again. Used by test_cluster_*.py.
+
+All of it goes by what others can see: REST, files, the records of the store, `kill`. Whatever was started in a cluster, drivers and their JVMs too, is found
+again by the cluster's own directory in its environment, and ended by pid with the cluster.
+"""
+
+import fcntl
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.dataset
+from cluster_eye import Eye
+
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.document import from_document
+from tidegate.model.errors import TransientError
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CLEANUP,
+    DRIVERS,
+    JOBS,
+    LEASES,
+    METRICS,
+    MONITOR,
+    PIPELINES,
+    STATES,
+    WORKERS,
+    DriverRecord,
+    JobStatus,
+    Lease,
+    PipelineState,
+    WorkerRecord,
+)
+from tidegate.runner.process import kill_session, session_members
+from tidegate.store.open import open_store
+
+T = TypeVar("T")
+PATIENCE_S = 90.0
+LOOK_S = 0.05
+ANSWER_S = 10.0
+LEASE_MS = 1_000
+WORKER_LEASE_MS = 1_500
+CLEANUP_DELAY_MS = 1_000
+# The product's own command line; only the module that is started as a driver is the test kit's.
+PLAIN = """
+import functools, tidegate.server as server, tidegate.cli.server as verbs
+from tidegate.cli import main
+verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+main()
+"""
+SPARK = "from tidegate.cli import main; main()"
+
+
+class Refused(Exception):
+    """A server answered, and not with what was asked for."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status, self.message = status, message
+
+
+def until(what: str, look: Callable[[], T], patience_s: float = PATIENCE_S, told: Callable[[], str] = lambda: "") -> T:
+    """The first true answer. Who does not answer yet, and what is not there yet, is no answer."""
+    end_s, last = time.monotonic() + patience_s, None
+    while time.monotonic() < end_s:
+        try:
+            found = look()
+        except (OSError, LookupError, TransientError, Refused) as error:
+            last = error
+        else:
+            if found:
+                return found
+            last = found
+        time.sleep(LOOK_S)  # between two looks at other processes
+    raise AssertionError(f"{what}: not within {patience_s:g} s, last {last!r}\n{told()}")
+
+
+class Member:
+    """A server or a worker."""
+
+    def __init__(self, cluster: "Cluster", arguments: list[str], failpoint: str) -> None:
+        self.log = cluster.root / f"member-{next(cluster.numbers)}.log"
+        environ = {**os.environ, "TIDEGATE_HOME": str(cluster.home.root), **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
+        command = [sys.executable, "-c", SPARK if cluster.spark else PLAIN, *arguments, "--config", str(cluster.config)]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+        self.paused = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there; it may be paused."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL to this process; its drivers are sessions of their own."""
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM; its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        self.process.send_signal(signal.SIGCONT)
+
+    def stopped(self) -> bool:
+        """Whether it stands still, by whoever's hand."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(errors="replace")
+
+
+class Server(Member):
+    """A server, and how it is asked."""
+
+    port = 0
+    id = ""
+
+    def get(self, path: str, timeout_s: float = ANSWER_S) -> Any:
+        """The answer as JSON."""
+        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"), timeout_s)
+
+    def post(self, path: str, body: str | dict[str, Any]) -> Any:
+        """The answer as JSON."""
+        data = body if isinstance(body, str) else json.dumps(body)
+        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data.encode(), method="POST"), ANSWER_S * 3)
+
+    def running(self) -> dict[int, dict[str, Any]]:
+        """What it lists as running, by job id."""
+        return {int(job["jobId"]): job for job in self.get("/running-jobs")}
+
+    def _ask(self, request: urllib.request.Request, timeout_s: float) -> Any:
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, str(json.loads(error.read()).get("message"))) from None
+
+
+class Cluster:
+    """Servers, workers and jobs that share a store and a home."""
+
+    def __init__(self, root: Path, *, state_url: str = "", spark: bool = False, built_in: bool = False) -> None:
+        self.root, self.home, self.spark, self.built_in = root, Home(root / "home"), spark, built_in
+        self.home.make()
+        self.url = state_url or self.home.store_url
+        self.config = root / "tidegate.yaml"
+        self.config.write_text(
+            f"""tidegate:
+  state.url: "{self.url}"
+  state-cleanup-delay-ms: {CLEANUP_DELAY_MS}
+  coordinator.lease-ms: {LEASE_MS}
+  worker.lease-ms: {WORKER_LEASE_MS}
+  spark.master: local[2]
+"""
+        )
+        self.store = open_store(self.url)
+        self.numbers = itertools.count(1)
+        self.members: list[Member] = []
+        self.jobs: list[Job] = []
+        self.eye = Eye(self.url, lambda: [(server.id, server.running) for server in self.servers])
+        self.eye.start()
+
+    @property
+    def servers(self) -> list[Server]:
+        """Those that run, the oldest first."""
+        return [m for m in self.members if isinstance(m, Server) and m.alive and not m.paused and m.id]
+
+    @property
+    def workers(self) -> list[Member]:
+        """Worker processes that run."""
+        return [m for m in self.members if not isinstance(m, Server) and m.alive and not m.paused]
+
+    def server(self, *, worker: bool = False, failpoint: str = "") -> Server:
+        """A server that answers; with its own worker or without."""
+        return self._ready(self.start_server(worker=worker, failpoint=failpoint))
+
+    def start_server(self, *, worker: bool = False, failpoint: str = "") -> Server:
+        """A server that is on its way."""
+        server = Server(self, ["server", "--http-port", "0", *([] if worker else ["--no-worker"])], failpoint)
+        self.members.append(server)
+        return server
+
+    def start_worker(self, *, failpoint: str = "") -> Member:
+        """A worker that is on its way. Its drivers have the same failpoints."""
+        worker = Member(self, ["worker"], failpoint)
+        self.members.append(worker)
+        return worker
+
+    def worker(self, *, failpoint: str = "") -> Member:
+        """A worker that is on record."""
+        worker = self.start_worker(failpoint=failpoint)
+        until("a worker", lambda: self.worker_id(worker), told=worker.said)
+        return worker
+
+    def worker_id(self, member: Member) -> str:
+        """The name of the worker in a process; empty where it has not said it yet."""
+        records = (from_document(WorkerRecord, entry.value) for entry in self.store.list(WORKERS))
+        return next((record.id for record in records if record.process.pid == member.process.pid), "")
+
+    def complete(self, servers: int = 3, workers: int = 2) -> None:
+        """Start what is missing, all at once, and wait until somebody leads."""
+        new = [self.start_server(worker=self.built_in) for _ in range(servers - len(self.servers))]
+        new_workers = [self.start_worker() for _ in range(0 if self.built_in else workers - len(self.workers))]
+        for server in new:
+            self._ready(server)
+        for worker in new_workers:
+            until("a worker", lambda worker=worker: self.worker_id(worker), told=worker.said)  # type: ignore[misc]  # mypy does not see the type of a bound default
+        self.leader()
+
+    def _ready(self, server: Server) -> Server:
+        def port() -> int:
+            assert server.alive, server.said()
+            return int(server.said().partition("ready at http://127.0.0.1:")[2].partition(",")[0] or 0)
+
+        server.port = until("a server", port, told=server.said)
+        server.id = until("an answer", lambda: server.get("/health")["server"]["id"])
+        return server
+
+    def term(self) -> int:
+        """The number of the leadership that is on record."""
+        entry = self.store.get(LEASES, "coordinator")
+        return from_document(Lease, entry.value).term if entry else 0
+
+    def leader(self) -> Server:
+        """The server that leads, of those that run."""
+
+        def found() -> Server | None:
+            entry = self.store.get(LEASES, "coordinator")
+            holder = from_document(Lease, entry.value).holder if entry else ""
+            return next((server for server in self.servers if server.id == holder), None)
+
+        leader = until("a leader", found, told=self.told)
+        assert leader is not None
+        return leader
+
+    def follower(self) -> Server:
+        """A server that does not lead."""
+        leader = self.leader()
+        return next(server for server in self.servers if server is not leader)
+
+    def pause(self, member: Member) -> None:
+        """SIGSTOP at any moment, but not while it holds the lock of the embedded store: that one has one writer at a time, dead or hung (see `held_lock`)."""
+        lock = self.home.root / "store" / "tidegate.db.lock"
+        while True:
+            member.pause()
+            if not lock.exists() or _free_within(lock, 1.0):
+                return
+            member.resume()
+
+    def submit(self, text: str, *, at: Server | None = None, job_id: int | None = None, query: str = "") -> "Job":
+        """A job, taken in by a server. `{out}` in its text is its own directory for rows."""
+        job = Job(self, job_id or 100 + len(self.jobs))
+        self.jobs.append(job)
+        server = at or self.servers[0]
+        server.post(f"/submit-job?format=hocon&jobId={job.id}&jobName=job-{job.id}{query}", text.replace("{out}", str(job.out)))
+        return job
+
+    def kill_everything(self) -> None:
+        """SIGKILL to all that runs here, as the end of a container would."""
+        for member in self.members:
+            member.kill()
+        for pid in self._processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        until("the end of every process", lambda: not list(self._processes()))
+
+    def _processes(self) -> Iterator[int]:
+        """Whatever has this cluster's home in its environment and is not a zombie."""
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
+            try:
+                if str(self.home.root).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                    yield pid
+            except OSError:
+                continue
+
+    def told(self) -> str:
+        """For a test that waits in vain: the jobs, and the last words of everyone."""
+        jobs = [f"job {job.id}: {job.known()}" for job in self.jobs if not job.ended()]
+        members = [f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.said()[-500:]}" for m in self.members]
+        return "\n".join([*jobs, *members])[-6_000:]
+
+    def close(self) -> None:
+        """End everything."""
+        self.eye.stop()
+        self.kill_everything()
+        self.store.close()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was submitted."""
+
+    cluster: Cluster
+    id: int
+
+    @property
+    def out(self) -> Path:
+        """Where its rows go."""
+        return self.cluster.root / f"out-{self.id}"
+
+    def until(self, what: str, look: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+        """Wait, and tell of this job where it is in vain."""
+        return until(f"{what} of job {self.id}", look, patience_s, self.cluster.told)
+
+    def known(self) -> Known:
+        """All its records."""
+        return look(self.cluster.store, self.id)
+
+    def status(self) -> JobStatus | None:
+        """Its state, or how it ended."""
+        known = self.known()
+        if known.state is not None:
+            return known.state.value.status
+        return known.outcome.value.status if known.outcome else None
+
+    def ended(self) -> bool:
+        """Whether it has."""
+        status = self.status()
+        return status is not None and status.terminal
+
+    def generation(self) -> int:
+        """Of its state."""
+        state = self.known().state
+        return state.value.generation if state else 0
+
+    def driver(self) -> DriverRecord:
+        """The driver on record, of the current generation, that has not ended."""
+
+        def found() -> DriverRecord | None:
+            known = self.known()
+            record = known.driver.value if known.driver else None
+            return record if record and known.state and record.generation == known.state.value.generation and record.end is None else None
+
+        record = self.until("a driver", found)
+        assert record is not None
+        return record
+
+    def kill_driver(self) -> None:
+        """SIGKILL to the whole session of its driver."""
+        kill_session(self.driver().process)
+
+    def pipelines(self) -> list[PipelineState]:
+        """Where its pipelines are."""
+        return [p.value for p in self.known().pipelines]
+
+    def checkpoint(self) -> int:
+        """The newest checkpoint of the pipeline that has the oldest one."""
+        return min((p.latest.checkpoint if p.latest else 0 for p in self.pipelines()), default=0)
+
+    def gets_on(self, checkpoints: int = 3) -> None:
+        """Wait for more checkpoints than there are now."""
+        before = self.checkpoint()
+        self.until("more checkpoints", lambda: self.checkpoint() >= before + checkpoints)
+
+    def rows(self) -> list[int]:
+        """The ids in the sink."""
+        files = sorted(map(str, self.out.rglob("[!._]*.parquet")))
+        return sorted(pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["id"])["id"].to_pylist()) if files else []
+
+    def stop(self, at: Server | None = None, *, force: bool = False) -> None:
+        """Have it stopped, and wait for that."""
+        (at or self.cluster.servers[0]).post("/stop-job", {"jobId": self.id, "isStopWithSavePoint": False, "force": force})
+        self.ends(JobStatus.CANCELED)
+
+    def ends(self, status: JobStatus) -> None:
+        """Wait for its end; then every server knows it, and none lists it as running."""
+        self.until(f"{status}", self.ended)
+        assert self.status() is status, self.known()
+        for server in self.cluster.servers:
+            self.until(f"{status} at {server.id}", lambda server=server: server.get(f"/job-info/{self.id}")["jobStatus"] == status)  # type: ignore[misc]  # as above
+            assert self.id not in server.running()
+
+    def is_exactly_once(self, rows: int | None = None) -> None:
+        """Each row is in the sink once, from the first to the last."""
+        ids = self.rows()
+        wanted = len(ids) if rows is None else rows
+        assert ids == list(range(wanted)), f"{len(ids)} rows, {len(set(ids))} different ones, {wanted} wanted"
+
+    def is_cleaned_up(self) -> None:
+        """Nothing of it is left but its outcome, what a restore needs, and no process."""
+        store, key = self.cluster.store, str(self.id)
+        self.until("the cleanup", lambda: store.get(CLEANUP, key) is None)
+        assert [map for map in (JOBS, ASSIGNMENTS, DRIVERS) if store.get(map, key) is not None] == []
+        assert store.list(METRICS, f"{key}/") == []
+        if self.status() is JobStatus.FINISHED:
+            assert store.get(STATES, key) is None
+            assert [*store.list(PIPELINES, f"{key}/"), *store.list(MONITOR, f"{key}/")] == []
+            assert not (self.cluster.home.checkpoints / key).exists()
+
+    def has_no_process(self) -> None:
+        """No session of a driver of it is left."""
+        driver = self.known().driver
+        assert driver is None or not session_members(driver.value.process)
+
+
+def _free_within(lock: Path, seconds: float) -> bool:
+    """Whether the lock of the embedded store can be had."""
+    end_s = time.monotonic() + seconds
+    with lock.open("rb") as file:
+        while time.monotonic() < end_s:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(LOOK_S / 5)  # between two looks at other processes
+                continue
+            return True  # and let go with the file
+    return False

@@ -1,0 +1,96 @@
+"""Which clusters a scenario is tried on: three stores, with and without Spark. Fixtures for conftest, and `on` for the tests.
+
+`make test` tries each scenario where it says most for its time, `make soak` tries all of them everywhere.
+"""
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from cluster_kit import Cluster, Refused
+
+from tidegate.testing.servers.etcd import EtcdServer
+from tidegate.testing.servers.postgres import PostgresServer
+
+KINDS = tuple(f"{store}-{engine}" for store in ("sqlite", "postgres", "etcd") for engine in ("plain", "spark"))
+BUILT_IN = "sqlite-plain-built-in"  # the servers run the jobs themselves, as they do unless they are told otherwise
+NUMBERS = itertools.count(1)
+
+
+def on(*quick: str) -> pytest.MarkDecorator:
+    """On these kinds of clusters always, on all others in the soak."""
+    params = [pytest.param(kind, marks=() if kind in quick else pytest.mark.soak) for kind in (*KINDS, BUILT_IN)]
+    return pytest.mark.parametrize("shared_cluster", params, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def cluster_postgres() -> Iterator[PostgresServer]:
+    """One server for all clusters that do not end it; each has a schema of its own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One server for all clusters that do not end it; each has a prefix of its own."""
+    with EtcdServer(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster for the scenarios of a module, one after the other; each makes it whole again first."""
+    store, engine = str(request.param).split("-")[:2]
+    name, url = f"cluster_{next(NUMBERS)}", ""
+    if store == "postgres":
+        url = f"{request.getfixturevalue('cluster_postgres').url}?schema={name}"
+    elif store == "etcd":
+        url = request.getfixturevalue("cluster_etcd").url_of(name)
+    with quick_disk() as root:
+        made = Cluster(root, state_url=url, spark=engine == "spark", built_in=request.param == BUILT_IN)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, whole: three servers, two workers. Nothing that must not be was seen in it when the test is over."""
+    shared_cluster.complete()
+    looks = shared_cluster.eye.looks
+    yield shared_cluster
+    left_behind(shared_cluster)
+    assert shared_cluster.eye.looks > looks
+    assert shared_cluster.eye.violations == []
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster on the embedded store for this test alone, with nobody in it yet."""
+    with quick_disk() as root:
+        made = Cluster(root)
+        try:
+            yield made
+            assert made.eye.violations == []
+        finally:
+            made.close()
+
+
+def left_behind(cluster: Cluster) -> None:
+    """What a test that failed has left must not be in the way of the next one."""
+    for member in [member for member in cluster.members if member.alive and member.paused]:
+        member.kill()
+    for job in [job for job in cluster.jobs if not job.ended()]:
+        with suppress(OSError, Refused, AssertionError):
+            job.stop(force=True)
+
+
+@contextmanager
+def quick_disk() -> Iterator[Path]:
+    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)

@@ -1,0 +1,391 @@
+"""Workers and detached drivers as real processes, on the plain engine: killed, paused, adopted, ordered to stop. The test plays the leader, by hand."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from tidegate.cli.job_file import planned
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.document import from_document, to_document
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    JOBS,
+    LEASES,
+    METRICS,
+    PIPELINES,
+    STATES,
+    WORKERS,
+    Assignment,
+    DriverRecord,
+    JobRecord,
+    JobState,
+    JobStatus,
+    Order,
+    PipelineMetrics,
+    PipelineState,
+    PipelineStatus,
+    WorkerRecord,
+)
+from tidegate.runner.exits import DriverExit
+from tidegate.runner.launch import DriverProcess, Program, launch
+from tidegate.runner.orders import driver_order
+from tidegate.runner.process import kill_session, session_members
+from tidegate.store import Delete, Put
+from tidegate.store.open import open_store
+
+PATIENCE_S = 60
+LEASE_MS = 1500
+JOB = 7
+WORKER = """
+import os, sys, threading
+from tidegate.home import Home
+from tidegate.model.engine import EngineSettings, WorkerSettings
+from tidegate.pipeline.clock import SystemClock
+from tidegate.store.open import open_store
+from tidegate.worker.host import WorkerThread, open_worker
+home, clock = Home(__import__("pathlib").Path(sys.argv[1])), SystemClock()
+settings = EngineSettings(worker=WorkerSettings(lease_ms=int(sys.argv[2]), slots=2, warm=int(sys.argv[3])))
+worker = open_worker(open_store(home.store_url), settings, home, clock, os.environ, module="tidegate.testing.plain_driver")
+print(worker.me.id, flush=True)
+thread = WorkerThread(worker, clock)
+thread.start()
+sys.stdin.read()
+thread.stop()
+"""
+
+
+class World:
+    """A home with one job, its leader (the test) and its workers (processes)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.home, self.out = root, Home(root / "home"), root / "out"
+        self.home.make()
+        self.store = open_store(self.home.store_url)
+        self.workers: dict[str, subprocess.Popen[str]] = {}
+        self.drivers: list[DriverProcess] = []
+        self.seen: list[DriverRecord] = []
+
+    def submit(self, *, rows: int = 100_000, mode: str = "STREAMING", rate: int = 100) -> None:
+        file = self.root / "job.conf"
+        file.write_text(
+            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate} }}
+source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }}, Console {{ plugin_input = "t" }} }}"""
+        )
+        plan = planned(str(file), (), strict=False)
+        record = JobRecord(job_id=JOB, name="world", initialization_ms=1, lineage="7-1", plan=plan)
+        pipelines = [PipelineState(job_id=JOB, pipeline=p.id, lineage="7-1", generation=1) for p in plan.pipelines]
+        self.store.transact(
+            [],
+            [
+                Put(JOBS, str(JOB), to_document(record)),
+                Put(STATES, str(JOB), to_document(JobState(job_id=JOB, status=JobStatus.SCHEDULED, initialization_ms=1, generation=1))),
+                *(Put(PIPELINES, f"{JOB}/{p.pipeline}", to_document(p)) for p in pipelines),
+            ],
+        )
+
+    def assign(self, worker: str, order: Order = Order.RUN, generation: int = 1) -> None:
+        assignment = Assignment(job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order)
+        self.store.transact([], [Put(ASSIGNMENTS, str(JOB), to_document(assignment))])
+
+    def fence(self) -> None:
+        """The next generation, in the job and in its pipelines; assigned to nobody."""
+        known = self.known
+        assert known.state is not None
+        generation = known.state.value.generation + 1
+        pipelines = [replace(p.value, generation=generation) for p in known.pipelines]
+        self.store.transact(
+            [],
+            [
+                Put(STATES, str(JOB), to_document(replace(known.state.value, generation=generation))),
+                Delete(ASSIGNMENTS, str(JOB)),
+                *(Put(PIPELINES, f"{JOB}/{p.pipeline}", to_document(p)) for p in pipelines),
+            ],
+        )
+
+    def worker(self, *, warm: int = 0, failpoint: str = "") -> str:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(self.home.root), str(LEASE_MS), str(warm)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TIDEGATE_FAILPOINT": failpoint},
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        id = process.stdout.readline().strip()
+        self.workers[id] = process
+        self.until(lambda: self.store.get(WORKERS, id) is not None)
+        return id
+
+    def run(self, **job: object) -> str:
+        """A worker that runs the job."""
+        self.submit(**job)  # type: ignore[arg-type]  # names of its arguments
+        id = self.worker()
+        self.assign(id)
+        self.until(lambda: self.checkpoints() >= 2)
+        return id
+
+    def kill(self, worker: str) -> None:
+        self.workers[worker].kill()
+        self.workers[worker].wait()
+
+    @property
+    def known(self) -> Known:
+        known = look(self.store, JOB)
+        if known.driver is not None:
+            self.seen.append(known.driver.value)
+        return known
+
+    @property
+    def driver(self) -> DriverRecord:
+        driver = self.known.driver
+        assert driver is not None
+        return driver.value
+
+    def checkpoints(self) -> int:
+        return sum(p.value.checkpoints for p in self.known.pipelines)
+
+    def until(self, look_at: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not look_at():
+            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {self.known}"
+            time.sleep(0.02)  # between two looks at another process
+
+    def ended(self) -> bool:
+        driver = self.known.driver
+        return driver is not None and driver.value.end is not None
+
+    def until_more(self) -> None:
+        before = self.checkpoints()
+        self.until(lambda: self.checkpoints() >= before + 3)
+
+    def ids(self) -> list[int]:
+        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist())
+
+    def rows_written(self) -> int:
+        return len(self.ids())
+
+    def close(self) -> None:
+        for process in self.workers.values():
+            process.kill()
+            process.communicate()
+        if (driver := look(self.store, JOB).driver) is not None:
+            self.seen.append(driver.value)
+        for record in self.seen:
+            kill_session(record.process)
+        for started in self.drivers:
+            started.kill()
+            started.close()
+        self.store.close()
+
+
+@pytest.fixture
+def world(memory_disk: Path) -> Iterator[World]:
+    it = World(memory_disk)
+    yield it
+    it.close()
+
+
+def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(world: World) -> None:
+    world.submit(rows=20, mode="BATCH", rate=1000)
+    id = world.worker()
+    record = from_document(WorkerRecord, world.store.get(WORKERS, id).value)  # type: ignore[union-attr]  # it is there
+    assert (record.id, record.slots) == (id, 2)
+    world.assign(id)
+    world.until(world.ended)
+    driver = world.driver
+    assert driver.end is not None
+    assert (driver.end.code, driver.end.proof, driver.worker) == (DriverExit.ENDED, "exit", id)
+    assert {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED}
+    assert world.ids() == list(range(20))
+    assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
+    world.until(lambda: not list(world.home.works_root.iterdir()))
+
+
+def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_its_end(world: World) -> None:
+    first = world.run()
+    process = world.driver.process
+    world.kill(first)
+    world.until_more()
+    second = world.worker()
+    world.assign(second)
+    world.until_more()
+    assert world.driver.process == process
+    assert world.driver.end is None
+    world.assign(second, Order.STOP)
+    world.until(world.ended)
+    end = world.driver.end
+    assert end is not None
+    assert (end.code, end.proof) == (None, "session empty")
+    assert world.driver.process == process
+    assert {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED}
+    assert world.ids() == list(range(world.rows_written()))
+
+
+def test_a_driver_killed_while_nobody_watched_is_reported_by_the_worker_that_adopts_it(world: World) -> None:
+    first = world.run()
+    world.kill(first)
+    assert kill_session(world.driver.process)
+    second = world.worker()
+    world.assign(second)
+    world.until(world.ended)
+    assert world.driver.end is not None
+    assert world.driver.end.proof == "session empty"
+
+
+def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_a_new_generation(world: World) -> None:
+    id = world.run()
+    process = world.driver.process
+    os.kill(process.pid, signal.SIGKILL)
+    world.until(world.ended)
+    assert world.driver.end is not None
+    assert (world.driver.end.code, world.driver.end.proof) == (-9, "exit")
+    world.until(lambda: not list(world.home.works_root.iterdir()))
+    world.fence()
+    world.assign(id, generation=2)
+    world.until(lambda: world.driver.generation == 2)
+    assert world.driver.process != process
+    world.until_more()
+    world.assign(id, Order.STOP, generation=2)
+    world.until(world.ended)
+    assert world.ids() == list(range(world.rows_written()))
+
+
+@pytest.mark.parametrize(("order", "code"), [(Order.STOP, 0), (Order.INTERRUPT, 0), (Order.TERMINATE, 0), (Order.KILL, -9)])
+def test_an_order_ends_the_driver(world: World, order: Order, code: int) -> None:
+    id = world.run()
+    process = world.driver.process
+    world.assign(id, order)
+    world.until(world.ended)
+    assert world.driver.end is not None
+    assert world.driver.end.code == code
+    assert not session_members(process)
+
+
+def test_a_stop_needs_no_worker(world: World) -> None:
+    first = world.run()
+    process = world.driver.process
+    world.kill(first)
+    world.assign(first, Order.STOP)
+    world.until(lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED})
+    world.until(lambda: not session_members(process))
+
+
+def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more(world: World) -> None:
+    first = world.run()
+    process = world.driver.process
+    world.kill(first)
+    world.fence()
+    before = world.known.pipelines
+    world.until(lambda: not session_members(process))
+    assert world.known.pipelines == before
+
+
+def test_a_second_driver_for_one_generation_is_refused(world: World) -> None:
+    id = world.run()
+    process = world.driver.process
+    order = driver_order(EngineSettings(), world.home, job_id=JOB, generation=1, worker=id, detached=True)
+    second = launch(order, Program(environ=os.environ, module="tidegate.testing.plain_driver"))
+    world.drivers.append(second)
+    assert second.process.wait(PATIENCE_S) == DriverExit.FENCED
+    assert world.driver.process == process
+    world.until_more()
+
+
+def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_words(world: World) -> None:
+    world.submit()
+    id = world.worker(failpoint="driver.register.before")
+    world.assign(id)
+    world.until(world.ended)
+    end = world.driver.end
+    assert end is not None
+    assert (end.code, end.last_words) == (-9, "failpoint driver.register.before: kill")
+    assert (world.driver.generation, world.driver.worker) == (1, id)
+
+
+def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_new_one(world: World) -> None:
+    first = world.run()
+    process = world.driver.process
+    lease = world.store.get(LEASES, f"worker/{first}")
+    assert lease is not None
+    os.kill(world.workers[first].pid, signal.SIGSTOP)
+    second = world.worker()
+    world.store.transact([], [Delete(LEASES, f"worker/{first}"), Delete(WORKERS, first)])
+    world.assign(second)
+    kill_session(process)
+    world.until(world.ended)
+    report = world.driver
+    os.kill(world.workers[first].pid, signal.SIGCONT)
+    world.until(lambda: world.store.get(WORKERS, first) is not None)
+    renewed = world.store.get(LEASES, f"worker/{first}")
+    assert renewed is not None
+    assert renewed.version > lease.version
+    assert world.driver == report
+    assert report.end is not None
+    assert report.end.proof == "session empty"  # the second one's: it was not its child
+
+
+def test_an_idle_driver_gives_signs_of_life(world: World) -> None:
+    world.submit(rows=5, rate=1000)  # a streaming job that has read all there is
+    id = world.worker()
+    world.assign(id)
+
+    def last_sign() -> int:
+        entry = world.store.get(METRICS, f"{JOB}/1")
+        return from_document(PipelineMetrics, entry.value).at_ms if entry else 0
+
+    world.until(lambda: last_sign() > 0)
+    signs: set[int] = set()
+
+    def three_signs() -> bool:
+        signs.add(last_sign())
+        return len(signs) >= 3
+
+    world.until(three_signs)
+    ordered = sorted(signs)
+    assert all(later - earlier < 5000 for earlier, later in itertools.pairwise(ordered))
+
+
+def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(world: World) -> None:
+    world.submit(rows=20, mode="BATCH", rate=1000)
+    id = world.worker(warm=1)
+    warm = world.home.works_root / "warm"
+    world.until(lambda: bool(list(warm.glob("*/ready"))))
+    waiting = next(warm.glob("*/ready")).parent.name
+    world.assign(id)
+    world.until(world.ended)
+    assert waiting == f"{world.driver.process.pid}.{world.driver.process.started}"
+    assert world.driver.end is not None
+    assert world.driver.end.code == DriverExit.ENDED
+    assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
+    world.until(lambda: bool(ready := list(warm.glob("*/ready"))) and waiting not in {p.parent.name for p in ready})
+    world.kill(id)  # and those that wait end with it
+
+    def gone() -> bool:
+        return not any(Path("/proc", p.name.split(".")[0]).exists() for p in warm.glob("*"))
+
+    world.until(gone)
+
+
+def test_a_worker_that_leaves_in_order_leaves_its_drivers_running(world: World) -> None:
+    id = world.run()
+    process = world.workers[id]
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
+    assert process.wait(PATIENCE_S) == 0
+    assert world.store.get(WORKERS, id) is None
+    assert world.store.get(LEASES, f"worker/{id}") is None
+    world.until_more()

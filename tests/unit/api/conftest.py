@@ -1,0 +1,184 @@
+"""A server's API on a store in memory, a clock that stands until it is turned, and records made by hand."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from tidegate.api.app import make_app
+from tidegate.api.desk import Desk, Me
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.config.load import load_text
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.model.document import to_document
+from tidegate.model.engine import EngineSettings
+from tidegate.model.plan import Plan
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    FINISHED,
+    JOBS,
+    LEASES,
+    METRICS,
+    PIPELINES,
+    STATES,
+    WORKERS,
+    Assignment,
+    CheckpointRef,
+    JobOutcome,
+    JobRecord,
+    JobState,
+    JobStatus,
+    Lease,
+    PipelineMetrics,
+    PipelineState,
+    ProcessRef,
+    WorkerRecord,
+)
+from tidegate.planner.plan import plan
+from tidegate.store.base import Delete, Put
+from tidegate.store.open import open_store
+from tidegate.testing.faulty_store import Fault, Operation, faulty_store
+
+NOW_MS = 1_790_000_000_000
+HOCON = """
+env {{ job.mode = "{mode}", checkpoint.interval = 2000 {env} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 5, schema {{ table = "db.t", fields {{ id = bigint, name = string }} }} }} }}
+sink {{ Console {{ plugin_input = "t" }} }}
+"""
+
+
+class Hands:
+    """A clock that tests turn."""
+
+    def __init__(self) -> None:
+        self.at_ms, self.at_s = NOW_MS, 100.0
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+    def wait(self, event: threading.Event, _seconds: float) -> bool:
+        return event.is_set()
+
+    def turn(self, seconds: float) -> None:
+        self.at_ms += round(seconds * 1000)
+        self.at_s += seconds
+
+
+def planned(mode: str = "STREAMING", env: str = "") -> Plan:
+    result = plan(load_text(HOCON.format(mode=mode, env=env), "job")).plan
+    assert result is not None
+    return result
+
+
+class Caller:
+    """Sends requests to an application, without a socket between them."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._runner = asyncio.Runner()
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server")
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.get(path, **options))
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.post(path, **options))
+
+    def close(self) -> None:
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+
+
+class Site:
+    """The API, what stands behind it, and ways to put things there."""
+
+    def __init__(self, tmp_path: Path, settings: EngineSettings) -> None:
+        self.clock, self.settings, self.fault = Hands(), settings, Fault.NONE
+        self.solid = open_store("memory:")
+        self.store, _ = faulty_store(self.solid, self._choose)
+        self.picture = Picture(self.store, self.clock)
+        commands = Commands(self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock)
+        me = Me(id="server-1", address="http://127.0.0.1:8080")
+        self.desk = Desk(picture=self.picture, commands=commands, store=self.store, settings=settings, clock=self.clock, me=me)
+        self.http = Caller(make_app(self.desk))
+
+    def _choose(self, _operation: Operation) -> Fault:
+        return self.fault
+
+    def put(self, map: str, key: object, record: Any) -> None:
+        self.solid.transact([], [Put(map, str(key), to_document(record))])
+
+    def take(self, map: str, key: object) -> None:
+        self.solid.transact([], [Delete(map, str(key))])
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        """As a client does, after the server's own turn."""
+        self.desk.catch_up()
+        return self.http.get(path, **options)
+
+    def running(
+        self, job_id: int, status: JobStatus = JobStatus.RUNNING, *, name: str = "stream", at_ms: int = NOW_MS - 60_000, env: str = "", **state: Any
+    ) -> None:
+        """A job and its state."""
+        self.put(JOBS, job_id, JobRecord(job_id=job_id, name=name, initialization_ms=at_ms, lineage="l", plan=planned(env=env)))
+        entered = {JobStatus.RUNNING.value: at_ms + 1000}
+        self.put(STATES, job_id, JobState(**{"job_id": job_id, "status": status, "initialization_ms": at_ms, "generation": 1, "entered": entered, **state}))
+
+    def place(self, job_id: int, pipeline: int = 1, *, checkpoint: int = 0, age_s: float = 0, **more: Any) -> None:
+        """A pipeline with a checkpoint of this age."""
+        completed_ms = NOW_MS - round(age_s * 1000)
+        ref = CheckpointRef(checkpoint=checkpoint, path="p", generation=1, begun_ms=completed_ms - 10, completed_ms=completed_ms)
+        state = PipelineState(job_id=job_id, pipeline=pipeline, lineage="l", generation=1, retained=(ref,) if checkpoint else (), **more)
+        self.put(PIPELINES, f"{job_id}/{pipeline}", state)
+
+    def figures(self, job_id: int, pipeline: int = 1, **figures: Any) -> None:
+        """What the driver has counted."""
+        self.put(METRICS, f"{job_id}/{pipeline}", PipelineMetrics(pipeline=pipeline, generation=1, **figures))
+
+    def ended(self, job_id: int, status: JobStatus = JobStatus.FINISHED, **more: Any) -> None:
+        """The outcome of a job, as it is after its terminal transition."""
+        values = {"name": "batch", "initialization_ms": NOW_MS - 5000, "finished_ms": NOW_MS - 1000, "rows_read": 5, "rows_written": 5}
+        outcome = JobOutcome(job_id=job_id, lineage="l", status=status, plan=planned("BATCH"), **{**values, **more})
+        self.put(FINISHED, job_id, outcome)
+        self.put(STATES, job_id, JobState(job_id=job_id, status=status, initialization_ms=outcome.initialization_ms))
+
+    def worker(self, name: str, *, slots: int = 4, tags: dict[str, str] | None = None, holds: tuple[int, ...] = ()) -> None:
+        """A worker, with the jobs that are in its hands."""
+        process = ProcessRef(pid=1, started=1, boot="b", host="h")
+        self.put(WORKERS, name, WorkerRecord(id=name, host="h", boot="b", process=process, slots=slots, tags=tags or {}))
+        for job_id in holds:
+            self.put(ASSIGNMENTS, job_id, Assignment(job_id=job_id, initialization_ms=0, generation=1, worker=name))
+
+    def leader(self, name: str = "server-1") -> None:
+        """Who leads."""
+        self.put(LEASES, COORDINATOR, Lease(holder=name, term=3, address="http://127.0.0.1:8080"))
+
+
+@pytest.fixture
+def settings() -> EngineSettings:
+    return EngineSettings()
+
+
+@pytest.fixture
+def site(tmp_path: Path, settings: EngineSettings) -> Iterator[Site]:
+    made = Site(tmp_path, settings)
+    yield made
+    made.http.close()
+
+
+@pytest.fixture
+def guarded_site(tmp_path: Path) -> Iterator[Site]:
+    """One with a password, below a context path."""
+    settings = EngineSettings()
+    made = Site(tmp_path, replace(settings, http=replace(settings.http, basic_auth=True, username="ann", password="sesame", context_path="/flow")))
+    yield made
+    made.http.close()

@@ -1,0 +1,161 @@
+"""When the store is out of reach, who may come in, what is not there, and how long a long list takes."""
+
+import time
+
+import pytest
+
+from tidegate.api.fragments import Board, Ended
+from tidegate.testing.faulty_store import Fault
+
+JSON = {
+    "env": {"job.mode": "BATCH"},
+    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "schema": {"fields": {"id": "bigint"}}}],
+    "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
+}
+READS = ("/overview", "/running-jobs", "/job-info/1", "/finished-jobs", "/health")
+
+
+@pytest.mark.parametrize("path", READS)
+def test_a_server_that_has_not_read_the_store_yet_does_not_guess(site, path: str) -> None:
+    answer = site.http.get(path)
+    assert (answer.status_code, answer.json()["status"]) == (503, "fail")
+
+
+@pytest.mark.parametrize("path", READS)
+def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themselves(site, path: str) -> None:
+    site.running(1)
+    assert site.get(path).status_code == 200
+    site.fault = Fault.UNAVAILABLE
+    site.clock.turn(4.9)
+    assert site.get(path).status_code == 200
+    site.clock.turn(0.2)
+    answer = site.get(path)
+    assert (answer.status_code, answer.json()["status"]) == (503, "fail")
+    assert answer.json()["message"]
+    site.fault = Fault.NONE
+    assert site.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.REQUEST_LOST])
+def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(site, fault: Fault) -> None:
+    site.running(5)
+    site.desk.catch_up()
+    site.fault = fault
+    for answer in (site.http.post("/submit-job", json=JSON), site.http.post("/stop-job", json={"jobId": 5})):
+        assert (answer.status_code, answer.json()["status"]) == (503, "fail")
+        assert answer.json()["message"]
+    site.fault = Fault.NONE
+    assert site.http.post("/stop-job", json={"jobId": 5}).status_code == 200
+    assert site.http.post("/submit-job", json=JSON).status_code == 200
+
+
+def test_the_metrics_say_that_the_store_is_out_of_reach_and_show_no_old_figures(site) -> None:
+    site.running(1)
+    site.place(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
+    site.leader()
+    text = site.get("/metrics").text
+    assert 'tidegate_job_checkpoint_age_seconds{job_id="1",job_name="stream"} 7\n' in text
+    assert 'tidegate_job_last_checkpoint_id{job_id="1",job_name="stream"} 3\n' in text
+    assert 'tidegate_job_checkpoint_health{job_id="1",job_name="stream"} 0\n' in text
+    assert 'tidegate_job_rows_read_total{job_id="1",job_name="stream"} 11\n' in text
+    assert 'tidegate_job_rows_written_total{job_id="1",job_name="stream"} 10\n' in text
+    assert 'job_count{type="running"} 1\n' in text
+    assert "tidegate_leader 1\n" in text
+    assert "tidegate_store_reachable 1\n" in text
+    assert 'tidegate_store_entries{map="running-job-info"} 1\n' in text
+    site.fault = Fault.UNAVAILABLE
+    site.clock.turn(6)
+    text = site.get("/metrics").text
+    assert "tidegate_store_reachable 0\n" in text
+    assert "tidegate_job" not in text
+
+
+def test_every_line_of_the_metrics_is_a_comment_or_a_sample(site) -> None:
+    site.running(1, name='a "quoted"\nname \\ here')
+    site.place(1, checkpoint=1)
+    site.worker("w")
+    answer = site.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert r'job_name="a \"quoted\"\nname \\ here"' in answer.text
+    for line in answer.text.splitlines():
+        assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0, line
+
+
+def test_an_unknown_path_and_a_wrong_method_are_answered_in_json(site) -> None:
+    for answer, status in ((site.http.get("/nowhere"), 404), (site.http.get("/submit-job"), 405), (site.http.post("/overview"), 405)):
+        assert (answer.status_code, answer.json()["status"]) == (status, "fail")
+        assert answer.headers["content-type"].startswith("application/json")
+
+
+def test_a_mistake_of_ours_is_an_answer_without_a_trace_and_a_log_line_with_one(
+    site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.desk.catch_up()
+    monkeypatch.setattr(site.picture, "jobs", lambda: 1 / 0)
+    answer = site.http.get("/running-jobs")
+    assert (answer.status_code, answer.json()["status"]) == (500, "fail")
+    assert "ZeroDivisionError" not in answer.text
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_page_of_another_web_site_cannot_write(site) -> None:
+    for origin, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        assert site.http.post("/submit-job", json=JSON, headers={"Sec-Fetch-Site": origin}).status_code == status, origin
+
+
+def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> None:
+    guarded_site.desk.catch_up()
+    for auth in (None, ("ann", "wrong"), ("bob", "sesame")):
+        answer = guarded_site.http.get("/flow/overview", auth=auth)
+        assert (answer.status_code, answer.json()["status"]) == (401, "fail")
+        assert answer.headers["www-authenticate"].startswith("Basic")
+    for header in ("Basic !!!", "Bearer x", "Basic", "basic YW5u"):
+        assert guarded_site.http.get("/flow/overview", headers={"Authorization": header}).status_code == 401
+    assert guarded_site.http.get("/flow/overview", auth=("ann", "sesame")).status_code == 200
+    assert guarded_site.http.get("/overview", auth=("ann", "sesame")).status_code == 404
+
+
+def test_two_thousand_jobs_are_listed_from_text_that_is_kept(site) -> None:
+    """The aim is 50 ms; the limit here is for a machine that is busy with other things too."""
+    for job_id in range(1, 2001):
+        site.running(job_id)
+        site.place(job_id, checkpoint=job_id)
+    site.desk.refresh()
+    assert len(site.http.get("/running-jobs").json()) == 2000
+    took_s = []
+    for turn in range(10):
+        site.figures(turn + 1, rows_read=turn)
+        site.desk.refresh()
+        began_s = time.perf_counter()
+        site.http.get("/running-jobs")
+        took_s.append(time.perf_counter() - began_s)
+    assert min(took_s) < 0.25, took_s
+
+
+def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
+    texts = Ended()
+    for job_id in range(1, 400):
+        site.ended(job_id)
+    site.desk.refresh()
+    for outcome in site.picture.outcomes().values():
+        texts.json(outcome)
+    for job_id in range(1, 399):
+        site.take("finished-job-state", job_id)
+    site.desk.refresh()
+    texts.forget(site.picture)
+    assert list(texts._texts) == [399]
+
+
+def test_only_jobs_that_have_changed_are_looked_at_again(site) -> None:
+    for job_id in (1, 2):
+        site.running(job_id)
+        site.figures(job_id, rows_read=1, at_ms=1)
+    site.desk.refresh()
+    board = Board(site.picture)
+    before = {entry.job.state.job_id: entry for entry in board.entries()}
+    site.figures(1, rows_read=2, at_ms=2)
+    site.figures(2, rows_read=1, at_ms=2)
+    site.desk.refresh()
+    after = {entry.job.state.job_id: entry for entry in board.entries()}
+    assert after[1] is not before[1]
+    assert after[2] is before[2]

@@ -1,0 +1,168 @@
+"""What the API takes in: jobs in three forms, wishes to stop, and everything that is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tidegate.api.writes import BODY_BYTES_MAX
+from tidegate.model.records import JOBS, STATES, JobState, JobStatus, Wish
+
+HOCON = """
+env { job.mode = "BATCH" }
+source { FakeSource { plugin_output = "t", row.num = 5, schema { fields { id = bigint } } } }
+sink { Console { plugin_input = "t" } }
+"""
+JSON: dict[str, Any] = {
+    "env": {"job.mode": "BATCH"},
+    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "row.num": 5, "schema": {"fields": {"id": "bigint"}}}],
+    "transform": [],
+    "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
+}
+SQL = """
+/* config
+env { job.mode = "BATCH" }
+*/
+CREATE TABLE t (id BIGINT) WITH ('connector' = 'FakeSource', 'schema' = '{ fields { id = bigint } }', 'type' = 'source');
+CREATE TABLE o (id BIGINT) WITH ('connector' = 'Console', 'type' = 'sink');
+INSERT INTO o SELECT id FROM t;
+"""
+
+
+def refusal(answer: Any) -> str:
+    assert (answer.status_code, answer.json()["status"]) == (400, "fail")
+    assert "Traceback" not in answer.text
+    return answer.json()["message"]
+
+
+def intent(site, job_id: int) -> str:
+    return site.solid.get(JOBS, str(job_id)).value["intent"]["wish"]
+
+
+@pytest.mark.parametrize(("body", "form"), [(json.dumps(JSON), ""), (json.dumps(JSON), "&format=json"), (HOCON, "&format=hocon"), (SQL, "&format=sql")])
+def test_a_job_in_any_form_is_taken_in_and_known_at_once(site, body: str, form: str) -> None:
+    answer = site.http.post(f"/submit-job?jobId=733584788375666689&jobName=mine{form}", content=body)
+    assert (answer.status_code, answer.json()) == (200, {"jobId": "733584788375666689", "jobName": "mine"})
+    seen = site.http.get("/job-info/733584788375666689").json()
+    assert (seen["jobName"], seen["jobStatus"]) == ("mine", "CREATED")
+    assert [job["jobId"] for job in site.http.get("/running-jobs").json()] == ["733584788375666689"]
+
+
+def test_a_job_without_an_id_gets_one_of_its_own_each_time(site) -> None:
+    first, second = (site.http.post("/submit-job", json=JSON).json()["jobId"] for _ in range(2))
+    assert first != second
+    assert int(first) > 0
+
+
+def test_a_second_job_under_a_living_id_is_refused(site) -> None:
+    assert site.http.post("/submit-job?jobId=5", json=JSON).status_code == 200
+    assert "5" in refusal(site.http.post("/submit-job?jobId=5", json=JSON))
+
+
+def test_all_problems_of_a_job_are_in_the_answer_a_line_each(site) -> None:
+    body = """
+    env { job.mode = "SOMETIMES" }
+    source { FakeSorce { schema { fields { id = bigint } } } }
+    sink { LocalFile { file_format_type = "parquet" } }
+    """
+    lines = refusal(site.http.post("/submit-job?format=hocon", content=body)).splitlines()
+    assert any("job.mode" in line for line in lines)
+    assert any("FakeSource" in line for line in lines)
+    assert any("path" in line for line in lines)
+    assert site.solid.list(JOBS) == []
+
+
+@pytest.mark.parametrize("line", ['include "{path}"', 'include required("{path}")', 'include file("{path}")', 'source {{ include "{path}" }}'])
+def test_files_of_the_server_cannot_be_included(site, tmp_path, line: str) -> None:
+    secret = tmp_path / "secret.conf"
+    secret.write_text("env { job.name = s3cr3t }")
+    message = refusal(site.http.post("/submit-job?format=hocon", content=f"{line.format(path=secret)}\n{HOCON}"))
+    assert "include" in message
+    assert "s3cr3t" not in message
+
+
+def test_the_environment_of_the_server_is_not_for_jobs(site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE_PASSWORD", "s3cr3t")
+    answer = site.http.post("/submit-job?format=hocon", content=HOCON.replace('"BATCH"', '"BATCH", job.name = ${STORE_PASSWORD}'))
+    assert "STORE_PASSWORD" in refusal(answer)
+    assert "s3cr3t" not in answer.text
+
+
+@pytest.mark.parametrize("body", [b"", b"this is not json", b"{}", b"[1]", b'"text"', b"\xff\xfe\x00", b"{" * 100_000, b"null"])
+def test_a_body_that_is_no_job_is_refused_in_a_sentence(site, body: bytes) -> None:
+    assert len(refusal(site.http.post("/submit-job", content=body))) > 10
+    assert len(refusal(site.http.post("/stop-job", content=body))) > 10
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("jobId=abc", "jobId"),
+        ("jobId=0", "jobId"),
+        ("jobId=", "jobId"),
+        ("format=xml", "format"),
+        ("isStartWithSavePoint=true", "jobId"),
+        ("isStartWithSavePoint=perhaps", "isStartWithSavePoint"),
+        ("restore=yesterday", "restore=latest"),
+        ("restore=latest", "never run"),
+        ("jobId=9&isStartWithSavePoint=true", "never run"),
+        ("dryRun=true", "validate"),
+    ],
+)
+def test_a_bad_parameter_is_refused_by_name(site, query: str, word: str) -> None:
+    message = refusal(site.http.post(f"/submit-job?{query}", json=JSON))
+    assert word in message or word.removeprefix("restore=") in message
+    assert "--restore" not in message
+    assert site.solid.list(JOBS) == []
+
+
+def test_an_unfinished_job_wants_a_word_about_its_checkpoints(site) -> None:
+    site.running(5, JobStatus.RUNNING)
+    site.place(5, checkpoint=3)
+    site.take(JOBS, 5)
+    site.put(STATES, 5, JobState(job_id=5, status=JobStatus.CANCELED, generation=1))
+    message = refusal(site.http.post("/submit-job?jobId=5", json=JSON))
+    assert "restore=latest" in message
+    assert "--restore" not in message
+    assert site.http.post("/submit-job?jobId=5&restore=fresh", json=JSON).status_code == 200
+
+
+def test_a_body_over_the_limit_is_not_read_to_its_end(site) -> None:
+    answer = site.http.post("/submit-job", content=b" " * (BODY_BYTES_MAX + 1))
+    assert (answer.status_code, answer.json()["status"]) == (413, "fail")
+
+
+@pytest.mark.parametrize(
+    ("body", "wish"),
+    [
+        ({"jobId": 5}, Wish.CANCEL),
+        ({"jobId": "5", "isStopWithSavePoint": False}, Wish.CANCEL),
+        ({"jobId": 5, "isStopWithSavePoint": "false", "force": True}, Wish.FORCE_STOP),
+        ({"jobId": 5, "force": "true"}, Wish.FORCE_STOP),
+    ],
+)
+def test_a_stop_is_a_standing_wish(site, body: dict[str, Any], wish: Wish) -> None:
+    site.running(5)
+    answer = site.http.post("/stop-job", json=body)
+    assert (answer.status_code, answer.json()) == (200, {"jobId": "5"})
+    assert intent(site, 5) == wish.value
+
+
+def test_a_stop_of_a_job_that_nobody_knows_or_that_has_ended_changes_nothing(site) -> None:
+    site.ended(6)
+    assert site.http.post("/stop-job", json={"jobId": 12345}).json() == {"jobId": "12345"}
+    assert site.http.post("/stop-job", json={"jobId": 6}).json() == {"jobId": "6"}
+    assert site.solid.list(JOBS) == []
+
+
+def test_a_stop_with_a_savepoint_is_refused_and_nothing_stops(site) -> None:
+    site.running(5)
+    assert "savepoints are not available yet" in refusal(site.http.post("/stop-job", json={"jobId": 5, "isStopWithSavePoint": True}))
+    assert intent(site, 5) == Wish.RUN.value
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"jobId": None}, {"jobId": ""}, {"jobId": "x"}, {"jobId": [1]}, {"jobId": True}, {"jobId": 1.5}, {"jobId": 5, "force": 1}]
+)
+def test_a_stop_that_names_no_job_is_refused(site, body: dict[str, Any]) -> None:
+    refusal(site.http.post("/stop-job", json=body))
