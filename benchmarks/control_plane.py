@@ -85,7 +85,7 @@ def measure(here: World, *, whole: bool) -> None:
         submits(here, server, jobs)
         if whole:
             reads(here, server, jobs, "while all of them start")
-        running_s = until("all jobs run", 600, lambda: running(server) == jobs)
+        running_s = until("all jobs run", 600, lambda: running(server) == jobs, every_s=0.5)
         here.add(f"{jobs:,} jobs submitted -> all run", running_s, "s")
         time.sleep(min(10.0, INTERVAL_MS / 1000))  # the first checkpoints of all of them
         rest(here, server, jobs)

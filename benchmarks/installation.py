@@ -133,11 +133,11 @@ def helper(module: str, *arguments: str, said: Path) -> Iterator["subprocess.Pop
             process.wait()
 
 
-def until(what: str, seconds: float, look: Callable[[], bool]) -> float:
+def until(what: str, seconds: float, look: Callable[[], bool], *, every_s: float = POLL_S) -> float:
     """Look again and again; how long it took."""
     began_s = time.perf_counter()
     while not look():
         if time.perf_counter() - began_s > seconds:
             raise Trouble(f"{what}: not within {seconds:g} s")
-        time.sleep(POLL_S)
+        time.sleep(every_s)
     return time.perf_counter() - began_s

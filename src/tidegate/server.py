@@ -45,6 +45,7 @@ LEAD_EVERY_S = 0.15
 AFTER_A_MISTAKE_S = 1.0
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
+PORT_MAX = 65_535
 Say = Callable[[str], None]
 
 
@@ -284,14 +285,14 @@ def listen(http: HttpSettings) -> socket.socket:
         unused = socket.socket()
         unused.bind(("127.0.0.1", 0))
         return unused
-    ports = range(http.port, http.port + (http.port_range if http.dynamic_port else 0) + 1)
+    last = http.port + (http.port_range if http.dynamic_port else 0)
     family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
-    error = OSError("no port was tried")
-    for port in ports:
+    error = OSError(f"ports end at {PORT_MAX}")
+    for port in range(http.port, min(last, PORT_MAX) + 1):
         try:
             return socket.create_server((http.host, port), family=family, backlog=256)
-        except (OSError, OverflowError) as refusal:
-            error = refusal if isinstance(refusal, OSError) else OSError(str(refusal))
+        except OSError as refusal:
+            error = refusal
     raise PortTaken(http, error)
 
 

@@ -274,9 +274,9 @@ class Cluster:
     def submit(self, text: str, *, at: Server | None = None, job_id: int | None = None, query: str = "") -> "Job":
         """A job, taken in by a server. `{out}` in its text is its own directory for rows."""
         job = Job(self, job_id or 100 + len(self.jobs))
-        self.jobs.append(job)
         server = at or self.servers[0]
         server.post(f"/submit-job?format=hocon&jobId={job.id}&jobName=job-{job.id}{query}", text.replace("{out}", str(job.out)))
+        self.jobs.append(job)
         return job
 
     def kill_everything(self) -> None:
@@ -337,7 +337,7 @@ class Job:
         known = self.known()
         if known.state is not None:
             return known.state.value.status
-        return known.outcome.value.status if known.outcome else None
+        return known.outcome.status if known.outcome else None
 
     def ended(self) -> bool:
         """Whether it has."""
@@ -389,12 +389,12 @@ class Job:
         self.ends(JobStatus.CANCELED)
 
     def ends(self, status: JobStatus) -> None:
-        """Wait for its end; then every server knows it, and none lists it as running."""
+        """Wait for its end; then every server knows it, and none lists it as running. (From then on the eye sees to that.)"""
         self.until(f"{status}", self.ended)
         assert self.status() is status, self.known()
         for server in self.cluster.servers:
             self.until(f"{status} at {server.id}", lambda server=server: server.get(f"/job-info/{self.id}")["jobStatus"] == status)  # type: ignore[misc]  # as above
-            assert self.id not in server.running()
+            self.until(f"a list without it at {server.id}", lambda server=server: self.id not in server.running())  # type: ignore[misc]  # as above
 
     def is_exactly_once(self, rows: int | None = None) -> None:
         """Each row is in the sink once, from the first to the last."""

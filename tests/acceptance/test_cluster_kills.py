@@ -1,13 +1,16 @@
 """Three servers, two workers, killed and paused one after the other while jobs run: no data is lost or doubled, nothing ended comes back, numbers only grow."""
 
+import itertools
+
 from cluster_jobs import bounded, flow
 from cluster_kit import Cluster, until
 from cluster_stores import BUILT_IN, on
 
 from tidegate.model.records import JobStatus
+from tidegate.runner.process import session_members
 
 
-@on("sqlite-plain", "postgres-plain", "etcd-plain")
+@on("sqlite-plain", "postgres-plain", "etcd-plain", BUILT_IN)
 def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Cluster) -> None:
     job = cluster.submit(flow(), at=cluster.follower())
     job.gets_on()
@@ -20,11 +23,136 @@ def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Clust
         assert cluster.term() > term
         job.gets_on()
     (last,) = cluster.servers
-    assert last.running()[job.id]["jobStatus"] == "RUNNING"
-    assert int(last.running()[job.id]["lastCheckpointId"]) > 0
-    assert job.driver() == driver
+    listed = last.running()[job.id]
+    assert (listed["jobStatus"], listed["checkpointHealth"]) == ("RUNNING", "OK")
+    assert int(listed["lastCheckpointId"]) > 0
+    assert job.driver().process == driver.process
     other = cluster.submit(bounded(100, 1_000), at=last)
     other.ends(JobStatus.FINISHED)
     other.is_exactly_once(100)
     job.stop(last)
     job.is_exactly_once()
+
+
+@on("sqlite-plain", "postgres-plain")
+def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(cluster: Cluster) -> None:
+    stream, stopped = cluster.submit(flow()), cluster.submit(flow())
+    stream.gets_on()
+    stopped.gets_on()
+    hung, term = cluster.leader(), cluster.term()
+    cluster.pause(hung)
+    before = stream.checkpoint()
+    leader = cluster.leader()
+    assert cluster.term() == term + 1
+    stream.until("checkpoints meanwhile", lambda: stream.checkpoint() > before + 2)
+    fresh = cluster.submit(bounded(100, 1_000), at=leader)
+    fresh.ends(JobStatus.FINISHED)
+    stopped.stop(leader)
+    hung.resume()
+    until("the one that hung follows", lambda: hung.get("/health")["leader"]["id"] == leader.id)
+    assert not hung.get("/health")["leading"]
+    for job, status in ((fresh, JobStatus.FINISHED), (stopped, JobStatus.CANCELED)):
+        job.ends(status)
+        job.is_exactly_once()
+    stream.gets_on()
+    assert cluster.term() == term + 1
+    stream.stop(hung)
+    stream.is_exactly_once()
+
+
+@on("sqlite-plain", "etcd-plain")
+def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(cluster: Cluster) -> None:
+    job = cluster.submit(flow())
+    job.gets_on()
+    driver = job.driver()
+    members = {cluster.worker_id(member): member for member in cluster.members if member.alive}
+    members[driver.worker].kill()
+    job.gets_on()
+    assignment = job.until("another worker", lambda: (a := job.known().assignment) and a.value.worker != driver.worker and a.value)
+    assert assignment.generation == driver.generation
+    assert job.driver().process == driver.process
+    job.gets_on()
+    job.kill_driver()  # the one that adopted it sees that, and reports it
+    job.until("the next generation", lambda: job.generation() > driver.generation)
+    job.gets_on()
+    job.stop()
+    job.is_exactly_once()
+
+
+@on("sqlite-plain", "postgres-plain", BUILT_IN)
+def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_every_row(cluster: Cluster) -> None:
+    job = cluster.submit(bounded(600, 200))
+    generations = [job.driver().generation]
+    for _ in range(3):
+        job.gets_on(1)
+        process = job.driver().process
+        job.kill_driver()
+        assert not session_members(process)
+        job.until("the next generation", lambda: job.ended() or job.generation() > generations[-1])
+        generations.append(job.driver().generation)
+    assert all(after > before for before, after in itertools.pairwise(generations))
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(600)
+    job.is_cleaned_up()
+
+
+@on("sqlite-plain", "etcd-plain")
+def test_everything_is_killed_and_started_again(cluster: Cluster) -> None:
+    batch, stream, stopped = cluster.submit(bounded(400, 100)), cluster.submit(flow()), cluster.submit(flow())
+    for job in (batch, stream, stopped):
+        job.gets_on()
+    stopped.stop()
+    before = {job.id: (job.generation(), job.checkpoint()) for job in (batch, stream)}
+    cluster.kill_everything()
+    cluster.complete()
+    for job in (batch, stream):
+        job.until("the next generation", lambda job=job: job.generation() > before[job.id][0])
+    stream.until("more checkpoints", lambda: stream.checkpoint() > before[stream.id][1])
+    batch.ends(JobStatus.FINISHED)
+    batch.is_exactly_once(400)
+    stopped.ends(JobStatus.CANCELED)
+    stopped.is_exactly_once()
+    stream.stop()
+    stream.is_exactly_once()
+
+
+@on("sqlite-plain", "postgres-plain")
+def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come(cluster: Cluster) -> None:
+    batch, stream = cluster.submit(bounded(300, 100)), cluster.submit(flow())
+    for job in (batch, stream):
+        job.gets_on()
+    drivers = {job.id: job.driver().process for job in (batch, stream)}
+    for member in cluster.members:
+        member.kill()
+    stream.gets_on(10)
+    batch.until("its end without a coordinator", lambda: {p.status for p in batch.pipelines()} == {"FINISHED"})
+    assert batch.status() is JobStatus.RUNNING
+    cluster.complete()
+    batch.ends(JobStatus.FINISHED)
+    batch.is_exactly_once(300)
+    until("the adoption", lambda: (a := stream.known().assignment) and a.value.worker in map(cluster.worker_id, cluster.members))
+    assert stream.driver().process == drivers[stream.id]
+    stream.stop()
+    stream.is_exactly_once()
+    stream.has_no_process()
+
+
+@on("sqlite-spark", "postgres-spark", "etcd-spark")
+def test_on_spark_leaders_and_drivers_die_and_every_row_is_there_once(cluster: Cluster) -> None:
+    batch, stream = cluster.submit(bounded(2_000, 400)), cluster.submit(flow())
+    for job in (batch, stream):
+        job.gets_on(1)
+    driver = stream.driver()
+    cluster.leader().kill()
+    batch.kill_driver()
+    stream.gets_on()
+    batch.until("the next generation", lambda: batch.generation() > 1)
+    cluster.leader().kill()
+    batch.ends(JobStatus.FINISHED)
+    batch.is_exactly_once(2_000)
+    assert stream.driver().process == driver.process
+    stream.kill_driver()
+    stream.until("the next generation", lambda: stream.generation() > driver.generation)
+    stream.gets_on()
+    stream.stop()
+    stream.is_exactly_once()

@@ -5,6 +5,7 @@ Where a test has to meet a task in the middle, another sink (Chaos) is slow to c
 executor writes, and be lost.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -42,20 +43,27 @@ def cluster(standing: SparkCluster) -> SparkCluster:
 class Run:
     """A `tidegate run` on the cluster."""
 
-    def __init__(self, root: Path, cluster: SparkCluster, *, env: str, body: str) -> None:
+    def __init__(self, root: Path, cluster: SparkCluster, *, env: str, body: str, by_engine_file: bool = False) -> None:
         self.root, self.cluster, self.file = root, cluster, root / "job.conf"
-        self.file.write_text(
-            f"""env {{
-  job.name = "cluster", spark.master = "{cluster.url}", spark.driver.host = "{LOOPBACK}", spark.driver.bindAddress = "{LOOPBACK}"
-  spark.executor.memory = "512m", spark.executor.cores = 1, spark.executor.extraJavaOptions = "{quick_java_options()}"
-  {env}
-}}
-{body}"""
-        )
         self.process: subprocess.Popen[str] | None = None
+        settings = {
+            "spark.master": cluster.url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": quick_java_options(),
+        }
+        self.options = ["--home", str(root / "home")]
+        if by_engine_file:
+            (root / "engine.yaml").write_text(json.dumps({"tidegate": {"spark": settings}}))  # JSON is YAML
+            self.options += ["--config", str(root / "engine.yaml")]
+            settings = {}
+        lines = "\n".join([*(f'  {key} = "{value}"' for key, value in settings.items()), f"  {env}"])
+        self.file.write_text(f'env {{\n  job.name = "cluster"\n{lines}\n}}\n{body}')
 
     def start(self) -> None:
-        command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), "--home", str(self.root / "home")]
+        command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), *self.options]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
     @property
@@ -162,7 +170,7 @@ def check_bounded(run: Run, rows: int) -> None:
 
 def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
     env = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 1000, batch.max-rows = 400, spark.sql.shuffle.partitions = 2'
-    run = Run(tmp_path, cluster, env=env, body=bounded(tmp_path, 2000, slow_ms=500))
+    run = Run(tmp_path, cluster, env=env, body=bounded(tmp_path, 2000, slow_ms=500), by_engine_file=True)
     runs.append(run)
     run.start()
     run.wait_for(lambda: run.ids("fused"))  # some batches are committed
@@ -322,3 +330,27 @@ def test_a_master_that_is_not_there_is_named_at_once(tmp_path: Path, standing: S
     code, said = run.result()
     assert code == 1, said
     assert f"no Spark master answers at spark://{LOOPBACK}:1 ({LOOPBACK}:1: Connection refused)" in said
+
+
+@pytest.mark.soak
+def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(tmp_path: Path, runs: list[Run]) -> None:
+    with SparkCluster(tmp_path / "cluster") as own:
+        run = Run(tmp_path, own, env=BATCHES, body=slow_batches(tmp_path, 20_000, "slow_ms = 300"))
+        runs.append(run)
+        run.start()
+        run.wait_for(run.ids)
+        own.kill_master()
+        code, said = run.result()
+    assert code == 0, said
+    assert run.ids() == list(range(20_000))
+
+
+@pytest.mark.soak
+def test_an_application_that_the_master_gives_up_ends_its_driver_with_that_reason(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+    impossible = 'spark.executor.extraJavaOptions = "-XX:ActiveProcessorCount=none"'
+    run = Run(tmp_path, cluster, env=f"{BATCHES}, {impossible}", body=slow_batches(tmp_path, 100, "slow_ms = 0"))
+    runs.append(run)
+    run.start()
+    code, said = run.result()
+    assert code == 1, said
+    assert "Spark has shut this application down" in said or "no executor for" in said

@@ -115,6 +115,11 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         )
 
     def worker(self, *, warm: int = 0, failpoint: str = "") -> str:
+        id = self.start_worker(warm, failpoint)
+        self.until(lambda: self.store.get(WORKERS, id) is not None)
+        return id
+
+    def start_worker(self, warm: int = 0, failpoint: str = "") -> str:
         process = subprocess.Popen(
             [sys.executable, "-c", WORKER, str(self.home.root), str(LEASE_MS), str(warm)],
             stdin=subprocess.PIPE,
@@ -126,7 +131,6 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         assert process.stdout is not None
         id = process.stdout.readline().strip()
         self.workers[id] = process
-        self.until(lambda: self.store.get(WORKERS, id) is not None)
         return id
 
     def run(self, **job: object) -> str:
@@ -335,6 +339,52 @@ def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_n
     assert world.driver == report
     assert report.end is not None
     assert report.end.proof == "session empty"  # the second one's: it was not its child
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "worker.announce.before",
+        "worker.announce.after",
+        "driver.launch.before",
+        "driver.launch.after",
+        "driver.handover.before",
+        "driver.handover.after",
+        "worker.report.before",
+        "worker.report.after",
+    ],
+)
+def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(world: World, place: str) -> None:
+    world.submit(rows=20, mode="BATCH", rate=100)
+    warm = int("handover" in place)
+    first = world.start_worker(warm, place)
+    world.until(lambda: not warm or bool(list(world.home.works_root.glob("warm/*/ready"))))
+    world.assign(first)
+    assert world.workers[first].wait(PATIENCE_S) == -9
+    second = world.worker()
+    world.assign(second)
+    world.until(world.ended)
+    world.until(lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED})
+    assert world.ids() == list(range(20))
+    world.until(lambda: not session_members(world.driver.process))
+
+
+@pytest.mark.parametrize("place", ["worker.leave.before", "worker.leave.after"])
+def test_a_worker_killed_while_it_leaves_is_as_one_that_was_killed_before(world: World, place: str) -> None:
+    world.submit()
+    first = world.worker(failpoint=place)
+    world.assign(first)
+    world.until(lambda: world.checkpoints() >= 1)
+    process = world.workers[first]
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
+    assert process.wait(PATIENCE_S) == -9
+    driver = world.driver.process
+    second = world.worker()
+    world.assign(second)
+    world.until_more()
+    assert world.driver.process == driver
 
 
 def test_an_idle_driver_gives_signs_of_life(world: World) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -269,14 +270,17 @@ def test_checks_that_contradict_each_other_name_what_is_there(store: Store) -> N
     assert (conflict.value.expected, conflict.value.found) == (7, version)
 
 
-def test_a_file_that_many_updates_went_through_is_small_after_a_compaction(server: EtcdServer, world: EtcdWorld) -> None:
-    store = world.open(compaction_threshold=100)
-    for number in range(400):
-        store.transact(writes=[Put("metrics", f"key-{n}", {"number": number, "text": "x" * 2000}) for n in range(10)])
-    store.compact()
-    assert int(server.ask("/v3/maintenance/status", {})["dbSize"]) < 3 * 1024 * 1024  # 8 MB were written
-    assert len(store.list("metrics")) == 10
-    store.close()
+def test_many_updates_of_ten_keys_do_not_make_the_file_grow_and_a_compaction_makes_it_small(tmp_path: Path) -> None:
+    with EtcdServer(tmp_path) as server:
+        store = open_store(server.url, compaction_threshold=100)
+        for number in range(300):
+            store.transact(writes=[Put("metrics", f"key-{n}", {"number": number, "text": "x" * 4000}) for n in range(10)])
+        used = int(server.ask("/v3/maintenance/status", {})["dbSize"])
+        store.compact()
+        assert used < 10 * 1024 * 1024  # 12 MB were written
+        assert int(server.ask("/v3/maintenance/status", {})["dbSize"]) < 512 * 1024
+        assert len(store.list("metrics")) == 10
+        store.close()
 
 
 def test_a_store_that_was_taken_away_acknowledges_nothing_more(world: EtcdWorld) -> None:

@@ -135,7 +135,7 @@ def test_a_transaction_that_was_lost_on_the_line_is_not_written_even_if_it_arriv
     store.close()
 
 
-def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine) -> None:
+def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(line.url("just-in-time"), compaction_threshold=50)
     line.orders.append("hold")
     backend = store.backend
@@ -146,7 +146,7 @@ def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine) 
         assert line.deliver() == [True]  # after the log was read, before the token is marked
         give_up(*arguments)
 
-    backend._mark_void = late  # type: ignore[method-assign]
+    monkeypatch.setattr(backend, "_mark_void", late)
     assert store.transact(writes=[Put("jobs", "a", {})]) == 1
     assert (len(store.list("jobs")), store.revision()) == (1, 1)
     store.close()

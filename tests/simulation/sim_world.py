@@ -115,8 +115,8 @@ class Watch:
         self.ending = any(write.map == FINISHED for write in transaction.writes)
         for write in transaction.writes:
             if write.map == PIPELINES:
-                if write.text is None:
-                    self.gone[write.key] = self.last.pop(write.key)
+                if write.text is None:  # two may carry out one cleanup, each from its beginning
+                    self.gone[write.key] = self.last.pop(write.key, None) or self.gone[write.key]
                 else:
                     self._pipeline(write.key, json.loads(write.text))
 

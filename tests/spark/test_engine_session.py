@@ -225,6 +225,26 @@ print(len(family) > 2, [pid for pid in family if alive(pid)])
     assert said == "2 True\nTrue []\n"
 
 
+@pytest.mark.soak
+def test_a_jvm_that_hangs_is_killed_when_its_session_is_closed(tmp_path: Path) -> None:
+    said = in_a_process(
+        tmp_path,
+        "light=True",
+        """
+import signal
+from tidegate.spark import session
+from tidegate.spark.session import jvm_pid
+session.STOP_S_MAX = 1.0
+pid = jvm_pid(spark)
+os.kill(pid, signal.SIGSTOP)
+close_session(spark, wait_s=1.0)
+print(os.path.exists(f"/proc/{pid}"))
+""",
+        close=False,
+    )
+    assert said == "False\n"
+
+
 def in_a_process(place: Path, setting: str, code: str, close: bool = True) -> str:
     """What a process with a session of its own prints; stderr belongs to it, as a driver's stderr must stay clean."""
     script = f"""

@@ -15,7 +15,7 @@ from tidegate.coordinator.restore import RestorePoint, check_compatible, conditi
 from tidegate.coordinator.wish import RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
-from tidegate.model.document import to_document
+from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -132,7 +132,9 @@ class Claimant:
         if state and not state.status.terminal and state.leader and state.leader != submission.me and is_alive(state.leader):
             raise StillAlive(job, state.leader)
         status = state.status.value if state and state.status.terminal else "killed"
-        return decide(submission.wish, condition_of(known), job=job, status=status, place=place_of(known))
+        entry = self.store.get(CLEANUP, str(known.job_id))
+        cleanup = from_document(CleanupRecord, entry.value, f"cleanup of {job}") if entry else None
+        return decide(submission.wish, condition_of(known, cleanup), job=job, status=status, place=place_of(known))
 
     def _fence(self, known: Known, submission: Submission, start: Start) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""

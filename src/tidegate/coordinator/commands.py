@@ -118,10 +118,10 @@ class Commands:
         known, cleanup = look(self.store, job_id), self.store.get(CLEANUP, str(job_id))
         if known.record is not None:
             raise JobExists(job_id, known.state.value.status.value if known.state else "there")
-        start = self._decide(known, job_id, name, wish)
-        if start is Start.FRESH and cleanup is not None:
-            due_ms = from_document(CleanupRecord, cleanup.value, f"cleanup of job {job_id}").due_ms
-            raise CleanupPending(job_id, max(1.0, (due_ms - self.clock.now_ms()) / 1000))
+        left = from_document(CleanupRecord, cleanup.value, f"cleanup of job {job_id}") if cleanup else None
+        start = self._decide(known, left, name, wish)
+        if start is Start.FRESH and left is not None:
+            raise CleanupPending(job_id, max(1.0, (left.due_ms - self.clock.now_ms()) / 1000))
         if start is Start.RESUME:
             check_compatible(plan, known, self.storage)
             restore_points(self.storage, (p.value for p in known.pipelines), wish.checkpoint or None)
@@ -132,9 +132,9 @@ class Commands:
         failpoint("command.submit.after")
         return record
 
-    def _decide(self, known: Known, job_id: int, name: str, wish: RestoreWish) -> Start:
+    def _decide(self, known: Known, left: CleanupRecord | None, name: str, wish: RestoreWish) -> Start:
         status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
-        start = decide(wish, condition_of(known), job=f"job {name!r} ({job_id})", status=status, place=place_of(known))
+        start = decide(wish, condition_of(known, left), job=f"job {name!r} ({known.job_id})", status=status, place=place_of(known))
         return Start.RESUME if start is Start.NOTHING else start
 
     def _record(self, plan: Plan, file: str, known: Known, name: str, wish: RestoreWish, start: Start, by: str) -> JobRecord:

@@ -117,8 +117,8 @@ class Picture:
             self._regroup({(map, key) for map, key in changed if map in OF_PIPELINES})
             ids = {job for map, key in changed if (job := _job(map, key)) is not None}
             self._fresh_s = began_s
-        for listener in self._listeners:
-            listener.add(ids)
+            for listener in self._listeners:  # inside: whoever comes next must not be done before everybody is told
+                listener.add(ids)
         return ids
 
     def age_s(self) -> float:

@@ -201,11 +201,16 @@ class Reconciler:
         taken: dict[str, int] = {}
         for assigned in self.picture.assignments().values():
             taken[assigned.value.worker] = taken.get(assigned.value.worker, 0) + 1
-        offers = [Offer(id=w.id, slots=w.slots, taken=taken.get(w.id, 0), tags=w.tags) for w in self.workers.values()]
+        offers = [Offer(id=w.id, slots=w.slots, taken=taken.get(w.id, 0), tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
         now_ms = self.clock.now_ms()
         # Those that still wait for a retry come last: they must not take a slot from one that can start now.
         waiting = sorted(states, key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]))
         return place([self._candidate(job, state) for job, state in waiting if job in self.picture.jobs()], offers)
+
+    def _lively(self, worker: str) -> bool:
+        """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets no new work."""
+        beat = self.picture.beat(worker_office(worker))
+        return beat is not None and self.clock.monotonic_s() - beat.since_s <= self.settings.worker.lease_ms / 2000
 
     def _candidate(self, job_id: int, state: JobState) -> Candidate:
         """A job in the queue. One that has run before waits for a slot whatever the strategy, and tries another worker first."""

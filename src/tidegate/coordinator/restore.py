@@ -12,7 +12,7 @@ from tidegate.coordinator.registry import Known
 from tidegate.coordinator.wish import Condition
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import CleanupRecord, JobStatus, PipelineState, PipelineStatus
 
 
 class Incompatible(UserError):
@@ -39,13 +39,15 @@ def restore_points(storage: CheckpointStorage, pipelines: Iterable[PipelineState
     return points
 
 
-def condition_of(known: Known) -> Condition:
-    """What there is of an earlier run."""
+def condition_of(known: Known, cleanup: CleanupRecord | None) -> Condition:
+    """What there is of an earlier run; `cleanup` is what is still to be deleted of it."""
     status = known.state.value.status if known.state else known.outcome.status if known.outcome else None
     if status is JobStatus.FINISHED:
         return Condition.FINISHED
     if status is None or not known.pipelines:
         return Condition.NONE
+    if cleanup is not None and known.record is None and not cleanup.resumable:
+        return Condition.DISCARDED  # whether its cleanup has begun or not: a restore must not depend on who is quicker
     return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
 
 

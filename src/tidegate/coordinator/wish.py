@@ -41,6 +41,7 @@ class Condition(StrEnum):
 
     NONE = "none"  # never ran
     FINISHED = "finished"  # ran to its end
+    DISCARDED = "discarded"  # ended, and nothing of it is kept: its checkpoints are being deleted
     WORK_DONE = "work-done"  # every pipeline finished, but the run was killed before it could say so
     UNFINISHED = "unfinished"  # killed, failed or stopped: something to resume
 
@@ -76,13 +77,15 @@ class NothingToRestore(UserError):
 
 def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str) -> Start:
     """What a wish means; never a silent fresh start."""
-    if wish.start is From.FRESH or (condition in (Condition.NONE, Condition.FINISHED) and wish.start in (From.ASK, From.AUTO)):
+    if wish.start is From.FRESH or (condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED) and wish.start in (From.ASK, From.AUTO)):
         return Start.FRESH
     match condition:
         case Condition.NONE:
             raise NothingToRestore(f"{job} has never run here: there is no checkpoint to restore. Start it with --restore fresh or --restore auto")
         case Condition.FINISHED:
             raise NothingToRestore(f"{job} has finished: there is nothing left to restore. Run it again without --restore, or with --restore fresh")
+        case Condition.DISCARDED:
+            raise NothingToRestore(f"{job} has ended, and nothing of it is kept. Run it again without --restore, or with --restore fresh")
         case Condition.WORK_DONE:
             return Start.NOTHING
     if wish.start is From.ASK:

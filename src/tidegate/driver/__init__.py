@@ -6,6 +6,7 @@ put its name into the store: a generation that has been overtaken is refused the
     main            the order, the threads, the exit code
     registration    its name in the store
     metrics         its figures, written behind; also its sign of life
+    console         what it prints, in a bounded file
     watch           what a detached driver is told by the store: stop, interrupt, or that it has been overtaken
     spark, warm     the engine; warm ones wait with a started JVM for their order
 

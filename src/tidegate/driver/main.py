@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.driver.background import BackgroundEngine
+from tidegate.driver.console import ConsoleLog
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import register
 from tidegate.driver.warm import take_over
@@ -33,6 +34,7 @@ from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
 from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
+from tidegate.runner.launch import CONSOLE_LOG
 from tidegate.runner.process import end_own_session
 from tidegate.store.base import OutcomeUnknown, Store
 from tidegate.store.errors import StoreUnavailable
@@ -133,6 +135,7 @@ class Driver:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
         if self.order.detached:
+            ConsoleLog(orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock).start()
             StoreWatch(self.store, self.order, Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session), self.clock).start()
 
     def interrupt(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import TransientError
-from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
+from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics, ProcessRef
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.pipeline.meter import Meter
@@ -29,13 +29,13 @@ DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 class MetricsWriter:
     """A thread that writes the figures of all meters of a driver, each time in one transaction."""
 
-    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock) -> None:
+    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, me: ProcessRef | None = None) -> None:
         self.store, self.order, self.meters, self.clock = store, order, meters, clock
         self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
         self._ended = threading.Event()
         self._last: dict[int, PipelineMetrics] = {}
         self._alive_s = float("-inf")
-        self._me = reference(os.getpid())
+        self._me = me or reference(os.getpid())
         self._version = 0
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 

@@ -6,16 +6,16 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import Fenced, TerminalError
-from tidegate.model.records import DRIVERS, STATES, DriverRecord, JobState
+from tidegate.model.records import DRIVERS, STATES, DriverRecord, JobState, ProcessRef
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
 
 
-def register(store: Store, order: DriverOrder, now_ms: int) -> None:
+def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | None = None) -> None:
     """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
     key = str(order.job_id)
-    me = reference(os.getpid())
+    me = me or reference(os.getpid())
     mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
     while True:
         state, driver = store.get(STATES, key), store.get(DRIVERS, key)

@@ -6,7 +6,7 @@ Every stored document begins with its version; a reader refuses a newer one by n
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
@@ -28,14 +28,16 @@ class NewerDocument(TerminalError):
 
 def to_document(value: Any) -> Any:
     """Plain JSON data; fields that have their default are written too, so that a document explains itself."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_document(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, Mapping):
         return {str(k): to_document(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_document(v) for v in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: to_document(getattr(value, name)) for name in _names(type(value))}
     return value
 
 
@@ -50,23 +52,37 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind))
 
 
 def _decode(hint: Any, data: Any) -> Any:
+    return _decoder(hint)(data)
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """How data of one type is read; found out once for each type, as the records of thousands of jobs are read again and again."""
     if isinstance(hint, typing.NewType):
-        return _decode(hint.__supertype__, data)
+        return _decoder(hint.__supertype__)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return None if data is None else _decode(next(a for a in arguments if a is not type(None)), data)
+        inner = _decoder(next(a for a in arguments if a is not type(None)))
+        return lambda data: None if data is None else inner(data)
     if origin is tuple:
-        return tuple(_decode(arguments[0], item) for item in data)
+        item = _decoder(arguments[0])
+        return lambda data: tuple(map(item, data))
     if origin in (dict, Mapping):
-        return {key: _decode(arguments[1], item) for key, item in data.items()}
+        value = _decoder(arguments[1])
+        return lambda data: {key: value(each) for key, each in data.items()}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        hints = _hints(hint)
-        return hint(**{f.name: _decode(hints[f.name], data[f.name]) for f in dataclasses.fields(hint) if f.name in data})
+        return _record_decoder(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(data)
-    return data
+        return hint
+    return lambda data: data
+
+
+def _record_decoder(kind: type) -> Callable[[Any], Any]:
+    hints = typing.get_type_hints(kind)
+    fields = [(name, _decoder(hints[name])) for name in _names(kind)]
+    return lambda data: kind(**{name: decode(data[name]) for name, decode in fields if name in data})

@@ -23,7 +23,8 @@ class Wanted:
     master: str
     executors: int = 2
     cores: int = 2
-    memory: str = "2g"
+    memory: str = "1g"
+    python_memory: str = "2g"
     driver_host: str = ""
     python: str = ""
     archive: str = ""
@@ -61,6 +62,11 @@ def _sizes(wanted: Wanted) -> dict[str, str]:
     return sizes | address
 
 
+def _containers(wanted: Wanted) -> dict[str, str]:
+    """Rows are in the Python workers, outside the JVM's memory: a container that has no room for them is killed."""
+    return {"spark.executor.instances": str(wanted.executors), "spark.executor.memoryOverhead": wanted.python_memory}
+
+
 def _python(wanted: Wanted) -> dict[str, str]:
     """Where executors find a Python with Tidegate in it."""
     if wanted.archive:
@@ -69,7 +75,9 @@ def _python(wanted: Wanted) -> dict[str, str]:
 
 
 def _pack(archive: str) -> str:
-    return f"Pack an environment: python -m venv env && env/bin/pip install tidegate=={__version__} venv-pack && env/bin/venv-pack -p env -o {archive}"
+    name = archive.rpartition("/")[2]
+    made = f"python -m venv env && env/bin/pip install tidegate=={__version__} venv-pack && env/bin/venv-pack -p env -o {name}"
+    return f"{made}   # then put it at {archive}; hosts need the Python that it was made with"
 
 
 def _disk(wanted: Wanted) -> str:
@@ -89,7 +97,7 @@ def _yarn(wanted: Wanted) -> Deployment:
         raise UserError("YARN needs --archive (an environment that is sent along) or --python (one that is on every host)")
     conf = {
         **_sizes(wanted),
-        "spark.executor.instances": str(wanted.executors),
+        **_containers(wanted),
         **_python(wanted),
         "spark.yarn.maxAppAttempts": "1",  # whether to start again is ours to decide
     }
@@ -107,7 +115,7 @@ def _kubernetes(wanted: Wanted) -> Deployment:
         **_sizes(wanted),
         "spark.driver.host": wanted.driver_host or POD_ADDRESS,
         "spark.driver.bindAddress": "0.0.0.0",
-        "spark.executor.instances": str(wanted.executors),
+        **_containers(wanted),
         "spark.kubernetes.namespace": wanted.namespace,
         "spark.kubernetes.container.image": wanted.image,
         "spark.pyspark.python": wanted.python or IMAGE_PYTHON,
@@ -174,5 +182,5 @@ def _scalar(value: str) -> str:
 
 
 def job_block(made: Deployment) -> str:
-    """The same for a job's file."""
-    return "\n".join(["env {", *(f'  {key} = "{value}"' for key, value in made.conf.items()), "}"]) + "\n"
+    """The same for a job's file, in which nothing of the environment is filled in: without it, Spark finds the driver's address."""
+    return "\n".join(["env {", *(f'  {key} = "{value}"' for key, value in made.conf.items() if value != POD_ADDRESS), "}"]) + "\n"

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -164,13 +165,13 @@ def end_session(spark: SparkSession | SparkContext) -> None:
 
 
 def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -> None:
-    """Stop Spark and its JVM, and wait for the end of both. Harmless where the JVM is gone already."""
+    """Stop Spark and its JVM, and wait for the end of both, within bounds: a JVM that does not listen is killed. Harmless where it is gone already."""
     opened = SparkContext._gateway
-    stopping = threading.Thread(target=_stop, args=(spark,), name="spark-stop", daemon=True)
+    ours = opened is not None and getattr(opened, "proc", None) is not None
+    stopping = threading.Thread(target=_stop, args=(spark, opened if ours else None), name="spark-stop", daemon=True)
     stopping.start()
     stopping.join(STOP_S_MAX)
-    if opened is not None and getattr(opened, "proc", None) is not None:
-        opened.shutdown()
+    if opened is not None and ours:
         opened.proc.stdin.close()  # the JVM's life line
         with suppress(subprocess.TimeoutExpired):
             opened.proc.wait(timeout=wait_s)
@@ -178,9 +179,13 @@ def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -
     shutil.rmtree(_short_place(), ignore_errors=True)
 
 
-def _stop(spark: SparkSession | SparkContext) -> None:
-    with suppress(PySparkException, Py4JError, OSError):  # where the JVM is gone, nothing is left to stop
+def _stop(spark: SparkSession | SparkContext, opened: Any) -> None:
+    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():  # where the JVM is gone, nothing is left to stop
+        warnings.simplefilter("ignore", RuntimeWarning)  # which pyspark would say on stderr
         spark.stop()
+    if opened is not None:
+        with suppress(Py4JError, OSError):
+            opened.shutdown()
 
 
 def jvm_pid(spark: SparkSession) -> int | None:

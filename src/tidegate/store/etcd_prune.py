@@ -61,12 +61,13 @@ class Pruner:
 
     def give_space_back(self) -> None:
         """Have etcd forget all history and make its file small. Where that is not allowed to us, somebody else does it."""
-        self._forget_history(self._view.moment().etcd_revision)
+        self._forget_history(self._view.moment().etcd_revision, physical=True)
         self._view.client.suggest("/v3/maintenance/defragment", {}, to_each=True)
 
-    def _forget_history(self, revision: int) -> None:
+    def _forget_history(self, revision: int, *, physical: bool = False) -> None:
+        """`physical`: and wait until it is done."""
         if revision:
-            self._view.client.suggest("/v3/kv/compaction", {"revision": str(revision)})
+            self._view.client.suggest("/v3/kv/compaction", {"revision": str(revision), "physical": physical})
 
     def _made(self, *, always: bool) -> Plan | None:
         layout = self._view.layout

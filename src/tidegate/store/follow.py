@@ -31,14 +31,16 @@ class Seen(Generic[T]):
     @property
     def value(self) -> T:
         """The record."""
+        document = self._document  # before the look at the value: another thread may read it at the same moment, and let the document go
         if self._value is None:
-            self._value = from_document(self.kind, self._document, self.what)
+            self._value = from_document(self.kind, document, self.what)
             self._document = {}
         return self._value
 
     def peek(self, field: str) -> Any:
         """One field of a record that need not be read whole for it."""
-        return self._document.get(field) if self._value is None else getattr(self._value, field)
+        document = self._document
+        return document.get(field) if self._value is None else getattr(self._value, field)
 
 
 class Follower:
@@ -52,18 +54,22 @@ class Follower:
         self._since: dict[str, int] = {}
         self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
         self._revision = -1
+        self._untold: set[tuple[str, str]] = set()  # what was seen by a turn that could not be finished
         self._turn = threading.Lock()
         self.unreadable: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> set[tuple[str, str]]:
-        """Catch up; the (map, key) of all that has changed since the last time. StoreUnavailable leaves the copy as it was."""
+        """Catch up; the (map, key) of all that has changed since the last time. After StoreUnavailable the copy may be newer in some maps than in others;
+        what has changed there is told by the next turn."""
         with self._turn:
             revision = self.store.revision()
             if revision == self._revision:
                 return set()
-            changed = {(map, key) for map in self.kinds for key in self._refresh(map)}
+            for map in self.kinds:
+                self._untold |= {(map, key) for key in self._refresh(map)}
             self._revision = revision
-            return changed
+            told, self._untold = self._untold, set()
+            return told
 
     def get(self, map: str, key: str) -> Seen[Any] | None:
         """One record."""

@@ -128,6 +128,10 @@ class SparkCluster:
         self.workers.remove(worker)
         worker.kill()
 
+    def kill_master(self) -> None:
+        """SIGKILL to the master's process; the cluster is of no more use to new applications."""
+        self._started[0].kill()
+
     def executors(self) -> set[int]:
         """The processes that run tasks."""
         return {pid for worker in self.workers for pid in worker.children()}

@@ -129,7 +129,7 @@ class Checker:
         if old is None or old["initialization_ms"] != new["initialization_ms"]:
             self._new_state(actor, key, old, new)
         elif old["status"] in TERMINAL:
-            if old != new:
+            if old["status"] != new["status"] or (old != new and int(key) not in self.by_hand):
                 self.broken(f"job {key} had ended as {old['status']} and became {new['status']}")
         elif old["status"] != new["status"]:
             self._moved(key, old, new, seen)
@@ -216,7 +216,7 @@ class Checker:
             return self.broken(f"job {key} was submitted over the incarnation that runs")
         wish = Wish(after.value["intent"]["wish"])
         known = self.incarnations.get(name)
-        if known is None:
+        if known is None or known.ended:
             return  # made by hand
         if STRENGTH[wish] < STRENGTH[Wish(known.wish)] or (before is None and wish is not Wish.RUN):
             self.broken(f"what was wanted of job {key} became {wish} after {known.wish}")

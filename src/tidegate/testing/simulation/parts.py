@@ -164,7 +164,6 @@ class Mood:
 
     def __init__(self, rng: random.Random, name: str, *, calm: Callable[[], bool]) -> None:
         self.rng, self.name, self.calm = rng, name, calm
-        self.hangs_at = rng.randrange(4) if name == "hanging" else -1
         self.batches = 0
 
     @property
@@ -179,7 +178,7 @@ class Mood:
             return "fail"
         if self.name == "dying":
             return "exit"
-        if self.name == "hanging" and self.batches > self.hangs_at:
+        if self.name == "hanging":
             return "hang"
         if self.name == "moody" and not self.calm():
             return self.rng.choice(["write", "write", "write", "write", "raise", "exit", "hang"])

@@ -21,7 +21,7 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
         checkpoint_timeout_ms=3000,
         checkpoints_retained_max=rng.choice([1, 2, 3]),
         batch_rows_max=rng.choice([4, 8, 15]) if interval else None,
-        retain_after_cancel=rng.random() < 0.8,
+        retain_after_cancel=rng.choice([None, True, False]),
         custom_parameters={"mood": mood},
     )
     return Plan(job_name=name, env=env, pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)))

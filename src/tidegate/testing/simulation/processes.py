@@ -213,6 +213,7 @@ class DriverProcess(Process):
 
     order: DriverOrder = field(kw_only=True)
     code: int = -9
+    excused: bool = False  # nobody could see it, and it was silent for a lease: it may be alive, and is fenced
 
     def __post_init__(self) -> None:
         super().__post_init__()

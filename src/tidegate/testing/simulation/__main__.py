@@ -1,0 +1,55 @@
+"""`python -m tidegate.testing.simulation [--seed N] [--count N] [--trace] [--mutation NAME]`: worlds of so many seeds, from one on. Ends with 1 at the first
+world in which a promise was broken, and prints the command that makes it happen again.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "TIDEGATE_FAILPOINT": ""}  # the order of sets is part of a seed; failpoints are places where something may happen
+
+
+def main() -> int:
+    """Run the worlds that the command line asks for."""
+    options = _options()
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
+        os.execve(sys.executable, [sys.executable, "-m", "tidegate.testing.simulation", *sys.argv[1:]], {**os.environ, **ENVIRONMENT})
+    from tidegate.testing.simulation import installed, mutations
+    from tidegate.testing.simulation.world import World
+
+    installed.prepare()
+    if options.mutation:
+        mutations.apply(options.mutation)
+    totals: Counter[str] = Counter()
+    began_s = time.monotonic()
+    for seed in range(options.seed, options.seed + options.count):
+        world = World(seed, trace=options.trace)
+        complaint = world.live()
+        if complaint:
+            if options.trace:
+                print("\n".join(world.said), file=sys.stderr)
+            print(f"seed {seed}, {world.weather}\n{complaint}", file=sys.stderr)
+            mutation = f" --mutation {options.mutation}" if options.mutation else ""
+            print(f"again: python -m tidegate.testing.simulation --seed {seed}{mutation} --trace", file=sys.stderr)
+            return 1
+        totals.update(world.checker.counts)
+        totals.update(transactions=world.checker.transactions, processes=world.next_number() - 1, seconds=round(world.turns.now_s), switches=world.turns.switches)
+    took_s = time.monotonic() - began_s
+    print(json.dumps({"worlds": options.count, "took_s": round(took_s, 1), **dict(sorted(totals.items()))}))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tidegate.testing.simulation")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--trace", action="store_true", help="print all that happened in a world that broke")
+    parser.add_argument("--mutation", default="", help="break the product on purpose first; see mutations.py")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""What goes wrong in a simulated world, and how often. Called by the world at every place, at every call of the store, and now and then."""
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.store.backend import Transaction
+from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
+from tidegate.testing.faulty_store import Fault, FaultyBackend, Operation
+from tidegate.testing.simulation.processes import Host, Process
+from tidegate.testing.simulation.turns import Actor
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_BACK, Fault.SLOW)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weather:
+    """How bad a world is. The first four are probabilities at one place or call, `events` the seconds between two blows."""
+
+    kill: float
+    freeze: float
+    switch: float
+    store_fault: float
+    interleaving: float  # how many turns may be paused in their middle
+    events_s: float
+    chaos_s: float
+    clock_steps: bool
+
+    @staticmethod
+    def drawn(rng: random.Random) -> "Weather":
+        """From calm to cruel."""
+        return Weather(
+            kill=rng.choice([0.0, 0.0005, 0.002]),
+            freeze=rng.choice([0.0, 0.0005, 0.002]),
+            switch=rng.choice([0.02, 0.1]),
+            store_fault=rng.choice([0.0, 0.005, 0.03]),
+            interleaving=rng.choice([0.1, 0.3]),
+            events_s=rng.choice([2.0, 4.0, 10.0]),
+            chaos_s=rng.choice([15.0, 25.0, 40.0]),
+            clock_steps=rng.random() < 0.3,
+        )
+
+
+class Front(FaultyBackend):
+    """A process's way to the store. What is held back remembers who sent it."""
+
+    def __init__(self, world: "World", process: Process) -> None:
+        super().__init__(world.backend, lambda _: Fault.NONE, pause=self._slow)
+        self.world, self.process = world, process
+        self.senders: list[Actor | None] = []
+
+    def arm(self) -> None:
+        """From now on it fails."""
+        self.choose = self._choose
+
+    def apply(self, transaction: Transaction) -> int:
+        """As it is, but for the memory of who sent it."""
+        held = len(self.held)
+        try:
+            return super().apply(transaction)
+        except AnswerLost:
+            if len(self.held) > held:
+                self.senders.append(self.world.turns.current)
+            raise
+
+    def deliver(self) -> list[int]:
+        """What was held back arrives now."""
+        held, senders, self.held, self.senders = self.held, self.senders, [], []
+        for transaction, sender in zip(held, senders, strict=True):
+            assert sender is not None
+            try:
+                self.world.turns.inline(Actor(sender.owner, sender.name, lambda transaction=transaction: self._arrive(transaction)))  # type: ignore[misc]  # a bound default
+            except (Conflict, StoreUnavailable):
+                continue
+        return []
+
+    def _arrive(self, transaction: Transaction) -> None:
+        self.inner.apply(transaction)
+
+    def _choose(self, operation: Operation) -> Fault:
+        world = self.world
+        world.at(operation)
+        if self.process.cut_s > world.turns.now_s:
+            return Fault.UNAVAILABLE
+        if world.kind or world.rng.random() >= world.weather.store_fault:
+            return Fault.NONE
+        return world.rng.choice(FAULTS)
+
+    def _slow(self) -> None:
+        if self.world.turns.can_pause:
+            self.world.turns.pause(self.world.rng.choice([0.1, 0.5, 2.0]))
+
+
+class Blows:
+    """What happens to whole processes and hosts, one blow after the other."""
+
+    def __init__(self, world: "World") -> None:
+        self.world, self.rng = world, world.rng
+
+    def begin(self) -> None:
+        """The first one comes soon."""
+        self._again()
+
+    def _again(self) -> None:
+        self.world.turns.at(self.world.turns.now_s + self.world.weather.events_s * 2 * self.rng.random(), self.world.event(self._blow))
+
+    def _blow(self) -> None:
+        if self.world.kind:
+            return
+        self._again()
+        blows = [self._kill, self._kill, self._leaders, self._freeze, self._freeze, self._cut, self._cut_all, self._host, self._part, self._everything]
+        if self.world.weather.clock_steps:
+            blows += [self._clock, self._clock]
+        self.rng.choice(blows)()
+
+    def _victims(self) -> list[Process]:
+        return [p for p in self.world.processes if p.alive]
+
+    def _kill(self) -> None:
+        if victims := self._victims():
+            self.world.kill(self.rng.choice(victims), "SIGKILL")
+
+    def _leaders(self) -> None:
+        """The leader, and often the next one too."""
+        for _ in range(self.rng.choice([1, 2])):
+            leading = [s for s in self.world.servers if s.alive and s.leading]
+            for server in leading:
+                self.world.kill(server, "SIGKILL of the leader")
+
+    def _freeze(self) -> None:
+        victims = self._victims()
+        leading: list[Process] = [s for s in self.world.servers if s.alive and s.leading]
+        victim = self.rng.choice(leading if leading and self.rng.random() < 0.5 else victims) if victims else None
+        if victim is not None:
+            victim.frozen_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
+            self.world.note(victim.name, f"frozen until {victim.frozen_s:.1f}")
+
+    def _cut(self) -> None:
+        if victims := self._victims():
+            self._cut_off([self.rng.choice(victims)])
+
+    def _cut_all(self) -> None:
+        self._cut_off(self._victims())
+
+    def _part(self) -> None:
+        """A host that nobody can reach: what runs there goes on without the store."""
+        host = self.rng.choice(self.world.hosts)
+        self._cut_off([p for p in self._victims() if p.host is host])
+
+    def _cut_off(self, victims: list[Process]) -> None:
+        until_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
+        for victim in victims:
+            victim.cut_s = until_s
+            self.world.note(victim.name, f"cut off until {until_s:.1f}")
+
+    def _host(self) -> None:
+        """A host loses its power; it comes back later, as another boot."""
+        host = self.rng.choice(self.world.hosts)
+        if host.up:
+            self._power_cut(host)
+
+    def _power_cut(self, host: Host) -> None:
+        host.up = False
+        self.world.note(host.name, "power cut")
+        for process in [p for p in self.world.processes if p.alive and p.host is host]:
+            self.world.kill(process, "power cut")
+        self.world.turns.at(self.world.turns.now_s + self.rng.choice([2.0, 6.0, 15.0]), self.world.event(lambda: self._power_on(host)))
+
+    def _power_on(self, host: Host) -> None:
+        if not host.up:
+            host.up, host.boots = True, host.boots + 1
+            self.world.note(host.name, "is back")
+
+    def _everything(self) -> None:
+        """Servers and workers, sometimes the drivers too."""
+        drivers = self.rng.random() < 0.5
+        for process in self._victims():
+            if drivers or process.kind != "driver":
+                self.world.kill(process, "everything is restarted")
+
+    def _clock(self) -> None:
+        host = self.rng.choice(self.world.hosts)
+        host.clock.wall_ms += self.rng.choice([-40_000, -5_000, 5_000, 40_000])
+        host.clock.wall_ms = max(-60_000, min(60_000, host.clock.wall_ms))
+        self.world.note(host.name, f"its clock was moved to {host.clock.wall_ms} ms")

@@ -1,0 +1,171 @@
+"""What must be true in the end, when the world has been kind for a while. Called by the world; asks the store and the checker's memory.
+
+Four waits, each bounded: until every job is at rest or healthy; until the jobs that run without an end have been stopped; until what they left has been cleaned
+up and the history has expired; then nothing may be left.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegate.coordinator.observe import Picture
+from tidegate.model.document import from_document
+from tidegate.model.job import BlockKind, JobMode
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    BEATS,
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    LEASES,
+    METRICS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    STATES,
+    TERMINAL,
+    WORKERS,
+    CheckpointHealth,
+    JobRecord,
+    JobStatus,
+    Wish,
+)
+from tidegate.testing.simulation.backend import QuickStore
+from tidegate.testing.simulation.checkers import Incarnation
+from tidegate.testing.simulation.parts import Shelf, expected
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+REST_WITHIN_S = 250.0
+STOP_WITHIN_S = 150.0
+TIDY_WITHIN_S = 330.0
+LOOK_S = 1.0
+MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
+
+
+class Reckoning:
+    """The end of one world."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def begin(self) -> None:
+        """The world has just become kind."""
+        self._until(self._unrested, REST_WITHIN_S, self._rested)
+
+    def _until(self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]) -> None:
+        world, end_s = self.world, self.world.turns.now_s + within_s
+
+        def look() -> None:
+            left = open_questions()
+            if not left:
+                return then()
+            if world.turns.now_s > end_s:
+                world.broken(f"not within {within_s:.0f} s of kindness: {'; '.join(left[:4])}")
+            world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+
+        world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+
+    def _unrested(self) -> list[str]:
+        """Jobs that are neither ended, nor healthy, nor waiting for a slot with a reason."""
+        left = [f"{actor.name} has not been answered" for actor in self.world.users.waiting if actor.owner.alive]
+        for key, row in self.world.backend.entries.get(JOBS, {}).items():
+            state = self.world.backend.read(STATES, key)
+            wish = Wish(row.value["intent"]["wish"])
+            if state is None or wish is not Wish.RUN or not self._settled(key, state.value, row.value):
+                left.append(f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}")
+        return left
+
+    def _settled(self, key: str, state: dict[str, object], record: dict[str, dict[str, dict[str, object]]]) -> bool:
+        if state["status"] == JobStatus.PENDING:
+            return "slots" in str(state["reason"])
+        streaming = record["plan"]["env"]["mode"] == JobMode.STREAMING
+        driver = self.world.backend.read(DRIVERS, key)
+        lives = driver is not None and driver.value["generation"] == state["generation"] and self.world.drivers[driver.value["process"]["pid"]].alive
+        moody = record["plan"]["env"]["custom_parameters"]["mood"] == "hanging"
+        return state["status"] == JobStatus.RUNNING and streaming and state["health"] == CheckpointHealth.OK and lives and not moody
+
+    def _rested(self) -> None:
+        self._nothing_ended_is_listed()
+        self.world.note("WORLD", "all jobs are at rest or healthy")
+        self._stop_again()
+        self._until(self._unstopped, STOP_WITHIN_S, self._stopped)
+
+    def _stop_again(self) -> None:
+        """People repeat themselves until it is done: a job may come to its turn only after another one has ended."""
+        if self.world.backend.entries.get(JOBS):
+            self.world.users.stop_all()
+            self.world.turns.at(self.world.turns.now_s + 10.0, self.world.event(self._stop_again))
+
+    def _unstopped(self) -> list[str]:
+        jobs = [f"job {key} is still there" for key in self.world.backend.entries.get(JOBS, {})]
+        return jobs or [f"{d.name} still lives" for d in self.world.drivers.values() if d.alive]
+
+    def _stopped(self) -> None:
+        self._nothing_ended_is_listed()
+        self._every_wish_was_granted()
+        self._rows_are_exact()
+        self.world.note("WORLD", "all jobs have ended")
+        self.world.leisure = 3.0
+        self.world.server_count = self.world.worker_count = 1
+        for processes in (self.world.servers, self.world.workers):
+            for process in [p for p in processes if p.alive][1:]:
+                self.world.kill(process, "no longer needed")
+        self._until(self._untidy, TIDY_WITHIN_S, self._tidy)
+
+    def _untidy(self) -> list[str]:
+        entries = self.world.backend.entries
+        left = [f"{map}/{key}" for map in MAPS for key in entries.get(map, {})]
+        named = {w.name for w in self.world.workers if w.alive}
+        left += [f"{WORKERS}/{key}" for key in entries.get(WORKERS, {}) if key not in named]
+        offices = {"coordinator", *(f"worker/{name}" for name in named)}
+        return left + [f"{map}/{key}" for map in (LEASES, BEATS) for key in entries.get(map, {}) if key not in offices]
+
+    def _tidy(self) -> None:
+        self.world.note("WORLD", "nothing is left")
+        self.world.turns.end()
+
+    # -- the questions -----------------------------------------------------------------------------------------------------------------------------
+
+    def _nothing_ended_is_listed(self) -> None:
+        """By a picture of the store as any server has one, and the rule of the API."""
+        from tidegate.api.fragments import going
+
+        picture = Picture(QuickStore(self.world.backend), self.world.hosts[0].clock)
+        picture.refresh()
+        for job in going(picture):
+            if job.state.status in TERMINAL:
+                self.world.broken(f"job {job.state.job_id} has ended and is listed")
+
+    def _every_wish_was_granted(self) -> None:
+        checker = self.world.checker
+        for accepted in self.world.users.accepted:
+            known = checker.incarnations.get((accepted.job_id, accepted.initialization_ms))
+            if known is None or not known.ended:
+                self.world.broken(f"job {accepted.job_id} was accepted and never came to an end")
+        for incarnation in checker.incarnations.values():
+            if not incarnation.ended:
+                self.world.broken(f"an incarnation of job {incarnation.job_id} never came to an end")
+
+    def _rows_are_exact(self) -> None:
+        for (lineage, pipeline), initial in self.world.checker.initial.items():
+            finished = self.world.checker.finished_lineages.get(lineage)
+            if finished is not None:
+                self._finished(finished, lineage, pipeline, initial)
+        for (lineage, pipeline, sink), shelf in self.world.target.shelves.items():
+            rows = [i for ids in shelf.rows.values() for i in ids]
+            if len(rows) != len(set(rows)):
+                self.world.broken(f"{sink} of {lineage}/{pipeline} holds rows twice")
+
+    def _finished(self, incarnation: Incarnation, lineage: str, pipeline: int, initial: dict[str, dict[str, int]]) -> None:
+        job = from_document(JobRecord, incarnation.document)
+        if job.plan.env.mode is JobMode.STREAMING:
+            self.world.broken(f"job {job.job_id} has no end, and has finished")
+        plan = next(p for p in job.plan.pipelines if p.id == pipeline)
+        for sink in plan.of_kind(BlockKind.SINK):
+            held = sorted(i for ids in self.world.target.shelves.get((lineage, pipeline, sink.operator), Shelf()).rows.values() for i in ids)
+            wanted = expected(job, pipeline, initial)
+            if held != wanted:
+                lost, strange = sorted(set(wanted) - set(held)), sorted(set(held) - set(wanted))
+                self.world.broken(f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}")

@@ -1,0 +1,157 @@
+"""The people of a simulated world: they submit, stop, repeat themselves at other servers, and write by hand into the store. What they were told is kept."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tidegate.coordinator.commands import STRENGTH
+from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.model.document import to_document
+from tidegate.model.errors import TransientError, UserError
+from tidegate.model.plan import Plan
+from tidegate.model.records import FINISHED, JOBS, STATES, TERMINAL, JobIntent, JobRecord, Wish
+from tidegate.store.base import Put
+from tidegate.testing.simulation.plans import drawn_plan
+from tidegate.testing.simulation.processes import ServerProcess
+from tidegate.testing.simulation.turns import Actor
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+STARTS = (From.ASK, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.FRESH)
+STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP, Wish.SAVEPOINT)
+UNNAMED_MAX = 2  # jobs without an id of the user's
+
+
+@dataclass(eq=False)
+class Accepted:
+    """A submit that was answered with yes."""
+
+    job_id: int
+    initialization_ms: int
+
+
+class Users:
+    """What they want, and what they were told."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.rng = random.Random(world.rng.random())
+        self.plans: dict[int, Plan] = {n: drawn_plan(self.rng, f"job-{n}") for n in range(1, self.rng.choice([1, 2, 3]) + 1)}
+        self.accepted: list[Accepted] = []
+        self.refused: list[Actor] = []
+        self.unnamed = 0
+        self.waiting: list[Actor] = []  # those that have not been answered yet
+
+    def begin(self) -> None:
+        """The first wish comes at once."""
+        self.world.turns.at(0.5, self.world.event(self._wish))
+
+    def _wish(self) -> None:
+        if self.world.kind:
+            return
+        self.world.turns.at(self.world.turns.now_s + self.rng.choice([0.5, 2.0, 5.0]), self.world.event(self._wish))
+        luck = self.rng.random()
+        if luck < 0.55:
+            self._submit()
+        elif luck < 0.95:
+            self._stop(self._any_job(), self.rng.choice(STOPS))
+        else:
+            self._by_hand()
+
+    def stop_all(self) -> None:
+        """Nothing shall run any more."""
+        for key in self.world.backend.entries.get(JOBS, {}):
+            self._stop(int(key), Wish.CANCEL)
+
+    def _any_job(self) -> int:
+        there = [int(key) for key in self.world.backend.entries.get(JOBS, {})]
+        return self.rng.choice(sorted(there)) if there and self.rng.random() < 0.8 else self.rng.choice(list(self.plans))
+
+    def _at_a_server(self, name: str, command: Callable[[ServerProcess], None]) -> None:
+        servers = [s for s in self.world.servers if s.alive]
+        if not servers:
+            return
+        server = self.rng.choice(servers)
+        self.world.note("users", f"{name} at {server.name}")
+        act = self.world.contained(server, lambda: command(server))
+
+        def work() -> None:
+            act()
+            self.waiting.remove(actor)
+
+        actor = self.world.turns.spawn(server, f"{server.name}.command", work)
+        self.waiting.append(actor)
+
+    def _submit(self) -> None:
+        job_id: int | None = self.rng.choice(list(self.plans))
+        assert job_id is not None
+        plan = self.plans[job_id]
+        if self.rng.random() < 0.15 and self.unnamed < UNNAMED_MAX:
+            self.unnamed += 1
+            job_id = None
+        start = self.rng.choice(STARTS)
+        self._at_a_server(f"submit {job_id} {start}", lambda server: self._submitted(server, plan, job_id, start))
+
+    def _submitted(self, server: ServerProcess, plan: Plan, job_id: int | None, start: From) -> None:
+        me = self.world.turns.current
+        assert me is not None
+        try:
+            record = server.commands.submit(plan, file="", job_id=job_id, name=None, restore=RestoreWish(start))
+        except UserError as error:
+            self.world.note("users", f"refused: {str(error)[:100]}")
+            self.refused.append(me)
+            if me in self.world.checker.submitted:
+                self.world.broken(f"a submit was refused ({error}), and is there")
+            return
+        except TransientError:
+            return  # who knows
+        self.accepted.append(Accepted(record.job_id, record.initialization_ms))
+        if self.world.checker.submitted.get(me) != (record.job_id, record.initialization_ms):
+            self.world.broken(f"the submit of job {record.job_id} was accepted, and is not in the store")
+
+    def _stop(self, job_id: int, wish: Wish) -> None:
+        self._at_a_server(f"{wish} {job_id}", lambda server: self._stopped(server, job_id, wish))
+
+    def _stopped(self, server: ServerProcess, job_id: int, wish: Wish) -> None:
+        before = self._standing(job_id)
+        try:
+            server.commands.stop(job_id, wish)
+        except (UserError, TransientError):
+            return
+        after = self._standing(job_id)
+        if not any(standing is None or STRENGTH[standing] >= STRENGTH[wish] for standing in (before, after)) and before == after:
+            self.world.broken(f"the wish {wish} for job {job_id} was accepted and is not in the store")
+
+    def _standing(self, job_id: int) -> Wish | None:
+        row = self.world.backend.read(JOBS, str(job_id))
+        return Wish(row.value["intent"]["wish"]) if row else None
+
+    def _by_hand(self) -> None:
+        """Entries among the running jobs that belong to none."""
+        ended: dict[str, Any] = {
+            key: row.value for key, row in self.world.backend.entries.get(STATES, {}).items() if row.value["status"] in TERMINAL and self._free(key)
+        }
+        record: JobRecord | None = None
+        job_id = 0
+        if ended and self.rng.random() < 0.7:
+            job_id = int(self.rng.choice(sorted(ended)))
+            record = self._record(job_id, ended[str(job_id)]["initialization_ms"])
+        elif self._free(str(job_id := 900 + self.rng.randrange(3))) and self.world.backend.read(STATES, str(job_id)) is None:
+            record = self._record(job_id, self.world.hosts[0].clock.now_ms())
+        if record is not None:
+            self.world.note("users", f"a hand puts job {job_id} among the running ones")
+            self.world.checker.by_hand.add(job_id)
+            self.world.by_hand([Put(JOBS, str(job_id), to_document(record))])
+
+    def _free(self, key: str) -> bool:
+        return self.world.backend.read(JOBS, key) is None
+
+    def _record(self, job_id: int, initialization_ms: int) -> JobRecord:
+        outcome = self.world.backend.read(FINISHED, str(job_id))
+        plan = self.plans.get(job_id, next(iter(self.plans.values())))
+        lineage = str(outcome.value["lineage"]) if outcome else f"{job_id}-hand"
+        return replace(
+            JobRecord(job_id=job_id, name=plan.job_name, initialization_ms=initialization_ms, lineage=lineage, plan=plan), intent=JobIntent(at_ms=initialization_ms)
+        )

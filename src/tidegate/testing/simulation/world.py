@@ -1,0 +1,271 @@
+"""One simulated world: hosts, servers, workers, drivers, people and one store, on one seed. Chaos, then kindness, then the reckoning.
+
+Everything that matters is the real thing: election, picture, reconciler, recorder, housekeeper, commands, worker, registration, ledger, loop, metrics, watch.
+Processes, time, the store's medium, checkpoint directories and rows are simulated. The same seed makes the same world.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.model.engine import CheckpointSettings, CoordinatorSettings, EngineSettings, WorkerSettings
+from tidegate.model.errors import TidegateError, TransientError
+from tidegate.store.backend import Retention
+from tidegate.store.base import Delete, Put, Store
+from tidegate.testing.simulation import installed
+from tidegate.testing.simulation.backend import QuickStore, WatchedBackend
+from tidegate.testing.simulation.checkers import Checker
+from tidegate.testing.simulation.clock import HostClock
+from tidegate.testing.simulation.faults import Blows, Front, Weather
+from tidegate.testing.simulation.parts import Target
+from tidegate.testing.simulation.processes import DriverProcess, Host, Process, ServerProcess, WorkerProcess
+from tidegate.testing.simulation.reckoning import Reckoning
+from tidegate.testing.simulation.storage import MemoryStorage
+from tidegate.testing.simulation.turns import Actor, Killed, Over, Turns
+from tidegate.testing.simulation.users import Users
+
+TRACE_LINES_MAX = 200_000
+
+
+class Broken(Killed):
+    """A promise was not kept."""
+
+
+class World:
+    """One world, from its beginning to its end."""
+
+    def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.seed, self.rng, self.trace = seed, random.Random(seed), trace
+        self.said: deque[str] = deque(maxlen=TRACE_LINES_MAX)
+        self.complaint = ""
+        self.kind = False
+        self.leisure = 1.0
+        self.weather = Weather.drawn(self.rng)
+        self.turns = Turns()
+        self.settings = EngineSettings(
+            state_cleanup_delay_ms=self.rng.choice([2_000, 8_000]),
+            history_expire_minutes=1,
+            checkpoint=CheckpointSettings(timeout_ms=3_000),
+            coordinator=CoordinatorSettings(lease_ms=3_000, start_timeout_ms=15_000, stop_timeout_ms=4_000),
+            worker=WorkerSettings(lease_ms=4_000),
+        )
+        self.checker = Checker(self)
+        self.backend = WatchedBackend(Retention(self.rng.choice([60, 10_000])), self.checker.see)
+        self.storage = MemoryStorage(self.at, self.checker.gone)
+        self.target = Target(random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s)
+        self.hosts = [self._host(n) for n in range(self.rng.choice([1, 2, 2]))]
+        self.server_count, self.worker_count, self.slots = self.rng.choice([2, 3]), self.rng.choice([2, 3]), self.rng.choice([1, 2, 4])
+        self.processes: list[Process] = []
+        self.servers: list[ServerProcess] = []
+        self.workers: list[WorkerProcess] = []
+        self.drivers: dict[int, DriverProcess] = {}
+        self.fronts: list[Front] = []
+        self._numbers = 0
+        self._hand = False
+        self.users = Users(self)
+        self.blows = Blows(self)
+        self.reckoning = Reckoning(self)
+
+    def live(self) -> str:
+        """All of it; what was broken, or nothing."""
+        with installed.world(self.at, self.target, self.current_ref, random.Random(self.seed), self._logged):
+            self._staff()
+            self.users.begin()
+            self.blows.begin()
+            self.turns.at(self.weather.chaos_s, self.event(self._be_kind))
+            self.turns.run()
+            self.turns.unwind()
+        return self.complaint
+
+    # -- what the parts ask for ----------------------------------------------------------------------------------------------------------------
+
+    def at(self, place: str) -> None:
+        """A place where a process may be killed, frozen, or made to wait for others."""
+        actor = self.turns.current
+        if actor is None:
+            return
+        process = actor.owner
+        if not process.alive:
+            raise Killed
+        if self.trace:
+            self.note(actor.name, f"  {place}")
+        if self.kind:
+            return
+        luck, weather = self.rng.random(), self.weather
+        if luck < weather.kill:
+            assert isinstance(process, Process)
+            self.kill(process, place)
+            raise Killed
+        if self.turns.can_pause and luck > 1 - weather.switch:
+            if luck > 1 - weather.freeze:
+                process.frozen_s = self.turns.now_s + self.rng.choice([0.5, 4.0, 8.0])
+                self.note(actor.name, f"frozen at {place} until {process.frozen_s:.1f}")
+            self.turns.pause(self.rng.random() * 0.2)
+
+    def front(self, process: Process) -> Store:
+        """A way to the store that fails as the weather is."""
+        front = Front(self, process)
+        self.fronts.append(front)
+        store = QuickStore(front)
+        front.arm()
+        return store
+
+    def writer(self) -> Actor | None:
+        """Who makes the transaction that is being seen; None for somebody's hand."""
+        if self._hand:
+            return None
+        assert self.turns.current is not None, "somebody writes"
+        return self.turns.current
+
+    def by_hand(self, writes: Sequence[Put | Delete]) -> None:
+        """Somebody writes into the store with his own hands."""
+        self._hand = True
+        try:
+            QuickStore(self.backend).transact([], writes)
+        finally:
+            self._hand = False
+
+    def current_ref(self) -> Any:
+        """The name of the process that runs now."""
+        assert self.turns.current is not None
+        assert isinstance(self.turns.current.owner, Process)
+        return self.turns.current.owner.ref
+
+    def next_number(self) -> int:
+        """For pids."""
+        self._numbers += 1
+        return self._numbers
+
+    def join(self, process: Process) -> None:
+        """A process has begun."""
+        self.processes.append(process)
+        match process:
+            case ServerProcess():
+                self.servers.append(process)
+            case WorkerProcess():
+                self.workers.append(process)
+            case DriverProcess():
+                self.drivers[process.number] = process
+        self.note(process.name, f"begins as process {process.number} on {process.host.boot}")
+
+    def kill(self, process: Process, why: str) -> None:
+        """It is gone, at once."""
+        if process.alive:
+            process.alive, process.died_s = False, self.turns.now_s
+            self.processes.remove(process)
+            self.note(process.name, f"dies: {why}")
+
+    def note(self, who: str, what: str) -> None:
+        """For the one who looks into a world that went wrong."""
+        if self.trace:
+            self.said.append(f"{self.turns.now_s:9.3f} {who}: {what}")
+
+    def broken(self, what: str) -> None:
+        """A promise was not kept: the world ends here."""
+        if not self.complaint:
+            self.complaint = f"at {self.turns.now_s:.3f} s: {what}"
+            self.note("WORLD", f"BROKEN: {what}")
+        self.turns.end()
+        raise Broken(what)
+
+    # -- containment -----------------------------------------------------------------------------------------------------------------------------
+
+    def event(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Something that happens at one moment, to nobody in particular."""
+
+        def happen() -> None:
+            try:
+                act()
+            except Killed:
+                return
+            except Exception as error:
+                self._unexpected("the world", error)
+
+        return happen
+
+    def contained(self, process: Process, work: Callable[[], None]) -> Callable[[], None]:
+        """The work of a process: bad weather is no harm, and a mistake of ours breaks the world."""
+
+        def act() -> None:
+            try:
+                work()
+            except Over:
+                raise
+            except Killed:
+                return
+            except TransientError:
+                return
+            except Exception as error:
+                self._unexpected(process.name, error)
+
+        return act
+
+    def take_turn(self, actor: Actor, after: Callable[[], None]) -> None:
+        """One turn of a loop: mostly to its end at once, sometimes with pauses in its middle."""
+        assert isinstance(actor.owner, Process)
+        work = self.contained(actor.owner, actor.work)
+
+        def turn() -> None:
+            work()
+            after()
+
+        actor.work = turn
+        if not self.kind and self.rng.random() < self.weather.interleaving:
+            self.turns.spawn(actor.owner, actor.name, turn)
+        else:
+            self.turns.inline(actor)
+
+    def expected(self, process: Process, error: Exception) -> None:
+        """A pipeline may end with our own errors; anything else is a mistake."""
+        if not isinstance(error, TidegateError):
+            self._unexpected(process.name, error)
+
+    def _unexpected(self, who: str, error: BaseException) -> None:
+        import traceback
+
+        lines = "".join(traceback.format_exception(error)[-6:])
+        if not self.complaint:
+            self.complaint = f"at {self.turns.now_s:.3f} s: {who} made a mistake: {type(error).__name__}: {error}\n{lines}"
+        self.turns.end()
+
+    def _logged(self, name: str, text: str, error: BaseException | None) -> None:
+        """What the product calls an error in its log."""
+        if error is not None and not isinstance(error, Killed):
+            self._unexpected(f"{name} ({text})", error)
+
+    # -- who is there ----------------------------------------------------------------------------------------------------------------------------
+
+    def _host(self, number: int) -> Host:
+        clock = HostClock(self.turns, self.rng.uniform(0.96, 1.04), self.rng.uniform(0, 1000))
+        return Host(f"host{number}", clock)
+
+    def _staff(self) -> None:
+        """Servers and workers that are missing come back, sooner or later."""
+        up = [host for host in self.hosts if host.up]
+        if up and sum(s.alive for s in self.servers) < self.server_count:
+            self._hire(ServerProcess, "server", self.rng.choice(up))
+        if up and sum(w.alive for w in self.workers) < self.worker_count:
+            fewest = min(up, key=lambda host: sum(w.alive and w.host is host for w in self.workers))
+            self._hire(WorkerProcess, "worker", fewest if self.kind or self.rng.random() < 0.7 else self.rng.choice(up))
+        self.turns.at(self.turns.now_s + (0.5 if self.kind else self.rng.choice([0.1, 1.0, 3.0])), self.event(self._staff))
+
+    def _hire(self, kind: type[ServerProcess] | type[WorkerProcess], word: str, host: Host) -> None:
+        number = self.next_number()
+        self.join(kind(self, word, f"{word}-{number}", host, number))
+
+    # -- kindness ----------------------------------------------------------------------------------------------------------------------------------
+
+    def _be_kind(self) -> None:
+        """From now on nothing goes wrong any more."""
+        self.kind = True
+        self.note("WORLD", "is kind from now on")
+        for process in self.processes:
+            process.frozen_s = process.cut_s = 0.0
+        for host in self.hosts:
+            host.clock.wall_ms = 0
+            if not host.up:
+                host.up, host.boots = True, host.boots + 1
+        for front in self.fronts:
+            front.deliver()
+        self.reckoning.begin()

@@ -1,0 +1,224 @@
+"""Windows of time that are known to be dangerous, hit exactly: a process is killed or stopped at a named place of the code while others look on."""
+
+import os
+import signal
+
+import pytest
+from cluster_jobs import bounded, doomed, five_sources, flow, slow_batch, three_sources
+from cluster_kit import Cluster, Job, Refused, until
+
+from tidegate.model.records import CLEANUP, JOBS, JobStatus
+from tidegate.runner.process import kill_session, session_members
+from tidegate.store.base import Put
+
+WHOLE_SWEEP = pytest.mark.soak
+CLEANUP_PLACES = [
+    pytest.param("cleanup.keys.before"),
+    *(pytest.param(name, marks=WHOLE_SWEEP) for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")),
+    *(pytest.param(f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP) for side in ("before", "middle", "after")),
+]
+
+
+def stands_still(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+def driver_stands_still(job: Job) -> int:
+    """Wait until a failpoint has stopped the driver; its generation."""
+    driver = job.driver()
+    job.until("a driver that stands still", lambda: stands_still(driver.process.pid))
+    return driver.generation
+
+
+@pytest.mark.parametrize("place", CLEANUP_PLACES)
+def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_cleanup(own_cluster: Cluster, place: str) -> None:
+    first = own_cluster.server()
+    own_cluster.worker()
+    failed, finished = own_cluster.submit(doomed(4)), own_cluster.submit(bounded(50, 500))
+    finished.until("FINISHED", finished.ended)
+    failed.until("FAILED", failed.ended)
+    first.kill()  # within the cleanup delay
+    assert own_cluster.store.get(CLEANUP, str(failed.id)) is not None
+    second = own_cluster.start_server(failpoint=place)
+    until("the death of the second leader", lambda: not second.alive, told=own_cluster.told)
+    assert f"failpoint {place}" in second.said()
+    third = own_cluster.server()
+    assert third.running() == {}
+    for job, status in ((failed, JobStatus.FAILED), (finished, JobStatus.FINISHED)):
+        job.ends(status)
+        job.is_cleaned_up()
+        job.has_no_process()
+    finished.is_exactly_once(50)
+    failed.is_exactly_once()
+    assert third.get("/finished-jobs/FAILED")[0]["jobId"] == str(failed.id)
+    assert list((own_cluster.home.checkpoints / str(failed.id)).rglob("_manifest.json")), "a failed job can be resumed"
+
+
+def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_shown_or_started(own_cluster: Cluster) -> None:
+    first = own_cluster.server()
+    own_cluster.worker()
+    job = own_cluster.submit(doomed(3))
+    entry = job.until("its record", lambda: own_cluster.store.get(JOBS, str(job.id)))
+    job.until("FAILED", job.ended)
+    first.kill()
+    own_cluster.eye.stop()  # it would see what is done by hand here
+    own_cluster.store.transact([], [Put(JOBS, entry.key, entry.value)])
+    second, generation = own_cluster.server(), job.generation()
+    assert second.running() == {}
+    job.until("its burial", lambda: own_cluster.store.get(JOBS, entry.key) is None)
+    assert second.running() == {}
+    job.ends(JobStatus.FAILED)
+    job.is_cleaned_up()
+    assert job.generation() == generation
+
+
+def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_die(own_cluster: Cluster) -> None:
+    leader = own_cluster.server()
+    worker = own_cluster.worker(failpoint="ledger.complete.after=stop")
+    own_cluster.server()
+    job = own_cluster.submit(three_sources(200, 200))
+    generation = driver_stands_still(job)
+    (pipeline,) = job.pipelines()
+    assert len(pipeline.ready_to_close) == 1
+    after_a_catastrophe(own_cluster, job, leader, worker)
+    own_cluster.worker()
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(200)
+    assert own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]["SinkWriteCount"] == "200"
+    job.is_cleaned_up()
+    assert generation == 1
+
+
+@pytest.mark.parametrize(
+    "place", ["ledger.end.before", pytest.param("batch.finish.before", marks=WHOLE_SWEEP), pytest.param("batch.finish.after", marks=WHOLE_SWEEP)]
+)
+def test_all_sources_are_ready_to_close_and_the_end_is_not_written_when_leader_worker_and_driver_die(own_cluster: Cluster, place: str) -> None:
+    leader = own_cluster.server()
+    worker = own_cluster.worker(failpoint=f"{place}=stop")
+    own_cluster.server()
+    job = own_cluster.submit(three_sources(100, 500))
+    driver_stands_still(job)
+    (pipeline,) = job.pipelines()
+    assert (len(pipeline.ready_to_close), pipeline.status) == (3, "RUNNING")
+    after_a_catastrophe(own_cluster, job, leader, worker)
+    own_cluster.worker()
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(100)
+    job.is_cleaned_up()
+
+
+def after_a_catastrophe(cluster: Cluster, job: Job, *members: object) -> None:
+    """Leader, worker and driver are dead."""
+    driver = job.driver()
+    for member in members:
+        member.kill()  # type: ignore[attr-defined]  # a member
+    kill_session(driver.process)
+    assert not session_members(driver.process)
+    assert len(cluster.servers) == 1
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["another-worker-sees-the-host", "nobody-sees-the-host"])
+def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_and_leaves_nothing(own_cluster: Cluster, seen: bool) -> None:
+    server = own_cluster.server()
+    worker = own_cluster.worker()
+    job = own_cluster.submit(slow_batch(", job.retry.times = 0"))
+    driver = job.driver()
+    job.until("RUNNING", lambda: server.running()[job.id]["jobStatus"] == "RUNNING")
+    if seen:
+        own_cluster.worker()
+    worker.kill()
+    kill_session(driver.process)
+    job.ends(JobStatus.FAILED)
+    assert server.get(f"/job-info/{job.id}")["errorMsg"]
+    assert job.rows() == []
+    job.is_cleaned_up()
+    assert server.get("/overview")["runningJobs"] == "0"
+
+
+def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_dies_at_a_quarter(own_cluster: Cluster) -> None:
+    own_cluster.server()
+    own_cluster.complete()
+    job = own_cluster.submit(five_sources())
+    job.until("a quarter of the rows", lambda: sum(p.rows_written for p in job.pipelines()) >= 1_250)
+    assert sum(p.rows_written for p in job.pipelines()) < 4_000
+    own_cluster.leader().kill()
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(5_000)
+    assert own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]["SinkWriteCount"] == "5000"
+
+
+@pytest.mark.parametrize("hit", [pytest.param(1, marks=WHOLE_SWEEP), 2, pytest.param(3, marks=WHOLE_SWEEP), 4, pytest.param(5, marks=WHOLE_SWEEP)])
+def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(own_cluster: Cluster, hit: int) -> None:
+    hung = own_cluster.server(failpoint=f"transition.record.before@{hit}=stop")
+    own_cluster.worker()
+    other = own_cluster.server()
+    until("its leadership", lambda: own_cluster.leader() is hung)
+    job = own_cluster.submit(bounded(100, 100), at=other)
+    until("a leader that stands still", lambda: stands_still(hung.process.pid), told=own_cluster.told)
+    hung.paused = True
+    until("another leader", lambda: own_cluster.leader() is other)
+    job.ends(JobStatus.FINISHED)
+    job.is_cleaned_up()
+    generation = own_cluster.store.list("finished-job-state")[0].value["generation"]
+    hung.resume()
+    until("the one that hung follows", lambda: hung.get("/health")["leader"]["id"] == other.id)
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(100)
+    job.is_cleaned_up()
+    assert own_cluster.store.list("finished-job-state")[0].value["generation"] == generation
+
+
+def test_a_server_that_hangs_inside_a_transaction_of_the_embedded_store_holds_all_up_until_it_is_killed_and_costs_no_row(own_cluster: Cluster) -> None:
+    own_cluster.server()
+    own_cluster.worker()
+    job = own_cluster.submit(flow())
+    job.gets_on()
+    hung = own_cluster.start_server(failpoint="store.transact.middle@2=stop")
+    until("a server that stands still", lambda: stands_still(hung.process.pid), told=own_cluster.told)
+    driver, before = job.driver(), job.checkpoint()
+    assert own_cluster.servers[0].running()[job.id]["jobStatus"] == "RUNNING"
+    hung.process.kill()
+    hung.process.wait()
+    job.until("more checkpoints", lambda: job.checkpoint() > before + 3)
+    assert job.driver().process == driver.process
+    job.stop()
+    job.is_exactly_once()
+
+
+@pytest.mark.parametrize("command", ["submit", "stop"])
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_at_all(own_cluster: Cluster, command: str, side: str) -> None:
+    own_cluster.complete(servers=1, workers=1)
+    (sound,) = own_cluster.servers
+    dying = own_cluster.server(failpoint=f"command.{command}.{side}")
+    job = Job(own_cluster, 7)
+    if command == "stop":
+        job = own_cluster.submit(flow(), at=sound)
+        job.gets_on()
+    with pytest.raises((OSError, Refused)):
+        if command == "submit":
+            own_cluster.submit(bounded(50, 500), at=dying, job_id=job.id)
+        else:
+            job.stop(dying)
+    until("its death", lambda: not dying.alive)
+    if (command, side) == ("submit", "before"):
+        assert job.status() is None
+        assert own_cluster.submit(bounded(50, 500), at=sound, job_id=job.id)
+    elif (command, side) == ("stop", "before"):
+        job.gets_on()
+        job.stop(sound)
+    job.ends(JobStatus.FINISHED if command == "submit" else JobStatus.CANCELED)
+    job.is_exactly_once(50 if command == "submit" else None)
+
+
+def test_a_worker_that_dies_before_it_can_report_a_death_is_replaced_by_one_that_proves_it(own_cluster: Cluster) -> None:
+    own_cluster.server()
+    worker = own_cluster.worker(failpoint="worker.report.before")
+    job = own_cluster.submit(bounded(200, 100))
+    job.gets_on(1)
+    os.kill(job.driver().process.pid, signal.SIGKILL)
+    until("its death", lambda: not worker.alive)
+    own_cluster.worker()
+    job.ends(JobStatus.FINISHED)
+    job.is_exactly_once(200)

@@ -1,0 +1,94 @@
+"""The parts of a server that need no process: its loops, its port, its address."""
+
+import logging
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tidegate.election.elector import Elector
+from tidegate.model.engine import HttpSettings
+from tidegate.pipeline.clock import SystemClock
+from tidegate.server import AFTER_A_MISTAKE_S, Leadership, Loop, PortTaken, address_of, listen
+from tidegate.store.errors import Conflict, StoreUnavailable
+from tidegate.store.open import open_store
+
+LOCAL = HttpSettings(host="127.0.0.1", port=0)
+
+
+class Script:
+    """A step that does what it was told, turn by turn."""
+
+    def __init__(self, *turns: Exception | None) -> None:
+        self.turns = list(turns)
+
+    def __call__(self) -> None:
+        if self.turns and (error := self.turns.pop(0)) is not None:
+            raise error
+
+
+def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    down = StoreUnavailable("the store is away")
+    loop = Loop("picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock())
+    with caplog.at_level(logging.INFO, "tidegate.server"):
+        assert [loop.turn() for _ in range(5)] == [0.5] * 5
+    assert [record.getMessage() for record in caplog.records] == ["held up", "going on"]
+
+
+def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop("leader", Script(ValueError("no"), None), 0.5, SystemClock())
+    assert [loop.turn(), loop.turn()] == [AFTER_A_MISTAKE_S, 0.5]
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_a_loop_turns_until_it_is_stopped() -> None:
+    turned = threading.Event()
+    loop = Loop("picture", turned.set, 0.0, SystemClock())
+    loop.start()
+    assert turned.wait(30)
+    loop.stop()
+    turned.clear()
+    assert not turned.wait(0.05)
+
+
+def test_who_does_not_lead_does_none_of_the_leaders_work() -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("a follower must not lead")
+
+    class Work:
+        step = staticmethod(forbidden)
+
+    clock = SystemClock()
+    elector = Elector(open_store("memory:"), "coordinator", "me", "", 60_000, clock)
+    leadership = Leadership(elector, Work(), Work())
+    leadership.step()
+    elector.step()
+    with pytest.raises(AssertionError):
+        leadership.step()
+
+
+def test_a_taken_port_is_refused_by_name() -> None:
+    with listen(LOCAL) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
+            listen(replace(LOCAL, port=port))
+        with listen(replace(LOCAL, port=port, dynamic_port=True)) as other:
+            assert other.getsockname()[1] > port
+
+
+@pytest.mark.parametrize("http", [replace(LOCAL, host="no such host"), replace(LOCAL, port=65535, host="203.0.113.7"), replace(LOCAL, port=70_000)])
+def test_a_place_where_nobody_can_listen_is_refused(http: HttpSettings) -> None:
+    with pytest.raises(PortTaken):
+        listen(http)
+
+
+def test_a_server_without_an_api_listens_nowhere() -> None:
+    with listen(replace(LOCAL, enabled=False)) as unused, socket.socket() as caller, pytest.raises(ConnectionRefusedError):
+        caller.connect(unused.getsockname())
+
+
+def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -> None:
+    with listen(replace(LOCAL, host="0.0.0.0")) as everywhere, listen(LOCAL) as here:
+        assert address_of(everywhere) == f"http://{socket.gethostname()}:{everywhere.getsockname()[1]}"
+        assert address_of(here) == f"http://127.0.0.1:{here.getsockname()[1]}"
