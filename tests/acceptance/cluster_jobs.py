@@ -51,7 +51,7 @@ sink {{ {SINK} }}"""
 
 def doomed(at: int) -> str:
     """A job that fails for good with the commit of a checkpoint."""
-    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100, read_limit.rows_per_second = 100, job.retry.times = 1, job.retry.interval.seconds = 0 }}
+    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100, read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
 source {{ {fake(1_000_000)} }}
 sink {{
   {SINK}

@@ -60,7 +60,7 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(clu
     stream.is_exactly_once()
 
 
-@on("sqlite-plain", "etcd-plain")
+@on("sqlite-plain")
 def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(cluster: Cluster) -> None:
     job = cluster.submit(flow())
     job.gets_on()
@@ -79,7 +79,7 @@ def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(clus
     job.is_exactly_once()
 
 
-@on("sqlite-plain", "postgres-plain", BUILT_IN)
+@on("sqlite-plain")
 def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_every_row(cluster: Cluster) -> None:
     job = cluster.submit(bounded(600, 200))
     generations = [job.driver().generation]
@@ -116,7 +116,7 @@ def test_everything_is_killed_and_started_again(cluster: Cluster) -> None:
     stream.is_exactly_once()
 
 
-@on("sqlite-plain", "postgres-plain")
+@on("sqlite-plain")
 def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come(cluster: Cluster) -> None:
     batch, stream = cluster.submit(bounded(300, 100)), cluster.submit(flow())
     for job in (batch, stream):

@@ -17,7 +17,7 @@ from tidegate.store import Change, ChangeKind, Changes, Check, Compacted, Confli
 from tidegate.store import etcd as backend_module
 from tidegate.store.backend import Retention, Void
 from tidegate.store.etcd import EtcdBackend
-from tidegate.store.etcd_layout import WINDOW, Layout
+from tidegate.store.etcd_layout import Layout
 from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.store_durability import SOURCES, DurableStoreContract, run_workers, start_worker
@@ -197,17 +197,18 @@ def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(world
         store.close()
 
 
-def test_records_and_given_up_tokens_do_not_stay_for_ever(world: EtcdWorld) -> None:
+def test_records_and_given_up_tokens_do_not_stay_for_ever(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Layout, "window", 50)
     store = world.open(compaction_threshold=100)
     faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST] * 3}))
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {})])
     assert world.count("void/") == 3
-    for n in range(WINDOW + 300):
+    for n in range(350):
         store.transact(writes=[Put("jobs", "a", {"n": n})])
     assert world.count("void/") == 0
-    assert world.count("log/") <= WINDOW + 100 + 10
+    assert world.count("log/") <= 50 + 100 + 10
     assert world.count("") == world.count("log/") + len(["charter", "last", "a"])
     store.close()
 

@@ -96,7 +96,7 @@ def test_addresses_of_masters_have_the_usual_port_where_none_is_given() -> None:
     assert cluster.masters("spark://a,b:99,[::1]:77") == [("a", 7077), ("b", 99), ("::1", 77)]
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("", 120), ("5", 5), ("4s", 4), ("2m", 120), ("1500ms", 1.5)])
+@pytest.mark.parametrize(("given", "seconds"), [("", 45), ("5", 5), ("4s", 4), ("2m", 120), ("1500ms", 1.5)])
 def test_how_long_to_wait_for_executors_is_a_time_as_spark_writes_it(given: str, seconds: float) -> None:
     assert cluster.no_executor_s_max({cluster.NO_EXECUTOR_KEY: given} if given else {}) == seconds
 

@@ -23,7 +23,7 @@ from site import getsitepackages, getusersitepackages
 import tidegate
 from tidegate.model.errors import Domain, TransientError, UserError
 
-NO_EXECUTOR_S_MAX = 120.0
+NO_EXECUTOR_S_MAX = 45.0  # before the job counts as stalled, which would cost the driver: executors that are on their way serve the next attempt
 NO_EXECUTOR_KEY = "spark.tidegate.noExecutorTimeout"
 CONNECT_S_MAX = 5.0
 STANDALONE_PORT = 7077
@@ -120,7 +120,7 @@ def no_executor_s_max(conf: Mapping[str, str]) -> float:
     if not given:
         return NO_EXECUTOR_S_MAX
     if found is None:
-        raise UserError(f"{NO_EXECUTOR_KEY} must be a time such as 120s or 5m, not {given!r}")
+        raise UserError(f"{NO_EXECUTOR_KEY} must be a time such as 45s or 5m, not {given!r}")
     return int(found[1]) * {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 

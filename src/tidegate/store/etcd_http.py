@@ -128,7 +128,7 @@ class EtcdClient:
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            why = f"the connection to etcd at {where} broke: {error or type(error).__name__}"
+            why = f"the connection to etcd at {where} broke: {str(error) or type(error).__name__}"
             raise (AnswerLost(why) if once else StoreUnavailable(why)) from error
         except BaseException:
             connection.close()

@@ -21,7 +21,7 @@ STARTS_MAX = 5  # a free port may be taken by somebody else before etcd has it
 
 
 class EtcdServer:
-    """One server, running when it is made. With `members`, one of several: the caller starts them all and waits for them."""
+    """One server, running when it is made. Not `alone`: one of several, which the caller starts and waits for."""
 
     def __init__(self, directory: Path, *, name: str = "one", options: Sequence[str] = (), alone: bool = True) -> None:
         self.directory, self.name, self.options = directory, name, tuple(options)
@@ -49,7 +49,8 @@ class EtcdServer:
     def launch(self) -> None:
         """Start it without waiting."""
         client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        command = [str(shutil.which("etcd") or "/usr/bin/etcd"), "--name", self.name, "--data-dir", str(self.directory / "data"), "--logger", "zap"]
+        ends_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # even if the tests are killed
+        command = [*ends_with_us, "etcd", "--name", self.name, "--data-dir", str(self.directory / "data"), "--logger", "zap"]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         command += ["--initial-cluster", self.cluster, "--log-level", "warn", *self.options]
         with (self.directory / "etcd.log").open("ab") as log:

@@ -36,7 +36,9 @@ def main() -> int:
             print(f"again: python -m tidegate.testing.simulation --seed {seed}{mutation} --trace", file=sys.stderr)
             return 1
         totals.update(world.checker.counts)
-        totals.update(transactions=world.checker.transactions, processes=world.next_number() - 1, seconds=round(world.turns.now_s), switches=world.turns.switches)
+        totals.update(
+            transactions=world.checker.transactions, processes=world.next_number() - 1, seconds=round(world.turns.now_s), switches=world.turns.switches
+        )
     took_s = time.monotonic() - began_s
     print(json.dumps({"worlds": options.count, "took_s": round(took_s, 1), **dict(sorted(totals.items()))}))
     return 0

@@ -238,11 +238,15 @@ class Checker:
         if old is None:
             return
         if new["generation"] < old["generation"] or new["next_checkpoint"] < old["next_checkpoint"]:
-            self.broken(f"pipeline {key} went back: generation {old['generation']}, {new['generation']}; ids {old['next_checkpoint']}, {new['next_checkpoint']}")
-        if old["lineage"] != new["lineage"]:
-            return
+            self.broken(
+                f"pipeline {key} went back: generation {old['generation']}, {new['generation']}; ids {old['next_checkpoint']}, {new['next_checkpoint']}"
+            )
         if isinstance(writer, DriverProcess):
             self._progress(key, old, new)
+        if old["lineage"] == new["lineage"]:
+            self._continued(key, old, new)
+
+    def _continued(self, key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
         if new["initial"] is not None:
             self._began(key, new)
         if new["pending"] is not None:

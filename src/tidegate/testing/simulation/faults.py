@@ -1,12 +1,14 @@
 """What goes wrong in a simulated world, and how often. Called by the world at every place, at every call of the store, and now and then."""
 
+import contextlib
+import functools
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.store.backend import Transaction
+from tidegate.store.backend import Changes, Committed, Compacted, Forgotten, MapSize, Row, Token, Transaction, Void
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
-from tidegate.testing.faulty_store import Fault, FaultyBackend, Operation
+from tidegate.testing.faulty_store import Fault
 from tidegate.testing.simulation.processes import Host, Process
 from tidegate.testing.simulation.turns import Actor
 
@@ -44,54 +46,94 @@ class Weather:
         )
 
 
-class Front(FaultyBackend):
-    """A process's way to the store. What is held back remembers who sent it."""
+class Front:
+    """A process's way to the store, which fails as the weather is (see testing/faulty_store for the kinds). What is held back remembers who sent it."""
 
     def __init__(self, world: "World", process: Process) -> None:
-        super().__init__(world.backend, lambda _: Fault.NONE, pause=self._slow)
-        self.world, self.process = world, process
-        self.senders: list[Actor | None] = []
+        self.world, self.process, self.inner = world, process, world.backend
+        self.armed = False
+        self.held: list[tuple[Transaction, Actor]] = []
 
-    def arm(self) -> None:
-        """From now on it fails."""
-        self.choose = self._choose
+    def deliver(self) -> None:
+        """What was held back arrives now."""
+        held, self.held = self.held, []
+        for transaction, sender in held:
+            with contextlib.suppress(Conflict, StoreUnavailable):
+                self.world.turns.inline(Actor(sender.owner, sender.name, functools.partial(self._arrive, transaction)))
+
+    def read(self, map: str, key: str) -> Row | None:
+        """The entry as of now."""
+        self._gate("read")
+        return self.inner.read(map, key)
+
+    def scan(self, map: str, prefix: str) -> list[Row]:
+        """The entries whose key begins so."""
+        self._gate("scan")
+        return self.inner.scan(map, prefix)
+
+    def revision(self) -> int:
+        """The newest one."""
+        self._gate("revision")
+        return self.inner.revision()
+
+    def feed(self, map: str, since: int) -> Changes | Compacted:
+        """The change log of one map."""
+        self._gate("feed")
+        return self.inner.feed(map, since)
 
     def apply(self, transaction: Transaction) -> int:
-        """As it is, but for the memory of who sent it."""
-        held = len(self.held)
-        try:
-            return super().apply(transaction)
-        except AnswerLost:
-            if len(self.held) > held:
-                self.senders.append(self.world.turns.current)
-            raise
+        """Judge and write; perhaps later, perhaps never, perhaps without an answer."""
+        fault = self._fault("apply")
+        sender = self.world.turns.current
+        if fault is Fault.HELD_BACK and sender is not None:
+            self.held.append((transaction, sender))
+        if fault in (Fault.REQUEST_LOST, Fault.HELD_BACK):
+            raise AnswerLost("the request was lost on purpose")
+        revision = self.inner.apply(transaction)
+        if fault is Fault.ANSWER_LOST:
+            raise AnswerLost("the answer was lost on purpose")
+        return revision
 
-    def deliver(self) -> list[int]:
-        """What was held back arrives now."""
-        held, senders, self.held, self.senders = self.held, self.senders, [], []
-        for transaction, sender in zip(held, senders, strict=True):
-            assert sender is not None
-            try:
-                self.world.turns.inline(Actor(sender.owner, sender.name, lambda transaction=transaction: self._arrive(transaction)))  # type: ignore[misc]  # a bound default
-            except (Conflict, StoreUnavailable):
-                continue
-        return []
+    def settle(self, token: Token) -> Committed | Void | Forgotten:
+        """Was it written?"""
+        self._gate("settle")
+        return self.inner.settle(token)
+
+    def size_by_map(self) -> dict[str, MapSize]:
+        """How many."""
+        return self.inner.size_by_map()
+
+    def compact(self) -> None:
+        """Not asked for here."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def _arrive(self, transaction: Transaction) -> None:
         self.inner.apply(transaction)
 
-    def _choose(self, operation: Operation) -> Fault:
+    def _gate(self, operation: str) -> None:
+        if self._fault(operation) is not Fault.NONE:
+            raise StoreUnavailable("unavailable on purpose")
+
+    def _fault(self, operation: str) -> Fault:
+        """What goes wrong with this call. One that is known to be refused is raised here, a slow one waits here."""
         world = self.world
+        if not self.armed:
+            return Fault.NONE
         world.at(operation)
         if self.process.cut_s > world.turns.now_s:
-            return Fault.UNAVAILABLE
+            raise StoreUnavailable("out of reach")
         if world.kind or world.rng.random() >= world.weather.store_fault:
             return Fault.NONE
-        return world.rng.choice(FAULTS)
-
-    def _slow(self) -> None:
-        if self.world.turns.can_pause:
-            self.world.turns.pause(self.world.rng.choice([0.1, 0.5, 2.0]))
+        fault = world.rng.choice(FAULTS)
+        if fault is Fault.UNAVAILABLE:
+            raise StoreUnavailable("unavailable on purpose")
+        if fault is Fault.SLOW:
+            if world.turns.can_pause:
+                world.turns.pause(world.rng.choice([0.1, 0.5, 2.0]))
+            return Fault.NONE
+        return fault
 
 
 class Blows:

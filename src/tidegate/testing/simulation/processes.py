@@ -81,6 +81,7 @@ class Process:
     cut_s: float = 0.0  # the store is out of reach until then
     born_s: float = 0.0
     died_s: float = 0.0
+    _busy: bool = False  # a turn that holds locks is under way
     ref: ProcessRef = field(init=False)
     store: Store = field(init=False)
 
@@ -128,8 +129,15 @@ class ServerProcess(Process):
         """Whether it believes that it leads."""
         return isinstance(self.elector.leadership(), Leading)
 
+    def leave(self) -> None:
+        """The orderly end."""
+        if not self._busy:
+            self.elector.resign()
+
     def _elect(self) -> None:
+        self._busy = True
         self.elector.step()
+        self._busy = False
 
     def _lead(self) -> None:
         leading = self.elector.leadership()
@@ -147,7 +155,17 @@ class WorkerProcess(Process):
         super().__post_init__()
         me = WorkerRecord(id=self.name, host=self.host.name, boot=self.host.boot, process=self.ref, slots=self.world.slots)
         self.worker = Worker(self.store, self.world.settings, me, HOME, SimLauncher(self), self.host.clock)
-        self.every("turn", 0.6, self.worker.step)
+        self.every("turn", 0.6, self._turn)
+
+    def leave(self) -> None:
+        """The orderly end."""
+        if not self._busy:
+            self.worker.leave()
+
+    def _turn(self) -> None:
+        self._busy = True
+        self.worker.step()
+        self._busy = False
 
 
 class SimLauncher:

@@ -5,7 +5,7 @@ up and the history has expired; then nothing may be left.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.coordinator.observe import Picture
 from tidegate.model.document import from_document
@@ -77,7 +77,7 @@ class Reckoning:
                 left.append(f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}")
         return left
 
-    def _settled(self, key: str, state: dict[str, object], record: dict[str, dict[str, dict[str, object]]]) -> bool:
+    def _settled(self, key: str, state: dict[str, Any], record: dict[str, Any]) -> bool:
         if state["status"] == JobStatus.PENDING:
             return "slots" in str(state["reason"])
         streaming = record["plan"]["env"]["mode"] == JobMode.STREAMING

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.coordinator.commands import STRENGTH
@@ -13,13 +13,13 @@ from tidegate.model.plan import Plan
 from tidegate.model.records import FINISHED, JOBS, STATES, TERMINAL, JobIntent, JobRecord, Wish
 from tidegate.store.base import Put
 from tidegate.testing.simulation.plans import drawn_plan
-from tidegate.testing.simulation.processes import ServerProcess
+from tidegate.testing.simulation.processes import ServerProcess, WorkerProcess
 from tidegate.testing.simulation.turns import Actor
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
 
-STARTS = (From.ASK, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.FRESH)
+STARTS = (From.ASK, From.AUTO, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.FRESH)
 STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP, Wish.SAVEPOINT)
 UNNAMED_MAX = 2  # jobs without an id of the user's
 
@@ -51,14 +51,16 @@ class Users:
     def _wish(self) -> None:
         if self.world.kind:
             return
-        self.world.turns.at(self.world.turns.now_s + self.rng.choice([0.5, 2.0, 5.0]), self.world.event(self._wish))
+        self.world.turns.at(self.world.turns.now_s + self.rng.choice([0.3, 1.0, 4.0]), self.world.event(self._wish))
         luck = self.rng.random()
-        if luck < 0.55:
+        if luck < 0.7:
             self._submit()
-        elif luck < 0.95:
+        elif luck < 0.93:
             self._stop(self._any_job(), self.rng.choice(STOPS))
-        else:
+        elif luck < 0.96:
             self._by_hand()
+        else:
+            self._leave()
 
     def stop_all(self) -> None:
         """Nothing shall run any more."""
@@ -128,6 +130,19 @@ class Users:
         row = self.world.backend.read(JOBS, str(job_id))
         return Wish(row.value["intent"]["wish"]) if row else None
 
+    def _leave(self) -> None:
+        """Somebody ends a server or a worker in good order."""
+        alive: list[ServerProcess | WorkerProcess] = [p for p in (*self.world.servers, *self.world.workers) if p.alive]
+        if not alive:
+            return
+        process = self.rng.choice(alive)
+
+        def leave() -> None:
+            process.leave()
+            self.world.kill(process, "it leaves in order")
+
+        self.world.turns.spawn(process, f"{process.name}.leave", self.world.contained(process, leave))
+
     def _by_hand(self) -> None:
         """Entries among the running jobs that belong to none."""
         ended: dict[str, Any] = {
@@ -152,6 +167,5 @@ class Users:
         outcome = self.world.backend.read(FINISHED, str(job_id))
         plan = self.plans.get(job_id, next(iter(self.plans.values())))
         lineage = str(outcome.value["lineage"]) if outcome else f"{job_id}-hand"
-        return replace(
-            JobRecord(job_id=job_id, name=plan.job_name, initialization_ms=initialization_ms, lineage=lineage, plan=plan), intent=JobIntent(at_ms=initialization_ms)
-        )
+        intent = JobIntent(at_ms=initialization_ms)
+        return JobRecord(job_id=job_id, name=plan.job_name, initialization_ms=initialization_ms, lineage=lineage, plan=plan, intent=intent)

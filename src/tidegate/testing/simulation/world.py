@@ -108,7 +108,7 @@ class World:
         front = Front(self, process)
         self.fronts.append(front)
         store = QuickStore(front)
-        front.arm()
+        front.armed = True
         return store
 
     def writer(self) -> Actor | None:
