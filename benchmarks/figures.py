@@ -56,7 +56,7 @@ class Report:
         return json.dumps({"command": self.command, "loads": self.loads, "figures": [asdict(f) for f in self.figures]}, indent=1)
 
 
-HEADER = f"{'part':6} {'what':44} {'median':>9} {'':4} {'from - to':>15} {'CPU s':>6} {'ratio':>6}  {'against':26} {'aim':14} {'met':4} {'RSS/USS MiB':>11}"
+HEADER = f"{'part':6} {'what':62} {'median':>9} {'':4} {'from - to':>15} {'CPU s':>6} {'ratio':>6}  {'against':30} {'aim':14} {'met':4} {'RSS/USS MiB':>11}"
 
 
 def _line(f: Figure) -> str:
@@ -65,7 +65,7 @@ def _line(f: Figure) -> str:
     cpu = f"{f.cpu_s:.1f}" if f.cpu_s is not None else ""
     met = {True: "yes", False: "no", None: ""}[f.met]
     memory = f"{f.rss_mib}/{f.uss_mib}" if f.rss_mib else ""
-    return f"{f.part:6} {f.name:44} {f.value:9.3g} {f.unit:4} {spread:>15} {cpu:>6} {ratio:>6}  {f.against:26} {f.aim:14} {met:4} {memory:>11}"
+    return f"{f.part:6} {f.name:62} {f.value:9.3g} {f.unit:4} {spread:>15} {cpu:>6} {ratio:>6}  {f.against:30} {f.aim:14} {met:4} {memory:>11}"
 
 
 def median(values: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ from benchmarks.sides import ROOT, Trouble, environ
 
 READY_S_MAX = 60.0
 POLL_S = 0.005
+KEPT_S = 2.0  # servers close a connection that nobody uses
 
 
 class Server:
@@ -90,6 +91,7 @@ class Connection:
 
     def __init__(self, port: int) -> None:
         self.line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.used_s = time.monotonic()
 
     def get(self, path: str) -> bytes:
         """The body of an answer that is a success."""
@@ -100,9 +102,12 @@ class Connection:
         return self._asked("POST", path, body)
 
     def _asked(self, method: str, path: str, body: str | None) -> bytes:
+        if time.monotonic() - self.used_s > KEPT_S:
+            self.line.close()  # it opens itself again
         self.line.request(method, path, body)
         answer = self.line.getresponse()
         data = answer.read()
+        self.used_s = time.monotonic()
         if answer.status != 200:
             raise Trouble(f"{method} {path} was answered with {answer.status}: {data[:300].decode(errors='replace')}")
         return data

@@ -29,9 +29,9 @@ MIB = 1 << 20
 
 def growth(bench: Bench) -> None:
     """Each store with as many updates as it can take in the time."""
-    for place in store_places(bench.place / "growth", bench.stores):
+    for place in store_places(PART, bench.place, bench.shm, bench.stores):
         with place as store:
-            grow(bench, store, max(10 * FIRST, bench.updates // SHARES.get(store.name, 1)))
+            grow(bench, store, max(FIRST, bench.updates // SHARES.get(store.name, 1)))
 
 
 def grow(bench: Bench, place: StorePlace, updates: int) -> None:

@@ -21,24 +21,32 @@ class StorePlace:
     bytes: Callable[[], int]
 
 
-def store_places(place: Path, names: Sequence[str]) -> Iterator[AbstractContextManager[StorePlace]]:
-    """Those that are wanted, one after the other."""
+def store_places(part: str, place: Path, shm: Path, names: Sequence[str]) -> Iterator[AbstractContextManager[StorePlace]]:
+    """Those that are wanted for a part of the benchmarks, one after the other."""
     for name in names:
         if name not in KINDS:
             raise Trouble(f"there is no store {name!r}: say {', '.join(KINDS)}")
-        yield KINDS[name](place)
+        yield KINDS[name]((shm if name == "tmpfs" else place) / f"{part}-store-{name}")
 
 
-@contextmanager
-def sqlite(place: Path) -> Iterator[StorePlace]:
+def sqlite(directory: Path) -> AbstractContextManager[StorePlace]:
     """One file, with its log."""
-    directory = place / "store-sqlite"
-    directory.mkdir(parents=True, exist_ok=True)
-    yield StorePlace("sqlite", f"sqlite:///{directory / 'tidegate.db'}", lambda: sum(file.stat().st_size for file in directory.iterdir()))
+    return _sqlite("sqlite", directory)
+
+
+def tmpfs(directory: Path) -> AbstractContextManager[StorePlace]:
+    """The same, without a disk below it: what is left is our own."""
+    return _sqlite("tmpfs", directory)
 
 
 @contextmanager
-def postgresql(place: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it makes a place of its own
+def _sqlite(name: str, directory: Path) -> Iterator[StorePlace]:
+    directory.mkdir(parents=True)
+    yield StorePlace(name, f"sqlite:///{directory / 'tidegate.db'}", lambda: sum(file.stat().st_size for file in directory.iterdir()))
+
+
+@contextmanager
+def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it makes a place of its own
     """A server of our own, with its own settings for everything; its log of changes is not counted, as it belongs to the server."""
     with PostgresServer() as server:
 
@@ -51,10 +59,10 @@ def postgresql(place: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it makes
 
 
 @contextmanager
-def etcd(place: Path) -> Iterator[StorePlace]:
+def etcd(directory: Path) -> Iterator[StorePlace]:
     """A server of our own: the size of its file."""
-    with EtcdServer(place / "store-etcd") as server:
+    with EtcdServer(directory) as server:
         yield StorePlace("etcd", server.url, lambda: int(server.ask("/v3/maintenance/status", {})["dbSize"]))
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[StorePlace]]] = {"sqlite": sqlite, "postgresql": postgresql, "etcd": etcd}
+KINDS: dict[str, Callable[[Path], AbstractContextManager[StorePlace]]] = {"sqlite": sqlite, "tmpfs": tmpfs, "postgresql": postgresql, "etcd": etcd}

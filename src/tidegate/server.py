@@ -42,6 +42,8 @@ from tidegate.worker.host import WorkerThread, open_worker
 LOG = logging.getLogger("tidegate.server")
 PICTURE_EVERY_S = 0.15
 LEAD_EVERY_S = 0.15
+WOKEN_AFTER_S = 0.02  # a loop that is woken again and again turns so often at most
+ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
 AFTER_A_MISTAKE_S = 1.0
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
@@ -80,7 +82,7 @@ class Loop:
 
     def __init__(self, name: str, step: Callable[[], object], every_s: float, clock: Clock) -> None:
         self.name, self.step, self.every_s, self.clock = name, step, every_s, clock
-        self._end = threading.Event()
+        self._end, self._woken = threading.Event(), threading.Event()
         self._weather = ""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -88,15 +90,29 @@ class Loop:
         """Begin."""
         self._thread.start()
 
+    def wake(self) -> None:
+        """There is something to do: the next turn may come sooner. Any thread may call it."""
+        self._woken.set()
+
     def stop(self) -> None:
         """End after the turn that is under way; one that hangs is left behind."""
         self._end.set()
+        self._woken.set()
         self._thread.join(END_WITHIN_S)
 
     def _run(self) -> None:
         pause_s = self.turn()
-        while not self.clock.wait(self._end, pause_s):
+        while not self._ends_within(pause_s):
             pause_s = self.turn()
+
+    def _ends_within(self, pause_s: float) -> bool:
+        """Wait for the next turn; whether there is none. After a mistake nobody is woken early."""
+        if self.clock.wait(self._end, min(pause_s, WOKEN_AFTER_S) if pause_s <= self.every_s else pause_s):
+            return True
+        if WOKEN_AFTER_S < pause_s <= self.every_s:
+            self.clock.wait(self._woken, pause_s - WOKEN_AFTER_S)
+        self._woken.clear()
+        return self._end.is_set()
 
     def turn(self) -> float:
         """One call of `step`; how long to wait for the next."""
@@ -118,16 +134,19 @@ class Loop:
 
 
 class Leadership:
-    """The leader's work: one turn of it where this server leads, nothing where it does not."""
+    """The leader's work: one turn of it where this server leads, nothing where it does not. `moved` is called when a job was moved."""
 
-    def __init__(self, elector: Elector, reconciler: Reconciler, housekeeper: Housekeeper) -> None:
-        self.elector, self.reconciler, self.housekeeper = elector, reconciler, housekeeper
+    def __init__(self, elector: Elector, reconciler: Reconciler, housekeeper: Housekeeper, moved: Callable[[], None] = lambda: None) -> None:
+        self.elector, self.reconciler, self.housekeeper, self.moved = elector, reconciler, housekeeper, moved
 
     def step(self) -> None:
-        """One turn."""
+        """One turn. What was moved is looked at again at once: a new job need not wait for a turn at each of its first states."""
         leading = self.elector.leadership()
         if isinstance(leading, Leading):
-            self.reconciler.step(leading)
+            for _ in range(ROUNDS_MAX):
+                if not self.reconciler.step(leading):
+                    break
+                self.moved()
             self.housekeeper.step(leading)
 
 
@@ -161,13 +180,16 @@ class Server:
         self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
-        leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock))
+        self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
+        moved = self.worker.wake if self.worker is not None else lambda: None
+        leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock), moved)
+        leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
+        self.desk.on_write = leader.wake
         self.loops = [
             Loop("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
             Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
-            Loop("leader", leadership.step, LEAD_EVERY_S, clock),
+            leader,
         ]
-        self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
 
     def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
         """Until it is told to end."""

@@ -10,8 +10,8 @@ from tidegate.model.errors import TransientError
 from tidegate.model.records import JOBS, LEASES, PIPELINES, STATES, JobState, JobStatus, Lease, PipelineState
 from tidegate.store.open import open_store
 
-PAUSE_S = 0.1
-ASK_EVERY = 5  # turns
+PAUSE_S = 0.2
+ASK_EVERY = 3  # turns
 STALE_S = 6.0  # a server may show what it knew five seconds ago
 Asked = Sequence[tuple[str, Callable[[], Mapping[int, Any]]]]
 

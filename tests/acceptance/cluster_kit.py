@@ -48,7 +48,7 @@ from tidegate.store.open import open_store
 
 T = TypeVar("T")
 PATIENCE_S = 90.0
-LOOK_S = 0.05
+LOOK_S = 0.1
 ANSWER_S = 10.0
 LEASE_MS = 1_000
 WORKER_LEASE_MS = 1_500
@@ -90,10 +90,10 @@ def until(what: str, look: Callable[[], T], patience_s: float = PATIENCE_S, told
 class Member:
     """A server or a worker."""
 
-    def __init__(self, cluster: "Cluster", arguments: list[str], failpoint: str) -> None:
-        self.log = cluster.root / f"member-{next(cluster.numbers)}.log"
+    def __init__(self, cluster: "Cluster", arguments: list[str], failpoint: str, host: str = "") -> None:
+        self.cluster, self.log = cluster, cluster.root / f"member-{next(cluster.numbers)}.log"
         environ = {**os.environ, "TIDEGATE_HOME": str(cluster.home.root), **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
-        command = [sys.executable, "-c", SPARK if cluster.spark else PLAIN, *arguments, "--config", str(cluster.config)]
+        command = [*(_elsewhere(host) if host else ()), sys.executable, "-c", SPARK if cluster.spark else PLAIN, *arguments, "--config", str(cluster.config)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
         self.paused = False
@@ -115,7 +115,7 @@ class Member:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self.process.send_signal(signal.SIGSTOP)
+        self.cluster.pause(self.process.pid)
         self.paused = True
 
     def resume(self) -> None:
@@ -123,9 +123,9 @@ class Member:
         self.paused = False
         self.process.send_signal(signal.SIGCONT)
 
-    def stopped(self) -> bool:
-        """Whether it stands still, by whoever's hand."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    def stands_still(self) -> bool:
+        """Whether it is stopped, by whoever's hand."""
+        return stands_still(self.process.pid)
 
     def said(self) -> str:
         """What it has printed."""
@@ -204,15 +204,15 @@ class Cluster:
         self.members.append(server)
         return server
 
-    def start_worker(self, *, failpoint: str = "") -> Member:
-        """A worker that is on its way. Its drivers have the same failpoints."""
-        worker = Member(self, ["worker"], failpoint)
+    def start_worker(self, *, failpoint: str = "", host: str = "") -> Member:
+        """A worker that is on its way. Its drivers have the same failpoints, and are on the same host."""
+        worker = Member(self, ["worker"], failpoint, host)
         self.members.append(worker)
         return worker
 
-    def worker(self, *, failpoint: str = "") -> Member:
+    def worker(self, *, failpoint: str = "", host: str = "") -> Member:
         """A worker that is on record."""
-        worker = self.start_worker(failpoint=failpoint)
+        worker = self.start_worker(failpoint=failpoint, host=host)
         until("a worker", lambda: self.worker_id(worker), told=worker.said)
         return worker
 
@@ -262,14 +262,14 @@ class Cluster:
         leader = self.leader()
         return next(server for server in self.servers if server is not leader)
 
-    def pause(self, member: Member) -> None:
-        """SIGSTOP at any moment, but not while it holds the lock of the embedded store: that one has one writer at a time, dead or hung (see `held_lock`)."""
+    def pause(self, pid: int) -> None:
+        """SIGSTOP at any moment, but not while it holds the lock of the embedded store: that one has one writer at a time, also if that one hangs."""
         lock = self.home.root / "store" / "tidegate.db.lock"
         while True:
-            member.pause()
+            os.kill(pid, signal.SIGSTOP)
             if not lock.exists() or _free_within(lock, 1.0):
                 return
-            member.resume()
+            os.kill(pid, signal.SIGCONT)
 
     def submit(self, text: str, *, at: Server | None = None, job_id: int | None = None, query: str = "") -> "Job":
         """A job, taken in by a server. `{out}` in its text is its own directory for rows."""
@@ -289,6 +289,10 @@ class Cluster:
             except ProcessLookupError:
                 continue
         until("the end of every process", lambda: not list(self._processes()))
+
+    def has_process(self, pid: int) -> bool:
+        """Whether one of the processes of this cluster has this number."""
+        return pid in self._processes()
 
     def _processes(self) -> Iterator[int]:
         """Whatever has this cluster's home in its environment and is not a zombie."""
@@ -419,6 +423,17 @@ class Job:
         assert driver is None or not session_members(driver.value.process)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether a process is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def _elsewhere(host: str) -> list[str]:
+    """What runs after this believes to be on another host: it has that name, and its processes are not those of anybody else's host."""
+    rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *rights, "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
+
+
 def _free_within(lock: Path, seconds: float) -> bool:
     """Whether the lock of the embedded store can be had."""
     end_s = time.monotonic() + seconds
@@ -427,7 +442,7 @@ def _free_within(lock: Path, seconds: float) -> bool:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                time.sleep(LOOK_S / 5)  # between two looks at other processes
+                time.sleep(LOOK_S / 10)  # between two looks at other processes
                 continue
             return True  # and let go with the file
     return False

@@ -21,8 +21,8 @@ NUMBERS = itertools.count(1)
 
 
 def on(*quick: str) -> pytest.MarkDecorator:
-    """On these kinds of clusters always, on all others in the soak."""
-    params = [pytest.param(kind, marks=() if kind in quick else pytest.mark.soak) for kind in (*KINDS, BUILT_IN)]
+    """On these kinds of clusters always, on all others in the soak; with built-in workers only where it says so."""
+    params = [pytest.param(kind, marks=() if kind in quick else pytest.mark.soak) for kind in dict.fromkeys((*KINDS, *quick))]
     return pytest.mark.parametrize("shared_cluster", params, indirect=True)
 
 

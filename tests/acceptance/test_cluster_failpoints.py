@@ -4,19 +4,16 @@ The story is always the same: a bounded job whose driver is killed once on the w
 of it is left.
 """
 
-import re
-from pathlib import Path
-
 import pytest
 from cluster_jobs import bounded
 from cluster_kit import Cluster, Member, until
 
-import tidegate
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import kill_session
+from tidegate.testing.failpoints import failpoint_names
 
 ROWS = 150
-QUICK = {"lease.take.after", "transition.record.after@3", "transition.record.before@6", "driver.launch.after", "driver.register.after", "batch.commit.after"}
+QUICK = {"lease.take.after", "transition.record.before@6", "driver.launch.after", "driver.register.after"}
 OF_SERVERS = ("lease.take", "lease.renew", "transition.record", "worker.expire", "cleanup.delete", "cleanup.keys", "checkpoint.delete_job")
 OF_WORKERS = ("driver.launch", "driver.register", "worker.announce", "worker.report", "ledger", "batch", "checkpoint.publish", "filesink")
 TRANSITIONS = 8  # PENDING, SCHEDULED, RUNNING, RECOVERING, PENDING, SCHEDULED, RUNNING, FINISHED
@@ -25,9 +22,7 @@ NOT_IN_THE_STORY = ("filesink.append", "filesink.lineages", "filesink.retain", "
 
 def places(areas: tuple[str, ...]) -> list[str]:
     """The failpoints of the product that belong to these areas."""
-    files = sorted(Path(str(tidegate.__file__)).parent.rglob("*.py"))
-    names = {name for file in files for name in re.findall(r'failpoint\("([^"]+)"\)', file.read_text())}
-    return sorted(name for name in names if name.startswith(areas) and not name.startswith(NOT_IN_THE_STORY))
+    return [name for name in failpoint_names() if name.startswith(areas) and not name.startswith(NOT_IN_THE_STORY)]
 
 
 def params(names: list[str]) -> list[object]:

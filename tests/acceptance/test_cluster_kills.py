@@ -40,7 +40,7 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(clu
     stream.gets_on()
     stopped.gets_on()
     hung, term = cluster.leader(), cluster.term()
-    cluster.pause(hung)
+    hung.pause()
     before = stream.checkpoint()
     leader = cluster.leader()
     assert cluster.term() == term + 1

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from cluster_jobs import bounded, doomed, five_sources, flow, slow_batch, three_sources
-from cluster_kit import Cluster, Job, until
+from cluster_kit import Cluster, Job, Member, stands_still, until
 
 from tidegate.model.records import CLEANUP, JOBS, JobStatus
 from tidegate.runner.process import kill_session, session_members
@@ -17,11 +17,6 @@ CLEANUP_PLACES = [
     *(pytest.param(name, marks=WHOLE_SWEEP) for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")),
     *(pytest.param(f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP) for side in ("before", "middle", "after")),
 ]
-
-
-def stands_still(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "T"
 
 
 def driver_stands_still(job: Job) -> int:
@@ -108,11 +103,11 @@ def test_all_sources_are_ready_to_close_and_the_end_is_not_written_when_leader_w
     job.is_cleaned_up()
 
 
-def after_a_catastrophe(cluster: Cluster, job: Job, *members: object) -> None:
+def after_a_catastrophe(cluster: Cluster, job: Job, *members: Member) -> None:
     """Leader, worker and driver are dead."""
     driver = job.driver()
     for member in members:
-        member.kill()  # type: ignore[attr-defined]  # a member
+        member.kill()
     kill_session(driver.process)
     assert not session_members(driver.process)
     assert len(cluster.servers) == 1
@@ -136,6 +131,29 @@ def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_
     assert server.get("/overview")["runningJobs"] == "0"
 
 
+def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_another_host_takes_over_and_it_is_refused(own_cluster: Cluster) -> None:
+    own_cluster.server()
+    worker = own_cluster.worker(host="first-host")
+    job = own_cluster.submit(flow())
+    job.gets_on()
+    driver = job.driver()
+    assert driver.process.host == "first-host"
+    own_cluster.worker(host="second-host")
+    worker.kill()
+    job.until("a word about it", lambda: (state := job.known().state) and "no other worker sees that host" in state.value.reason)
+    job.gets_on()
+    assert job.driver().process == driver.process
+    own_cluster.pause(driver.process.pid)
+    job.until("the next generation", lambda: job.generation() > driver.generation)
+    assert job.driver().process.host == "second-host"
+    job.gets_on()
+    os.kill(driver.process.pid, signal.SIGCONT)
+    until("the end of the old one", lambda: not own_cluster.has_process(driver.process.pid), told=own_cluster.told)
+    job.gets_on()
+    job.stop()
+    job.is_exactly_once()
+
+
 def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_dies_at_a_quarter(own_cluster: Cluster) -> None:
     own_cluster.server()
     own_cluster.complete()
@@ -148,14 +166,14 @@ def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_die
     assert own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]["SinkWriteCount"] == "5000"
 
 
-@pytest.mark.parametrize("hit", [pytest.param(1, marks=WHOLE_SWEEP), 2, pytest.param(3, marks=WHOLE_SWEEP), 4, pytest.param(5, marks=WHOLE_SWEEP)])
+@pytest.mark.parametrize("hit", [4, *(pytest.param(hit, marks=WHOLE_SWEEP) for hit in (1, 2, 3, 5))])
 def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(own_cluster: Cluster, hit: int) -> None:
     hung = own_cluster.server(failpoint=f"transition.record.before@{hit}=stop")
     own_cluster.worker()
     other = own_cluster.server()
     until("its leadership", lambda: own_cluster.leader() is hung)
     job = own_cluster.submit(bounded(100, 100), at=other)
-    until("a leader that stands still", lambda: stands_still(hung.process.pid), told=own_cluster.told)
+    until("a leader that stands still", hung.stands_still, told=own_cluster.told)
     hung.paused = True
     until("another leader", lambda: own_cluster.leader() is other)
     job.ends(JobStatus.FINISHED)
@@ -174,7 +192,7 @@ def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_al
     own_cluster.worker()
     other = own_cluster.server()
     job = own_cluster.submit(flow())
-    until("a leader that stands still", lambda: stands_still(hung.process.pid), told=own_cluster.told)
+    until("a leader that stands still", hung.stands_still, told=own_cluster.told)
     hung.paused = True
     driver, before, term = job.driver(), job.checkpoint(), own_cluster.term()
     assert other.running()[job.id]["jobStatus"] == "RUNNING"  # what is known can be read
@@ -188,7 +206,7 @@ def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_al
 
 
 @pytest.mark.parametrize("command", ["submit", "stop"])
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("side", [pytest.param("before", marks=WHOLE_SWEEP), "after"])
 def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_at_all(own_cluster: Cluster, command: str, side: str) -> None:
     own_cluster.complete(servers=1, workers=1)
     (sound,) = own_cluster.servers

@@ -52,6 +52,7 @@ class Run:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
+            "spark.tidegate.noExecutorTimeout": "120s",  # on a busy machine JVMs start slowly
             "spark.executor.extraJavaOptions": quick_java_options(),
         }
         self.options = ["--home", str(root / "home")]
@@ -60,7 +61,7 @@ class Run:
             self.options += ["--config", str(root / "engine.yaml")]
             settings = {}
         lines = "\n".join([*(f'  {key} = "{value}"' for key, value in settings.items()), f"  {env}"])
-        self.file.write_text(f'env {{\n  job.name = "cluster"\n{lines}\n}}\n{body}')
+        self.file.write_text(f'env {{\n  job.name = "cluster", checkpoint.timeout = 120000\n{lines}\n}}\n{body}')
 
     def start(self) -> None:
         command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), *self.options]
@@ -239,7 +240,7 @@ sink {{ Chaos {{ plugin_input = "a", places = ["write"], {trouble} }}
 LocalFile {{ plugin_input = "a", path = "{root / "out"}", file_format_type = "parquet" }} }}"""
 
 
-BATCHES = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 500, batch.max-rows = 2000'
+BATCHES = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 3000, batch.max-rows = 2000'
 
 
 @pytest.mark.soak

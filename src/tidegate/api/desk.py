@@ -5,6 +5,7 @@ that could not be refreshed for a while is not shown: an answer that may be wron
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.coordinator.commands import Commands
@@ -41,6 +42,7 @@ class Desk:
     def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
         self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
         self._trouble = "this server has only just started"
+        self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
         self._catching_up = threading.Lock()
         self._began_s = float("-inf")  # when the last good turn of the picture began
 
@@ -58,6 +60,7 @@ class Desk:
         """After a write: the next read on this server must know of it. Many who write at once share a turn that began after the last of them. Where it
         fails the write is done all the same, so nothing is raised."""
         written_s = self.clock.monotonic_s()
+        self.on_write()
         with self._catching_up:
             if self._began_s > written_s:
                 return

@@ -14,6 +14,7 @@ VERBS = {
     "explain": "tidegate.cli.explain:explain",
     "run": "tidegate.cli.run:run",
     "server": "tidegate.cli.server:server",
+    "spark-conf": "tidegate.cli.spark_submit:spark_conf",
     "validate": "tidegate.cli.validate:validate",
     "worker": "tidegate.cli.server:worker",
 }

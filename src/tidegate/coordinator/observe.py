@@ -98,6 +98,8 @@ class Picture:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store, self.clock = store, clock
         self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR))
+        # All maps as of the last complete turn: during a turn some are newer than others, and a job that has just ended would be in none of them.
+        self._view: dict[str, Mapping[str, Seen[Any]]] = {map: self._maps.all(map) for map in KINDS}
         self._parts: dict[str, dict[int, dict[str, Seen[Any]]]] = {map: {} for map in OF_PIPELINES}
         self._listeners: list[Changed] = []
         self._refreshing = threading.Lock()
@@ -114,6 +116,7 @@ class Picture:
         with self._refreshing:
             began_s = self.clock.monotonic_s()
             changed = self._maps.refresh()
+            self._view = {map: self._maps.all(map) for map in KINDS}
             self._regroup({(map, key) for map, key in changed if map in OF_PIPELINES})
             ids = {job for map, key in changed if (job := _job(map, key)) is not None}
             self._fresh_s = began_s
@@ -127,15 +130,15 @@ class Picture:
 
     def jobs(self) -> ByJob[JobRecord]:
         """All jobs that have not ended."""
-        return ByJob(self._maps.all(JOBS))
+        return ByJob(self._view[JOBS])
 
     def state(self, job_id: int) -> Seen[JobState] | None:
         """Where a job is, or its tombstone."""
-        return self._maps.get(STATES, str(job_id))
+        return self._view[STATES].get(str(job_id))
 
     def states(self) -> ByJob[JobState]:
         """All of them, tombstones too."""
-        return ByJob(self._maps.all(STATES))
+        return ByJob(self._view[STATES])
 
     def pipelines(self, job_id: int) -> tuple[Seen[PipelineState], ...]:
         """The pipelines of a job, by id."""
@@ -151,43 +154,43 @@ class Picture:
 
     def assignment(self, job_id: int) -> Seen[Assignment] | None:
         """Who has the job in hand."""
-        return self._maps.get(ASSIGNMENTS, str(job_id))
+        return self._view[ASSIGNMENTS].get(str(job_id))
 
     def assignments(self) -> ByJob[Assignment]:
         """All of them."""
-        return ByJob(self._maps.all(ASSIGNMENTS))
+        return ByJob(self._view[ASSIGNMENTS])
 
     def driver(self, job_id: int) -> Seen[DriverRecord] | None:
         """The newest driver of a job."""
-        return self._maps.get(DRIVERS, str(job_id))
+        return self._view[DRIVERS].get(str(job_id))
 
     def outcome(self, job_id: int) -> Seen[JobOutcome] | None:
         """How the last incarnation of a job ended."""
-        return self._maps.get(FINISHED, str(job_id))
+        return self._view[FINISHED].get(str(job_id))
 
     def outcomes(self) -> ByJob[JobOutcome]:
         """All ended jobs."""
-        return ByJob(self._maps.all(FINISHED))
+        return ByJob(self._view[FINISHED])
 
     def cleanups(self) -> ByJob[CleanupRecord]:
         """What is still to be deleted."""
-        return ByJob(self._maps.all(CLEANUP))
+        return ByJob(self._view[CLEANUP])
 
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
-        return self._maps.all(WORKERS)
+        return self._view[WORKERS]
 
     def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
         """Who holds an office."""
-        return self._maps.get(LEASES, office)
+        return self._view[LEASES].get(office)
 
     def beat(self, office: str) -> Seen[Beat] | None:
         """The last sign of life of its holder."""
-        return self._maps.get(BEATS, office)
+        return self._view[BEATS].get(office)
 
     def of_jobs(self, map: str) -> set[int]:
         """The jobs that have anything in a map."""
-        return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._maps.all(map)))
+        return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
     def _of(self, map: str, job_id: int) -> tuple[Seen[Any], ...]:
         parts = self._parts[map].get(job_id)
@@ -199,7 +202,7 @@ class Picture:
             if job is None:
                 continue
             parts = dict(self._parts[map].get(job, {}))
-            seen = self._maps.get(map, key)
+            seen = self._view[map].get(key)
             if seen is None:
                 parts.pop(key, None)
             else:

@@ -6,6 +6,7 @@
     tasks.py          what runs inside the Python workers; worker_daemon.py is what forks them
     types.py          our types as Spark's, and back
     errors.py         what Spark throws -> our errors
+    cluster.py        what is different where tasks run on other hosts; deployment.py writes out what a cluster needs, executor.py starts its image
 
 Nothing here knows the store or the protocol: pipeline/ calls the engine, the driver opens the session.
 """

@@ -24,6 +24,7 @@ from tidegate.worker.slots import memory_bytes, slots
 
 LOG = logging.getLogger("tidegate.worker")
 TURN_S = 0.2
+END_WITHIN_S = 5.0
 NOWHERE = ProcessRef(pid=0, started=0, boot="", host="")  # of a driver that could not be started: no process is ever taken for it
 
 
@@ -181,11 +182,11 @@ class WorkerThread:
         self._wake.set()
 
     def stop(self) -> None:
-        """Leave in order: the drivers go on, those that wait for work end."""
+        """Leave in order: the drivers go on, those that wait for work end. A turn that hangs, as the store does, is left behind."""
         self._ended.set()
         self._wake.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(END_WITHIN_S)
         self.worker.leave()
         self.worker.launcher.close()
 

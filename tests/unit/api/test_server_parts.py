@@ -92,3 +92,43 @@ def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -
     with listen(replace(LOCAL, host="0.0.0.0")) as everywhere, listen(LOCAL) as here:
         assert address_of(everywhere) == f"http://{socket.gethostname()}:{everywhere.getsockname()[1]}"
         assert address_of(here) == f"http://127.0.0.1:{here.getsockname()[1]}"
+
+
+def test_a_loop_that_is_woken_turns_before_its_time() -> None:
+    turned = threading.Event()
+    loop = Loop("leader", turned.set, 3_600.0, SystemClock())
+    loop.start()
+    assert turned.wait(30)
+    turned.clear()
+    loop.wake()
+    assert turned.wait(30)
+    loop.stop()
+
+
+def test_a_job_that_moves_is_looked_at_again_in_the_same_turn_and_the_worker_is_told() -> None:
+    class Moves:
+        def __init__(self) -> None:
+            self.left, self.told = [2, 1, 0], 0
+
+        def step(self, _leading: object) -> int:
+            return self.left.pop(0)
+
+        def moved(self) -> None:
+            self.told += 1
+
+    class Nothing:
+        def step(self, _leading: object) -> None:
+            return
+
+    moves, clock = Moves(), SystemClock()
+    elector = Elector(open_store("memory:"), "coordinator", "me", "", 60_000, clock)
+    elector.step()
+    Leadership(elector, moves, Nothing(), moves.moved).step()
+    assert (moves.left, moves.told) == ([], 2)
+
+
+def test_small_answers_are_not_held_back_for_an_acknowledgement() -> None:
+    with listen(LOCAL) as listener, socket.create_connection(listener.getsockname()):
+        served, _ = listener.accept()
+        with served:
+            assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

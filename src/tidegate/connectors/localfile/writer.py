@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.durable import discard, disk, sync
+from tidegate.connectors.localfile.durable import DiskRefused, discard, disk, sync
 from tidegate.connectors.localfile.write_formats import Encoder, open_encoder
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix, table_words
@@ -191,7 +191,7 @@ class FileWriter(Writer):
         try:
             encoder = open_encoder(path, target.schema, self._values)
         except FileNotFoundError:
-            raise self._fenced() from None
+            raise self._not_there() from None
         self._begun.append(path)
         name = file_name(
             target.expression,
@@ -205,8 +205,11 @@ class FileWriter(Writer):
         final = os.path.normpath(os.path.join(directory, numbered + self._suffix))
         return OpenFile(encoder=encoder, staged=staged, path=path, final=final)
 
-    def _fenced(self) -> Fenced:
+    def _not_there(self) -> Fenced | DiskRefused:
+        """The place for staged files is gone: a newer generation took it away, or it never was on this host."""
         mine = self._task.generation
+        if not self._layout.fences():
+            return DiskRefused(f"{self._layout.base} is not there on this host: a file sink on a cluster needs a disk that all hosts share")
         return Fenced(f"the file sink {self._place.operator}", mine, max([*self._layout.fences(), mine + 1]))
 
     def _relieve(self) -> None:
@@ -230,7 +233,7 @@ class FileWriter(Writer):
             sync(file.path)
             size = os.stat(file.path).st_size
         except FileNotFoundError:
-            raise self._fenced() from None
+            raise self._not_there() from None
         failpoint("filesink.stage.after")
         self._closed.append({"staged": file.staged, "final": file.final, "suffix": self._suffix, "rows": file.rows, "bytes": size})
 

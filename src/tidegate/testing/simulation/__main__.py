@@ -3,6 +3,7 @@ world in which a promise was broken, and prints the command that makes it happen
 """
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
@@ -10,6 +11,8 @@ import time
 from collections import Counter
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TIDEGATE_FAILPOINT": ""}  # the order of sets is part of a seed; failpoints are places where something may happen
+
+HANGS_AFTER_S = 60  # a world takes a twentieth of a second
 
 
 def main() -> int:
@@ -26,6 +29,7 @@ def main() -> int:
     totals: Counter[str] = Counter()
     began_s = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
+        faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
         world = World(seed, trace=options.trace)
         complaint = world.live()
         if complaint:

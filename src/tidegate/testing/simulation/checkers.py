@@ -150,12 +150,13 @@ class Checker:
     def _moved(self, key: str, old: dict[str, Any], new: dict[str, Any], seen: Seen) -> None:
         status = JobStatus(new["status"])
         self.count(status)
+        self.world.note(f"job {key}", f"{old['status']} -> {status}, generation {new['generation']}, restarts {new['restarts']}: {new['reason']}")
         if status not in MACHINE[JobStatus(old["status"])].GOES_TO:
             self.broken(f"job {key} went from {old['status']} to {status}")
         incarnation = self.incarnations[int(key), new["initialization_ms"]]
         if status is JobStatus.SCHEDULED:
             self._started(key, old, new, incarnation)
-        if status is JobStatus.RECOVERING:
+        if status is JobStatus.RECOVERING and old["status"] != JobStatus.PENDING:
             self._counted(key, old, incarnation)
         if status.terminal:
             self._ended(key, new, incarnation, seen)
@@ -374,6 +375,13 @@ class Checker:
             self.broken(f"{actor.name} deleted {key} of a job that is there")
         if isinstance(actor.owner, WorkerProcess | DriverProcess):
             self.broken(f"{actor.name} deleted {key}")
+        elif not _by_command(actor):
+            self.leads(actor, f"the end of {key}")
+
+    def cleanup(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
+        """Made by whoever ends a job or begins it anew; carried out by the leader."""
+        if after is None or not _by_command(actor):
+            self.leads(actor, f"the cleanup of job {key}")
 
     def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:
         """The leader's."""
@@ -396,4 +404,5 @@ JUDGES: dict[str, Judge] = {
     LEASES: Checker.lease,
     BEATS: Checker.beat,
     FINISHED: Checker.outcome,
+    CLEANUP: Checker.cleanup,
 }

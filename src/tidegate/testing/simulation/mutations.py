@@ -1,6 +1,282 @@
-"""Deliberate breakages of the product; each must be caught by the simulation."""
+"""Deliberate breakages of the product, one mistake each, as a person might make them. The simulation must catch every one: tests/simulation/test_mutations.py.
+
+Applied in a process of their own, after everything is imported; nothing undoes them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tidegate.coordinator import cleanup, commands, housekeeping
+from tidegate.coordinator.ending import Ending, ending_of
+from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.registry import Known
+from tidegate.coordinator.restore import condition_of
+from tidegate.coordinator.transitions import Changes, Recorder
+from tidegate.coordinator.wish import Condition
+from tidegate.driver import registration
+from tidegate.driver.metrics import MetricsWriter
+from tidegate.election import lease as lease_arithmetic
+from tidegate.election import watch
+from tidegate.election.lease import Observed, Take, Timing
+from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.states import recovering
+from tidegate.lifecycle.stopping import Gone
+from tidegate.lifecycle.view import JobView
+from tidegate.model.document import to_document
+from tidegate.model.records import CLEANUP, DRIVERS, JOBS, LEASES, METRICS, PIPELINES, STATES, CleanupRecord, DriverRecord, JobIntent, JobState, JobStatus
+from tidegate.pipeline import ledger
+from tidegate.pipeline.ledger import pipeline_key
+from tidegate.store.base import Check, Delete, Entry, Put, Store
+from tidegate.store.follow import Follower
+from tidegate.testing.simulation import processes
+
+HOLDS_ALWAYS = Check(LEASES, "nobody", 0)
+
+
+def leader_writes_without_its_lease() -> None:
+    """Transitions do not carry the leader's lease."""
+    real = Recorder._transact
+    _put(Recorder, "_transact", lambda self, _, known, changes: real(self, HOLDS_ALWAYS, known, changes))
+
+
+def worker_is_expired_at_once() -> None:
+    """A worker loses its lease after a fifth of it."""
+    _put(watch, "silent", lambda seen, timing: seen.lease_version > 0 and seen.unchanged_s >= timing.lease_s / 5)
+
+
+def leader_is_overthrown_early() -> None:
+    """A candidate does not wait for a whole lease."""
+    real = lease_arithmetic.silent
+    _put(lease_arithmetic, "silent", lambda seen, timing: real(seen, Timing(timing.lease_s / 2)))
+
+
+def term_is_used_twice() -> None:
+    """A new holder takes the term of the last one."""
+
+    def next_term(observed: Observed, term_min: int = 0) -> Take:
+        return Take(max(observed.term, term_min, 1))
+
+    _put(lease_arithmetic, "next_term", next_term)
+
+
+def driver_registers_for_any_generation() -> None:
+    """The registration does not look at the state of the job."""
+
+    def register(store: Store, order: Any, now_ms: int) -> None:
+        key, me = str(order.job_id), registration.reference(0)
+        driver = store.get(DRIVERS, key)
+        mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
+        store.transact([Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
+
+    _put(processes, "register", register)
+
+
+def cleanup_without_the_owner_guard() -> None:
+    """A cleanup takes away whatever is there under the id."""
+
+    def leftovers(store: Store, record: CleanupRecord, _: bool) -> tuple[list[Check], list[Delete]]:
+        key = str(record.job_id)
+        entries: list[tuple[str, Entry | None]] = [(DRIVERS, store.get(DRIVERS, key)), *((METRICS, entry) for entry in store.list(METRICS, f"{key}/"))]
+        return [], [Delete(map, entry.key) for map, entry in entries if entry is not None]
+
+    _put(cleanup, "leftovers", leftovers)
+
+
+def zombie_is_started_again() -> None:
+    """A leader takes an entry among the running jobs for a running job, whatever its state says."""
+
+    def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
+        job, state = self.picture.jobs().get(job_id), self.picture.state(job_id)
+        if job is not None and state is not None and state.value.status.terminal:
+            view = self.view(job, state, places)
+            known = self.recorder._again(view)
+            self.recorder._schedule(leading.check(), view, known, Go(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none")))
+            return True
+        return bool(real(self, leading, job_id, places))
+
+    real = Reconciler._one
+    _put(Reconciler, "_one", one)
+
+
+def zombie_is_left_alone() -> None:
+    """An entry of an ended job stays among the running ones."""
+    _put(Recorder, "bury_zombie", lambda *_: None)
+
+
+def end_without_a_cleanup_record() -> None:
+    """The terminal transaction forgets who cleans up."""
+
+    def ending(known: Known, status: JobStatus, now_ms: int, **more: Any) -> Ending:
+        made = ending_of(known, status, now_ms, **more)
+        return replace(made, writes=tuple(w for w in made.writes if w.map != CLEANUP))
+
+    _everywhere("ending_of", ending_of, ending)
+
+
+def submit_over_a_running_job() -> None:
+    """A submit does not mind that the job is there."""
+    look, writes = commands.look, commands.Commands._writes
+
+    def blind(store: Store, job_id: int) -> Known:
+        return replace(look(store, job_id), record=None)
+
+    def unchecked(self: commands.Commands, *arguments: Any, **more: Any) -> tuple[list[Check], list[Put | Delete]]:
+        checks, made = writes(self, *arguments, **more)
+        return [check for check in checks if check.map != JOBS], made
+
+    _put(commands, "look", blind)
+    _put(commands.Commands, "_writes", unchecked)
+
+
+def stay_does_not_repeat_its_order() -> None:
+    """What a state orders is written only when the status changes."""
+    real = Recorder.stay
+    _put(Recorder, "stay", lambda self, lease, view, decision: real(self, lease, view, Stay(reason=decision.reason)))
+
+
+def pipelines_keep_their_generation() -> None:
+    """A start fences the job, and not its pipelines."""
+
+    def transact(self: Recorder, lease: Check, known: Known, changes: Changes) -> None:
+        started = any(isinstance(w, Put) and w.map == STATES and w.value["status"] == JobStatus.SCHEDULED for w in changes.writes)
+        writes = [w for w in changes.writes if not (started and w.map == PIPELINES)]
+        real(self, lease, known, Changes(checks=changes.checks, writes=writes))
+
+    real = Recorder._transact
+    _put(Recorder, "_transact", transact)
+
+
+def restart_without_proof_of_death() -> None:
+    """RECOVERING does not wait for the old driver."""
+    _put(recovering, "life", lambda _: Gone())
+
+
+def wish_is_overwritten_by_the_leader() -> None:
+    """The leader writes the job's record back as it was submitted, with every change of status."""
+
+    def transact(self: Recorder, lease: Check, known: Known, changes: Changes) -> None:
+        if known.record is None or any(w.map == JOBS for w in changes.writes):
+            return real(self, lease, known, changes)
+        record = replace(known.record.value, intent=JobIntent())
+        real(self, lease, known, Changes(checks=changes.checks, writes=[*changes.writes, Put(JOBS, str(known.job_id), to_document(record))]))
+
+    real = Recorder._transact
+    _put(Recorder, "_transact", transact)
+
+
+def retries_are_counted_in_memory() -> None:
+    """Each leader counts for itself."""
+    counted: dict[tuple[int, int], int] = {}
+
+    def following(self: Recorder, view: JobView, decision: Go, now_ms: int) -> JobState:
+        key = (id(self), view.record.job_id)
+        counted[key] = counted.get(key, 0) + 1 if decision.restart else counted.get(key, 0)
+        return replace(real(self, view, decision, now_ms), restarts=counted[key])
+
+    real = Recorder._next
+    _put(Recorder, "_next", following)
+
+
+def restore_of_what_is_being_deleted() -> None:
+    """A submit restores from checkpoints that a cleanup is about to delete."""
+
+    def condition(known: Known, _: CleanupRecord | None) -> Condition:
+        return condition_of(known, None)
+
+    _put(commands, "condition_of", condition)
+
+
+def unfinished_turn_forgets_what_it_saw() -> None:
+    """A follower that loses the store in the middle of a turn does not tell later what it had seen."""
+
+    def refresh(self: Follower) -> set[tuple[str, str]]:
+        self._untold = set()
+        return real(self)
+
+    real = Follower.refresh
+    _put(Follower, "refresh", refresh)
+
+
+def figures_of_a_driver_that_nobody_knows() -> None:
+    """Figures are written without being the driver on record."""
+
+    def step(self: MetricsWriter) -> None:
+        puts = [Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(m)) for m in (meter.read() for meter in self.meters)]
+        self.store.transact([], puts)
+
+    _put(MetricsWriter, "step", step)
+
+
+def ledger_without_the_fence() -> None:
+    """A driver writes its pipeline whatever has become of it."""
+    _put(ledger, "Check", lambda *_: HOLDS_ALWAYS)
+
+
+def history_takes_the_newer_incarnation_along() -> None:
+    """The expiry of an outcome deletes the state that is there, whoever it belongs to."""
+
+    def expire(self: housekeeping.Housekeeper, job_id: int, _: int, lease: Check) -> None:
+        key = str(job_id)
+        self.store.transact([lease], [Delete(map, key) for map in ("finished-job-state", STATES, JOBS)])
+
+    _put(housekeeping.Housekeeper, "_expire", expire)
+
+
+def cleanup_forgets_half() -> None:
+    """A cleanup leaves the figures of the pipelines behind."""
+
+    def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[list[Check], list[Delete]]:
+        guard, keys = real(store, record, keep_state)
+        return guard, [key for key in keys if key.map != PIPELINES]
+
+    real = cleanup.leftovers
+    _put(cleanup, "leftovers", leftovers)
+
+
+MUTATIONS: Mapping[str, Callable[[], None]] = {
+    mutation.__name__.replace("_", "-"): mutation
+    for mutation in (
+        leader_writes_without_its_lease,
+        worker_is_expired_at_once,
+        leader_is_overthrown_early,
+        term_is_used_twice,
+        driver_registers_for_any_generation,
+        cleanup_without_the_owner_guard,
+        zombie_is_started_again,
+        zombie_is_left_alone,
+        end_without_a_cleanup_record,
+        submit_over_a_running_job,
+        stay_does_not_repeat_its_order,
+        pipelines_keep_their_generation,
+        restart_without_proof_of_death,
+        wish_is_overwritten_by_the_leader,
+        retries_are_counted_in_memory,
+        restore_of_what_is_being_deleted,
+        unfinished_turn_forgets_what_it_saw,
+        figures_of_a_driver_that_nobody_knows,
+        ledger_without_the_fence,
+        history_takes_the_newer_incarnation_along,
+        cleanup_forgets_half,
+    )
+}
 
 
 def apply(name: str) -> None:
     """Break it."""
-    raise KeyError(name)
+    MUTATIONS[name]()
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} any more: the mutation must follow the code"
+    setattr(owner, name, value)
+
+
+def _everywhere(name: str, real: object, value: object) -> None:
+    """In every module that has imported it."""
+    import sys
+
+    found = [module for module in list(sys.modules.values()) if module.__name__ != __name__ and getattr(module, name, None) is real]
+    assert found, f"nobody uses {name} any more"
+    for module in found:
+        setattr(module, name, value)

@@ -81,7 +81,8 @@ class Process:
     cut_s: float = 0.0  # the store is out of reach until then
     born_s: float = 0.0
     died_s: float = 0.0
-    _busy: bool = False  # a turn that holds locks is under way
+    leaving: bool = False  # no turn is begun any more
+    busy: bool = False  # a turn that holds locks is under way
     ref: ProcessRef = field(init=False)
     store: Store = field(init=False)
 
@@ -95,7 +96,7 @@ class Process:
         world, turns = self.world, self.world.turns
 
         def due() -> None:
-            if not self.alive:
+            if not self.alive or self.leaving:
                 return
             if self.frozen_s > turns.now_s:
                 turns.at(self.frozen_s, due)
@@ -131,13 +132,16 @@ class ServerProcess(Process):
 
     def leave(self) -> None:
         """The orderly end."""
-        if not self._busy:
+        self.leaving = True
+        if not self.busy:
             self.elector.resign()
 
     def _elect(self) -> None:
-        self._busy = True
-        self.elector.step()
-        self._busy = False
+        self.busy = True
+        try:
+            self.elector.step()
+        finally:
+            self.busy = False
 
     def _lead(self) -> None:
         leading = self.elector.leadership()
@@ -159,13 +163,16 @@ class WorkerProcess(Process):
 
     def leave(self) -> None:
         """The orderly end."""
-        if not self._busy:
+        self.leaving = True
+        if not self.busy:
             self.worker.leave()
 
     def _turn(self) -> None:
-        self._busy = True
-        self.worker.step()
-        self._busy = False
+        self.busy = True
+        try:
+            self.worker.step()
+        finally:
+            self.busy = False
 
 
 class SimLauncher:

@@ -41,6 +41,8 @@ REST_WITHIN_S = 250.0
 STOP_WITHIN_S = 150.0
 TIDY_WITHIN_S = 330.0
 LOOK_S = 1.0
+LINGERING = 0.15  # of the worlds
+LINGER_S = 70.0
 MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
 
 
@@ -89,6 +91,18 @@ class Reckoning:
     def _rested(self) -> None:
         self._nothing_ended_is_listed()
         self.world.note("WORLD", "all jobs are at rest or healthy")
+        if self.world.rng.random() < LINGERING:
+            self.world.turns.at(self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested))
+        else:
+            self._stop()
+
+    def _still_rested(self) -> None:
+        """Nothing happened for longer than the history lasts: nothing may have changed."""
+        if left := self._unrested():
+            self.world.broken(f"was at rest or healthy, and is not any more: {left[0]}")
+        self._stop()
+
+    def _stop(self) -> None:
         self._stop_again()
         self._until(self._unstopped, STOP_WITHIN_S, self._stopped)
 

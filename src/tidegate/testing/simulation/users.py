@@ -132,7 +132,7 @@ class Users:
 
     def _leave(self) -> None:
         """Somebody ends a server or a worker in good order."""
-        alive: list[ServerProcess | WorkerProcess] = [p for p in (*self.world.servers, *self.world.workers) if p.alive]
+        alive: list[ServerProcess | WorkerProcess] = [p for p in (*self.world.servers, *self.world.workers) if p.alive]  # type: ignore[misc]  # mypy joins the two kinds
         if not alive:
             return
         process = self.rng.choice(alive)
