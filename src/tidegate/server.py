@@ -44,6 +44,7 @@ PICTURE_EVERY_S = 0.15
 LEAD_EVERY_S = 0.15
 WOKEN_AFTER_S = 0.02  # a loop that is woken again and again turns so often at most
 ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
+TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
 AFTER_A_MISTAKE_S = 1.0
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
@@ -138,6 +139,7 @@ class Leadership:
 
     def __init__(self, elector: Elector, reconciler: Reconciler, housekeeper: Housekeeper, moved: Callable[[], None] = lambda: None) -> None:
         self.elector, self.reconciler, self.housekeeper, self.moved = elector, reconciler, housekeeper, moved
+        self._tidied_s = float("-inf")
 
     def step(self) -> None:
         """One turn. What was moved is looked at again at once: a new job need not wait for a turn at each of its first states."""
@@ -147,7 +149,9 @@ class Leadership:
                 if not self.reconciler.step(leading):
                     break
                 self.moved()
-            self.housekeeper.step(leading)
+            if self.elector.clock.monotonic_s() - self._tidied_s >= TIDY_EVERY_S:
+                self._tidied_s = self.elector.clock.monotonic_s()
+                self.housekeeper.step(leading)
 
 
 class HttpServer(uvicorn.Server):

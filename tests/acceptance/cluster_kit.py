@@ -6,26 +6,21 @@ again by the cluster's own directory in its environment, and ended by pid with t
 
 import fcntl
 import itertools
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow.dataset
 from cluster_eye import Eye
+from cluster_members import LOOK_S, PATIENCE_S, Member, Server, until
 
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
 from tidegate.model.document import from_document
-from tidegate.model.errors import TransientError
 from tidegate.model.records import (
     ASSIGNMENTS,
     CLEANUP,
@@ -47,117 +42,9 @@ from tidegate.runner.process import kill_session, session_members
 from tidegate.store.open import open_store
 
 T = TypeVar("T")
-PATIENCE_S = 90.0
-LOOK_S = 0.1
-ANSWER_S = 10.0
 LEASE_MS = 1_000
 WORKER_LEASE_MS = 1_500
 CLEANUP_DELAY_MS = 1_000
-# The product's own command line; only the module that is started as a driver is the test kit's.
-PLAIN = """
-import functools, tidegate.server as server, tidegate.cli.server as verbs
-from tidegate.cli import main
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
-main()
-"""
-SPARK = "from tidegate.cli import main; main()"
-
-
-class Refused(Exception):
-    """A server answered, and not with what was asked for."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
-        self.status, self.message = status, message
-
-
-def until(what: str, look: Callable[[], T], patience_s: float = PATIENCE_S, told: Callable[[], str] = lambda: "") -> T:
-    """The first true answer. Who does not answer yet, and what is not there yet, is no answer."""
-    end_s, last = time.monotonic() + patience_s, None
-    while time.monotonic() < end_s:
-        try:
-            found = look()
-        except (OSError, LookupError, TransientError, Refused) as error:
-            last = error
-        else:
-            if found:
-                return found
-            last = found
-        time.sleep(LOOK_S)  # between two looks at other processes
-    raise AssertionError(f"{what}: not within {patience_s:g} s, last {last!r}\n{told()}")
-
-
-class Member:
-    """A server or a worker."""
-
-    def __init__(self, cluster: "Cluster", arguments: list[str], failpoint: str, host: str = "") -> None:
-        self.cluster, self.log = cluster, cluster.root / f"member-{next(cluster.numbers)}.log"
-        environ = {**os.environ, "TIDEGATE_HOME": str(cluster.home.root), **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
-        command = [*(_elsewhere(host) if host else ()), sys.executable, "-c", SPARK if cluster.spark else PLAIN, *arguments, "--config", str(cluster.config)]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
-        self.paused = False
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process is there; it may be paused."""
-        return self.process.poll() is None
-
-    def kill(self) -> None:
-        """SIGKILL to this process; its drivers are sessions of their own."""
-        self.process.kill()
-        self.process.wait()
-
-    def terminate(self) -> int:
-        """SIGTERM; its exit code."""
-        self.process.terminate()
-        return self.process.wait(PATIENCE_S)
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self.cluster.pause(self.process.pid)
-        self.paused = True
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self.paused = False
-        self.process.send_signal(signal.SIGCONT)
-
-    def stands_still(self) -> bool:
-        """Whether it is stopped, by whoever's hand."""
-        return stands_still(self.process.pid)
-
-    def said(self) -> str:
-        """What it has printed."""
-        return self.log.read_text(errors="replace")
-
-
-class Server(Member):
-    """A server, and how it is asked."""
-
-    port = 0
-    id = ""
-
-    def get(self, path: str, timeout_s: float = ANSWER_S) -> Any:
-        """The answer as JSON."""
-        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"), timeout_s)
-
-    def post(self, path: str, body: str | dict[str, Any]) -> Any:
-        """The answer as JSON."""
-        data = body if isinstance(body, str) else json.dumps(body)
-        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data.encode(), method="POST"), ANSWER_S * 3)
-
-    def running(self) -> dict[int, dict[str, Any]]:
-        """What it lists as running, by job id."""
-        return {int(job["jobId"]): job for job in self.get("/running-jobs")}
-
-    def _ask(self, request: urllib.request.Request, timeout_s: float) -> Any:
-        try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-                return json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Refused(error.code, str(json.loads(error.read()).get("message"))) from None
 
 
 class Cluster:
@@ -421,17 +308,6 @@ class Job:
         """No session of a driver of it is left."""
         driver = self.known().driver
         assert driver is None or not session_members(driver.value.process)
-
-
-def stands_still(pid: int) -> bool:
-    """Whether a process is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-
-def _elsewhere(host: str) -> list[str]:
-    """What runs after this believes to be on another host: it has that name, and its processes are not those of anybody else's host."""
-    rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *rights, "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
 
 
 def _free_within(lock: Path, seconds: float) -> bool:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cluster_kit import Cluster, Refused
+from cluster_kit import Cluster
+from cluster_members import Refused
 
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.servers.postgres import PostgresServer

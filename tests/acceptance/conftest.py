@@ -14,7 +14,7 @@ from tidegate.testing.crash_runs import CrashRuns
 from tidegate.testing.in_process import Shared
 
 sys.path.insert(0, str(Path(__file__).parent))
-for name in ("cluster_kit", "cluster_stores"):
+for name in ("cluster_kit", "cluster_members", "cluster_stores"):
     pytest.register_assert_rewrite(name)
 from cluster_stores import cluster, cluster_etcd, cluster_postgres, own_cluster, shared_cluster  # noqa: E402, F401  # fixtures
 

@@ -60,7 +60,7 @@ class Demon:
             return
         try:
             self.cluster.pause(driver.value.process.pid)
-            time.sleep(self.chance.uniform(0, 3.0))
+            time.sleep(self.chance.uniform(0, 3.0))  # long enough to be missed, or not
             os.kill(driver.value.process.pid, signal.SIGCONT)
         except ProcessLookupError:  # it was killed meanwhile, by those who noticed
             return

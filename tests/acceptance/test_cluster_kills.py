@@ -3,7 +3,8 @@
 import itertools
 
 from cluster_jobs import bounded, flow
-from cluster_kit import Cluster, until
+from cluster_kit import Cluster
+from cluster_members import until
 from cluster_stores import BUILT_IN, on
 
 from tidegate.model.records import JobStatus

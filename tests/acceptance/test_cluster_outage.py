@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 from cluster_jobs import bounded, flow
-from cluster_kit import Cluster, Refused, Server, until
+from cluster_kit import Cluster
+from cluster_members import Refused, Server, until
 from cluster_stores import quick_disk
 
 from tidegate.model.records import JobStatus

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 from cluster_jobs import bounded, doomed, five_sources, flow, slow_batch, three_sources
-from cluster_kit import Cluster, Job, Member, stands_still, until
+from cluster_kit import Cluster, Job
+from cluster_members import Member, stands_still, until
 
 from tidegate.model.records import CLEANUP, JOBS, JobStatus
 from tidegate.runner.process import kill_session, session_members

@@ -122,7 +122,8 @@ def test_a_bounded_job_runs_to_its_end_and_says_so(world: World) -> None:
 
 def test_a_finished_job_leaves_nothing_to_resume_and_the_next_run_is_new(world: World) -> None:
     file = world.job(rows=10, rate=1000)
-    assert finish(world.start(file))[0] == 0
+    code, said = finish(world.start(file))
+    assert code == 0, said
     code, said = finish(world.start(file, "--restore", "latest"))
     assert (code, "nothing left to restore" in said) == (2, True)
     assert finish(world.start(file, "--restore", "auto"))[0] == 0

@@ -4,7 +4,7 @@
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 from tidegate.model.records import (
@@ -71,6 +71,10 @@ class ByJob(Mapping[int, Seen[T]], Generic[T]):
 
     def __len__(self) -> int:
         return sum(key.isdigit() for key in self._records)
+
+    def values(self) -> ValuesView[Seen[T]]:
+        """All of them, without a look at each key by its number: there may be thousands, and they are counted often."""
+        return {key: record for key, record in self._records.items() if key.isdigit()}.values()
 
 
 class Changed:

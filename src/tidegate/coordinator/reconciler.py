@@ -102,13 +102,14 @@ class Reconciler:
 
     def _due(self) -> list[int]:
         """The jobs to look at now: those that changed; all of them once a second."""
-        now_s, running = self.clock.monotonic_s(), set(self.picture.jobs())
+        now_s, running = self.clock.monotonic_s(), self.picture.jobs()
         changed = self.changed.take()
         if self._all_s is None or now_s - self._all_s >= ALL_EVERY_S:
             self._all_s = now_s
-            self.ages.forget(running)
-            return sorted(running)
-        return sorted(changed & running)
+            jobs = sorted(running)
+            self.ages.forget(jobs)
+            return jobs
+        return sorted(job_id for job_id in changed if job_id in running)
 
     def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
         """Decide and record for one job. What is wrong with one never keeps the others."""

@@ -63,7 +63,7 @@ def place_of(known: Known) -> str:
 
 def restored_state(state: PipelineState, resolution: Resolution, root: str) -> PipelineState:
     """The state from which the next generation starts. Raises, in words for a person, where there is no such state."""
-    started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None)
+    started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0)
     match resolution:
         case NoCheckpoint():
             return started

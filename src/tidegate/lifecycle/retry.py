@@ -55,7 +55,6 @@ def got_on(driver: DriverRecord | None, generation: int, pipelines: Iterable[Pip
 
 
 def _got_on(pipeline: PipelineState, driver: DriverRecord) -> bool:
-    """`confirmed_ms` and `started_ms` are of one clock: the driver's."""
+    """`confirmed_ms` begins at 0 with each generation: when it was written is of some host's clock, that it was written is of this generation."""
     completed = pipeline.latest is not None and pipeline.latest.generation == driver.generation
-    confirmed = 0 < driver.started_ms < pipeline.confirmed_ms
-    return completed or confirmed or pipeline.status is PipelineStatus.FINISHED
+    return completed or pipeline.confirmed_ms > 0 or pipeline.status is PipelineStatus.FINISHED

@@ -201,27 +201,10 @@ def unknown_paths(data: Mapping[str, Any], known: Sequence[str], above: Path = (
 
 def coerce(option: Option, raw: Any) -> Any:
     """The option's value from what stands in the file; ValueError in words for a person."""
-    match option.kind:
-        case Kind.INT | Kind.LONG:
-            return _bounded(option, _whole(raw, 31 if option.kind is Kind.INT else 63))
-        case Kind.DOUBLE:
-            return _bounded(option, _number(raw))
-        case Kind.DURATION:
-            return _bounded(option, milliseconds(raw))
-        case Kind.BOOL:
-            return _boolean(raw)
-        case Kind.ENUM:
-            return _choice(option, raw)
-        case Kind.LIST:
-            return _items(raw)
-        case Kind.MAP:
-            if not isinstance(raw, Mapping):
-                raise ValueError(f"{shown(raw)} is not a block {{ ... }}")
-            return dict(raw)
-        case Kind.TEXT:
-            return as_text(raw)
-        case Kind.ANY:
-            return raw
+    if option.kind is Kind.ENUM:
+        return _choice(option, raw)
+    value = _READERS[option.kind](raw)
+    return _bounded(option, value) if option.kind in _NUMBERS else value
 
 
 def as_text(raw: Any) -> str:
@@ -231,6 +214,12 @@ def as_text(raw: Any) -> str:
     if isinstance(raw, Mapping | list):
         return json.dumps(raw)
     return json.dumps(raw) if isinstance(raw, bool) else str(raw)
+
+
+def _block(raw: Any) -> dict[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{shown(raw)} is not a block {{ ... }}")
+    return dict(raw)
 
 
 def _items(raw: Any) -> list[Any]:
@@ -323,3 +312,17 @@ def shown(raw: Any) -> str:
     """A value in a message, cut to a readable length."""
     text = json.dumps(raw, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+_NUMBERS = (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DURATION)
+_READERS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.INT: lambda raw: _whole(raw, 31),
+    Kind.LONG: lambda raw: _whole(raw, 63),
+    Kind.DOUBLE: _number,
+    Kind.DURATION: milliseconds,
+    Kind.BOOL: _boolean,
+    Kind.LIST: _items,
+    Kind.MAP: _block,
+    Kind.TEXT: as_text,
+    Kind.ANY: lambda raw: raw,
+}

@@ -48,9 +48,8 @@ def test_a_checkpoint_of_this_generation_is_progress_and_one_of_an_older_is_not(
 
 def test_finding_nothing_to_read_is_progress_if_this_driver_found_it(make) -> None:
     driver = make.driver()
-    assert got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms + 1)])
-    assert not got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms)])
-    assert not got_on(replace(driver, started_ms=0), make.generation, [make.pipeline(confirmed_ms=5)])
+    assert got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms - 1)]), "clocks of hosts are not compared"
+    assert not got_on(driver, make.generation, [make.pipeline(confirmed_ms=0)])
 
 
 def test_one_pipeline_that_thrives_does_not_pay_for_another(make) -> None:

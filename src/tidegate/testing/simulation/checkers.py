@@ -168,9 +168,17 @@ class Checker:
             self.broken(f"job {key} was started although it was to stop")
         if incarnation.ended:
             self.broken(f"job {key} was started after it had ended")
+        worker = self._worker_of(key)
+        taken = sum(isinstance(row, ReadRow) and row.value["worker"] == worker for row in self.world.backend.scan(ASSIGNMENTS, ""))
+        if taken > self.world.slots:
+            self.count("overbooked")  # adopted drivers may be more than there are slots for
         stale = [p for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow) and p.value["generation"] != new["generation"]]
         if stale:
             self.broken(f"generation {new['generation']} of job {key} was started, and its pipelines are of generation {stale[0].value['generation']}")
+
+    def _worker_of(self, key: str) -> str:
+        assignment = self.row(ASSIGNMENTS, key)
+        return str(assignment.value["worker"]) if assignment else ""
 
     def _counted(self, key: str, old: dict[str, Any], incarnation: Incarnation) -> None:
         """Restarts without progress, counted by us: the budget must hold whatever the leaders remember."""
@@ -195,7 +203,10 @@ class Checker:
         if incarnation.ended:
             self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
         incarnation.ended = new["status"]
-        if new["status"] == JobStatus.FINISHED:
+        if outcome is not None and new["status"] == JobStatus.FINISHED:
+            wanted = sum(a["options"].get("rows", 0) for p in incarnation.document["plan"]["pipelines"] for a in p["actions"])
+            if outcome.value["rows_read"] != wanted:
+                self.broken(f"job {key} says that it has read {outcome.value['rows_read']} rows of {wanted}")
             self.finished_lineages[incarnation.document["lineage"]] = incarnation
 
     # -- running-job-info ----------------------------------------------------------------------------------------------------------------------

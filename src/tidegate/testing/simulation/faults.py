@@ -20,12 +20,13 @@ FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_B
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weather:
-    """How bad a world is. The first four are probabilities at one place or call, `events` the seconds between two blows."""
+    """How bad a world is. The first five are probabilities at one place or call, `events` the seconds between two blows."""
 
     kill: float
     freeze: float
     switch: float
     store_fault: float
+    hesitation: float  # of a leader between its decision and its write, for about a lease
     interleaving: float  # how many turns may be paused in their middle
     events_s: float
     chaos_s: float
@@ -39,6 +40,7 @@ class Weather:
             freeze=rng.choice([0.0, 0.0005, 0.002]),
             switch=rng.choice([0.02, 0.1]),
             store_fault=rng.choice([0.0, 0.005, 0.03]),
+            hesitation=rng.choice([0.0, 0.05, 0.3]),
             interleaving=rng.choice([0.1, 0.3]),
             events_s=rng.choice([2.0, 4.0, 10.0]),
             chaos_s=rng.choice([15.0, 25.0, 40.0]),

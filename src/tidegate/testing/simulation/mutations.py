@@ -3,11 +3,12 @@
 Applied in a process of their own, after everything is imported; nothing undoes them.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator import cleanup, commands, housekeeping
+from tidegate.coordinator import cleanup, commands, housekeeping, registry
 from tidegate.coordinator.ending import Ending, ending_of
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.registry import Known
@@ -24,7 +25,23 @@ from tidegate.lifecycle.states import recovering
 from tidegate.lifecycle.stopping import Gone
 from tidegate.lifecycle.view import JobView
 from tidegate.model.document import to_document
-from tidegate.model.records import CLEANUP, DRIVERS, JOBS, LEASES, METRICS, PIPELINES, STATES, CleanupRecord, DriverRecord, JobIntent, JobState, JobStatus
+from tidegate.model.records import (
+    CLEANUP,
+    DRIVERS,
+    FINISHED,
+    JOBS,
+    LEASES,
+    METRICS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    STATES,
+    CleanupRecord,
+    DriverRecord,
+    JobIntent,
+    JobState,
+    JobStatus,
+)
 from tidegate.pipeline import ledger
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.store.base import Check, Delete, Entry, Put, Store
@@ -64,7 +81,8 @@ def driver_registers_for_any_generation() -> None:
     """The registration does not look at the state of the job."""
 
     def register(store: Store, order: Any, now_ms: int) -> None:
-        key, me = str(order.job_id), registration.reference(0)
+        key = str(order.job_id)
+        me = getattr(registration, "reference")(0)  # noqa: B009  # what the world has put there
         driver = store.get(DRIVERS, key)
         mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
         store.transact([Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
@@ -116,7 +134,7 @@ def end_without_a_cleanup_record() -> None:
 
 def submit_over_a_running_job() -> None:
     """A submit does not mind that the job is there."""
-    look, writes = commands.look, commands.Commands._writes
+    look, writes = registry.look, commands.Commands._writes
 
     def blind(store: Store, job_id: int) -> Known:
         return replace(look(store, job_id), record=None)
@@ -218,7 +236,11 @@ def history_takes_the_newer_incarnation_along() -> None:
 
     def expire(self: housekeeping.Housekeeper, job_id: int, _: int, lease: Check) -> None:
         key = str(job_id)
-        self.store.transact([lease], [Delete(map, key) for map in ("finished-job-state", STATES, JOBS)])
+        outcome = self.store.get(FINISHED, key)
+        if outcome is not None and self.store.get(CLEANUP, key) is None:
+            names = [Delete(NAMES, registry.name_key(outcome.value["name"]))]
+            parts = [Delete(map, entry.key) for map in (PIPELINES, MONITOR) for entry in self.store.list(map, f"{key}/")]
+            self.store.transact([lease, Check(FINISHED, key, outcome.version)], [Delete(FINISHED, key), Delete(STATES, key), *parts, *names])
 
     _put(housekeeping.Housekeeper, "_expire", expire)
 
@@ -274,9 +296,8 @@ def _put(owner: Any, name: str, value: Any) -> None:
 
 def _everywhere(name: str, real: object, value: object) -> None:
     """In every module that has imported it."""
-    import sys
-
-    found = [module for module in list(sys.modules.values()) if module.__name__ != __name__ and getattr(module, name, None) is real]
+    modules = [module for key, module in list(sys.modules.items()) if key.startswith("tidegate.") and key != __name__]
+    found = [module for module in modules if getattr(module, name, None) is real]
     assert found, f"nobody uses {name} any more"
     for module in found:
         setattr(module, name, value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tidegate.model.errors import Fenced, TerminalError, TransientError
-from tidegate.model.job import BlockKind, JobMode
+from tidegate.model.job import BlockKind, JobEnv, JobMode
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import JobRecord
 from tidegate.model.types import Table
@@ -162,9 +162,14 @@ class SimSink(Sink):
 class Mood:
     """How one driver behaves; the engine asks before every batch."""
 
-    def __init__(self, rng: random.Random, name: str, *, calm: Callable[[], bool]) -> None:
-        self.rng, self.name, self.calm = rng, name, calm
+    def __init__(self, rng: random.Random, calm: Callable[[], bool]) -> None:
+        self.rng, self.calm = rng, calm
+        self.name, self.hangs = "good", False
         self.batches = 0
+
+    def become(self, env: JobEnv) -> None:
+        """As the job is. A single batch may take what it takes, so one that hangs would never be found out."""
+        self.name, self.hangs = str(env.custom_parameters["mood"]), env.checkpoint_interval_ms is not None
 
     @property
     def deaf(self) -> bool:
@@ -181,7 +186,7 @@ class Mood:
         if self.name == "hanging":
             return "hang"
         if self.name == "moody" and not self.calm():
-            return self.rng.choice(["write", "write", "write", "write", "raise", "exit", "hang"])
+            return self.rng.choice(["write", "write", "write", "write", "raise", "exit", "hang" if self.hangs else "raise"])
         return "write"
 
 

@@ -247,7 +247,7 @@ class DriverProcess(Process):
         self.registered = self.dying = False
         self.results: dict[int, PipelineStatus | Exception] = {}
         self.meters: list[Meter] = []
-        self.mood = Mood(random.Random(world.rng.random()), "good", calm=lambda: world.kind)
+        self.mood = Mood(random.Random(world.rng.random()), lambda: world.kind)
         self.engine = SimEngine(self.mood, self._work, self._leave)
         self._main = world.turns.spawn(self, f"{self.name}.main", world.contained(self, self._drive), world.rng.choice([0.2, 0.5, 2.0]))
 
@@ -296,7 +296,7 @@ class DriverProcess(Process):
         return from_document(JobRecord, entry.value)
 
     def _run(self, job: JobRecord) -> None:
-        self.mood.__init__(self.mood.rng, str(job.plan.env.custom_parameters["mood"]), calm=self.mood.calm)  # type: ignore[misc]  # known only now
+        self.mood.become(job.plan.env)
         if self.mood.name == "dying" and self.mood.rng.random() < 0.5:
             self._leave(1)
         plans = [plan for plan in job.plan.pipelines if not self._patiently(lambda plan=plan: self._finished(plan.id))]  # type: ignore[misc]  # a bound default
@@ -306,6 +306,7 @@ class DriverProcess(Process):
         metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
         turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step]
         while len(self.results) < len(plans):
+            self.mood.rng.shuffle(turns)  # they are threads
             for turn in turns:
                 self._guarded(turn)
             self.world.turns.pause(0.7)

@@ -43,6 +43,7 @@ TIDY_WITHIN_S = 330.0
 LOOK_S = 1.0
 LINGERING = 0.15  # of the worlds
 LINGER_S = 70.0
+AGAIN = 0.3  # of the worlds
 MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
 
 
@@ -51,6 +52,7 @@ class Reckoning:
 
     def __init__(self, world: "World") -> None:
         self.world = world
+        self.again = False  # the ids have been used once more
 
     def begin(self) -> None:
         """The world has just become kind."""
@@ -89,7 +91,7 @@ class Reckoning:
         return state["status"] == JobStatus.RUNNING and streaming and state["health"] == CheckpointHealth.OK and lives and not moody
 
     def _rested(self) -> None:
-        self._nothing_ended_is_listed()
+        self.nothing_ended_is_listed()
         self.world.note("WORLD", "all jobs are at rest or healthy")
         if self.world.rng.random() < LINGERING:
             self.world.turns.at(self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested))
@@ -117,8 +119,9 @@ class Reckoning:
         return jobs or [f"{d.name} still lives" for d in self.world.drivers.values() if d.alive]
 
     def _stopped(self) -> None:
-        self._nothing_ended_is_listed()
+        self.nothing_ended_is_listed()
         self._every_wish_was_granted()
+        self._nothing_fails_without_a_reason()
         self._rows_are_exact()
         self.world.note("WORLD", "all jobs have ended")
         self.world.leisure = 3.0
@@ -138,11 +141,16 @@ class Reckoning:
 
     def _tidy(self) -> None:
         self.world.note("WORLD", "nothing is left")
-        self.world.turns.end()
+        if self.again or self.world.rng.random() >= AGAIN:
+            return self.world.turns.end()
+        self.again = True
+        self.world.leisure = 1.0
+        self.world.users.submit_again()
+        self._until(self._unrested, REST_WITHIN_S, self._stop)
 
     # -- the questions -----------------------------------------------------------------------------------------------------------------------------
 
-    def _nothing_ended_is_listed(self) -> None:
+    def nothing_ended_is_listed(self) -> None:
         """By a picture of the store as any server has one, and the rule of the API."""
         from tidegate.api.fragments import going
 
@@ -161,6 +169,13 @@ class Reckoning:
         for incarnation in checker.incarnations.values():
             if not incarnation.ended:
                 self.world.broken(f"an incarnation of job {incarnation.job_id} never came to an end")
+
+    def _nothing_fails_without_a_reason(self) -> None:
+        """What was begun in a kind world, and behaves, comes to a good end, whatever there was under its id before."""
+        for incarnation in self.world.checker.incarnations.values():
+            mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
+            if incarnation.began_s > self.world.kind_s and mood in ("good", "moody", "deaf") and incarnation.ended == JobStatus.FAILED:
+                self.world.broken(f"job {incarnation.job_id} failed in a kind world")
 
     def _rows_are_exact(self) -> None:
         for (lineage, pipeline), initial in self.world.checker.initial.items():

@@ -10,7 +10,7 @@ from tidegate.coordinator.wish import From, RestoreWish
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import FINISHED, JOBS, STATES, TERMINAL, JobIntent, JobRecord, Wish
+from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, TERMINAL, JobIntent, JobRecord, Wish
 from tidegate.store.base import Put
 from tidegate.testing.simulation.plans import drawn_plan
 from tidegate.testing.simulation.processes import ServerProcess, WorkerProcess
@@ -19,7 +19,7 @@ from tidegate.testing.simulation.turns import Actor
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
 
-STARTS = (From.ASK, From.AUTO, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.FRESH)
+STARTS = (From.ASK, From.AUTO, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.CHECKPOINT, From.FRESH)
 STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP, Wish.SAVEPOINT)
 UNNAMED_MAX = 2  # jobs without an id of the user's
 
@@ -67,6 +67,11 @@ class Users:
         for key in self.world.backend.entries.get(JOBS, {}):
             self._stop(int(key), Wish.CANCEL)
 
+    def submit_again(self) -> None:
+        """The same ids once more, long after everything about them has been forgotten."""
+        for job_id, plan in self.plans.items():
+            self._submit_as(plan, job_id, RestoreWish(From.AUTO))
+
     def _any_job(self) -> int:
         there = [int(key) for key in self.world.backend.entries.get(JOBS, {})]
         return self.rng.choice(sorted(there)) if there and self.rng.random() < 0.8 else self.rng.choice(list(self.plans))
@@ -93,14 +98,24 @@ class Users:
         if self.rng.random() < 0.15 and self.unnamed < UNNAMED_MAX:
             self.unnamed += 1
             job_id = None
-        start = self.rng.choice(STARTS)
-        self._at_a_server(f"submit {job_id} {start}", lambda server: self._submitted(server, plan, job_id, start))
+        self._submit_as(plan, job_id, self._restore(job_id))
 
-    def _submitted(self, server: ServerProcess, plan: Plan, job_id: int | None, start: From) -> None:
+    def _restore(self, job_id: int | None) -> RestoreWish:
+        start = self.rng.choice(STARTS)
+        if start is not From.CHECKPOINT:
+            return RestoreWish(start)
+        place = self.world.backend.read(PIPELINES, f"{job_id}/1")
+        retained = [int(ref["checkpoint"]) for ref in place.value["retained"]] if place else []
+        return RestoreWish(start, self.rng.choice(retained or [1]))
+
+    def _submit_as(self, plan: Plan, job_id: int | None, wish: RestoreWish) -> None:
+        self._at_a_server(f"submit {job_id} {wish.start} {wish.checkpoint}", lambda server: self._submitted(server, plan, job_id, wish))
+
+    def _submitted(self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreWish) -> None:
         me = self.world.turns.current
         assert me is not None
         try:
-            record = server.commands.submit(plan, file="", job_id=job_id, name=None, restore=RestoreWish(start))
+            record = server.commands.submit(plan, file="", job_id=job_id, name=None, restore=wish)
         except UserError as error:
             self.world.note("users", f"refused: {str(error)[:100]}")
             self.refused.append(me)

@@ -22,10 +22,12 @@ from tidegate.testing.simulation.parts import Target
 from tidegate.testing.simulation.processes import DriverProcess, Host, Process, ServerProcess, WorkerProcess
 from tidegate.testing.simulation.reckoning import Reckoning
 from tidegate.testing.simulation.storage import MemoryStorage
-from tidegate.testing.simulation.turns import Actor, Killed, Over, Turns
+from tidegate.testing.simulation.turns import Actor, Killed, Over, Owner, Turns
 from tidegate.testing.simulation.users import Users
 
 TRACE_LINES_MAX = 200_000
+DECIDED = "transition.record.before"  # a leader has decided, and not yet written
+LOOKS = 2  # at what an API would list, in the middle of everything
 
 
 class Broken(Killed):
@@ -40,6 +42,7 @@ class World:
         self.said: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.complaint = ""
         self.kind = False
+        self.kind_s = 0.0
         self.leisure = 1.0
         self.weather = Weather.drawn(self.rng)
         self.turns = Turns()
@@ -73,6 +76,8 @@ class World:
             self._staff()
             self.users.begin()
             self.blows.begin()
+            for _ in range(LOOKS):
+                self.turns.at(self.weather.chaos_s * self.rng.random(), self.event(self.reckoning.nothing_ended_is_listed))
             self.turns.at(self.weather.chaos_s, self.event(self._be_kind))
             self.turns.run()
             self.turns.unwind()
@@ -97,10 +102,20 @@ class World:
             assert isinstance(process, Process)
             self.kill(process, place)
             raise Killed
-        if self.turns.can_pause and luck > 1 - weather.switch:
-            if luck > 1 - weather.freeze:
-                process.frozen_s = self.turns.now_s + self.rng.choice([0.5, 4.0, 8.0])
-                self.note(actor.name, f"frozen at {place} until {process.frozen_s:.1f}")
+        if self.turns.can_pause:
+            self._dawdle(process, place, luck)
+
+    def _dawdle(self, process: Owner, place: str, luck: float) -> None:
+        """Others may go on here; sometimes for long."""
+        freeze_s = 0.0
+        if place == DECIDED and self.rng.random() < self.weather.hesitation:
+            freeze_s = self.rng.uniform(0.8, 1.6) * self.settings.coordinator.lease_ms / 1000
+        elif luck > 1 - self.weather.freeze:
+            freeze_s = self.rng.choice([0.5, 4.0, 8.0])
+        if freeze_s:
+            process.frozen_s = self.turns.now_s + freeze_s
+            self.note("WORLD", f"freezes who is at {place} until {process.frozen_s:.1f}")
+        if freeze_s or luck > 1 - self.weather.switch:
             self.turns.pause(self.rng.random() * 0.2)
 
     def front(self, process: Process) -> Store:
@@ -258,7 +273,7 @@ class World:
 
     def _be_kind(self) -> None:
         """From now on nothing goes wrong any more."""
-        self.kind = True
+        self.kind, self.kind_s = True, self.turns.now_s
         self.note("WORLD", "is kind from now on")
         for process in self.processes:
             process.frozen_s = process.cut_s = 0.0
