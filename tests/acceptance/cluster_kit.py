@@ -271,7 +271,7 @@ class Job:
 
     def rows(self) -> list[int]:
         """The ids in the sink."""
-        files = sorted(map(str, self.out.rglob("[!._]*.parquet")))
+        files = sorted(map(str, self.out.glob("[!._]*.parquet")))
         return sorted(pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["id"])["id"].to_pylist()) if files else []
 
     def stop(self, at: Server | None = None, *, force: bool = False) -> None:

@@ -50,11 +50,15 @@ def got_on(driver: DriverRecord | None, generation: int, pipelines: Iterable[Pip
     """Whether this generation's driver has done what it is there for."""
     if driver is None or driver.generation != generation:
         return False
-    begun = [p for p in pipelines if p.status is not PipelineStatus.CREATED]
-    return bool(begun) and all(_got_on(p, driver) for p in begun)
+    begun = [p for p in pipelines if p.status not in (PipelineStatus.CREATED, PipelineStatus.FINISHED) or _completed(p, generation)]
+    return bool(begun) and all(_got_on(p, generation) for p in begun)
 
 
-def _got_on(pipeline: PipelineState, driver: DriverRecord) -> bool:
+def _got_on(pipeline: PipelineState, generation: int) -> bool:
     """`confirmed_ms` begins at 0 with each generation: when it was written is of some host's clock, that it was written is of this generation."""
-    completed = pipeline.latest is not None and pipeline.latest.generation == driver.generation
-    return completed or pipeline.confirmed_ms > 0 or pipeline.status is PipelineStatus.FINISHED
+    return _completed(pipeline, generation) or pipeline.confirmed_ms > 0
+
+
+def _completed(pipeline: PipelineState, generation: int) -> bool:
+    """Also of one that has finished: whether it was this generation that got it there. One that was finished before says nothing about this driver."""
+    return pipeline.latest is not None and pipeline.latest.generation == generation

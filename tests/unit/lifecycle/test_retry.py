@@ -1,6 +1,5 @@
 """Budget and backoff of restarts."""
 
-from dataclasses import replace
 
 import pytest
 from hypothesis import given

@@ -45,7 +45,9 @@ class PostgresServer:
     """One server. `stop` and `kill` leave the data for the next `start`; the end of the `with` removes it."""
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
-        self._settings = {"listen_addresses": "127.0.0.1", "max_connections": "60", "fsync": "on", "jit": "off", **(settings or {})}
+        # Shared memory in the data directory: what a kill -9 leaves behind goes with it.
+        own = {"listen_addresses": "127.0.0.1", "max_connections": "60", "fsync": "on", "jit": "off", "dynamic_shared_memory_type": "mmap"}
+        self._settings = {**own, **(settings or {})}
         self._binaries = find_binaries()
         self._base = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
         self._data = self._base / "data"
