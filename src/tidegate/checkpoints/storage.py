@@ -39,6 +39,14 @@ class Published:
     bytes: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Newest:
+    """The highest checkpoint id and the highest generation that a job has left on disk; 0 where there is nothing."""
+
+    checkpoint: int = 0
+    generation: int = 0
+
+
 class CheckpointStorage:
     """A root directory with the checkpoints of many jobs."""
 
@@ -162,6 +170,14 @@ class CheckpointStorage:
                 self.delete(path, generation)
                 swept.append(path)
         return swept
+
+    def newest(self, job_id: int) -> Newest:
+        """The highest numbers that stand in the directories of a job, whatever they are worth."""
+        entries = [entry for pipeline in children(self.root / paths.job_directory(job_id)) for entry in children(pipeline)]
+        return Newest(
+            checkpoint=max((paths.checkpoint_of(entry.name) or 0 for entry in entries), default=0),
+            generation=max((self._generation(entry) for entry in entries), default=0),
+        )
 
     def delete_job(self, job_id: int, below: int) -> None:
         """Delete the checkpoints of a job whose ids are below this one, and its directories where nothing else is left in them."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import carry_out_cleanup
-from tidegate.coordinator.registry import Known, last_generation, look, name_key, next_checkpoint
-from tidegate.coordinator.restore import RestorePoint, check_compatible, condition_of, place_of, restore_points
+from tidegate.coordinator.registry import Known, look, name_key
+from tidegate.coordinator.restore import RestorePoint, check_compatible, condition_of, numbers_of, place_of, restore_points
 from tidegate.coordinator.wish import RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
@@ -138,7 +138,8 @@ class Claimant:
 
     def _fence(self, known: Known, submission: Submission, start: Start) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
-        generation = last_generation(known) + 1
+        numbers = numbers_of(known, self.storage)
+        generation = numbers.last_generation + 1
         fresh = start is Start.FRESH
         # The generation is in it, so that not even a fresh start that is tried again, or another one in the same millisecond, gets an old name.
         lineage = f"{submission.job_id}-{submission.now_ms:x}{generation:04x}" if fresh else known.pipelines[0].value.lineage
@@ -150,7 +151,7 @@ class Claimant:
             plan=submission.plan,
             file=submission.file,
         )
-        first = next_checkpoint(known)
+        first = numbers.next_checkpoint
         state = JobState(
             job_id=job.job_id,
             status=JobStatus.SCHEDULED,
@@ -186,7 +187,7 @@ class Claimant:
         stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
         writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
-            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=next_checkpoint(known))
+            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=state.next_checkpoint)
             writes.append(Put(CLEANUP, key, to_document(cleanup)))
             writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
         self.store.transact(checks, writes)

@@ -7,8 +7,8 @@ import secrets
 from dataclasses import replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.registry import Known, last_generation, look, name_key, next_checkpoint
-from tidegate.coordinator.restore import check_compatible, condition_of, place_of, restore_points
+from tidegate.coordinator.registry import Known, last_generation, look, name_key
+from tidegate.coordinator.restore import check_compatible, condition_of, numbers_of, place_of, restore_points
 from tidegate.coordinator.wish import RestoreWish, Start, decide
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
@@ -155,12 +155,13 @@ class Commands:
         )
 
     def _writes(self, known: Known, cleanup: Entry | None, job: JobRecord, *, fresh: bool) -> tuple[list[Check], list[Put | Delete]]:
-        key, first = str(job.job_id), next_checkpoint(known)
+        key, numbers = str(job.job_id), numbers_of(known, self.storage)
+        first = numbers.next_checkpoint
         state = JobState(
             job_id=job.job_id,
             status=JobStatus.CREATED,
             initialization_ms=job.initialization_ms,
-            generation=last_generation(known),
+            generation=numbers.last_generation,
             next_checkpoint=first,
             changed_ms=job.initialization_ms,
             entered={JobStatus.CREATED.value: job.initialization_ms},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.registry import Known, last_generation, next_checkpoint
 from tidegate.coordinator.wish import Condition
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
@@ -37,6 +37,23 @@ def restore_points(storage: CheckpointStorage, pipelines: Iterable[PipelineState
             resolution = resolve([Candidate(ref, storage.damage(ref.path)) for ref in state.retained], wanted)
             points.append(RestorePoint(restored_state(state, resolution, str(storage.root)), tuple(describe(state.pipeline, resolution))))
     return points
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    """Where the numbers of a new incarnation begin: above all that the id has ever had."""
+
+    next_checkpoint: int
+    last_generation: int
+
+
+def numbers_of(known: Known, storage: CheckpointStorage) -> Numbers:
+    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on disk: nothing deletes them when a history expires."""
+    checkpoint, generation = next_checkpoint(known), last_generation(known)
+    if known.state is not None or known.outcome is not None:
+        return Numbers(next_checkpoint=checkpoint, last_generation=generation)
+    left = storage.newest(known.job_id)
+    return Numbers(next_checkpoint=max(checkpoint, left.checkpoint + 1), last_generation=max(generation, left.generation))
 
 
 def condition_of(known: Known, cleanup: CleanupRecord | None) -> Condition:

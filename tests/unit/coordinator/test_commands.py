@@ -1,5 +1,7 @@
 """Submit and stop: durable wishes, refused whole or accepted whole."""
 
+from dataclasses import replace
+
 import pytest
 from coordinator_parts import Installation, plan
 
@@ -8,6 +10,7 @@ from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
 from tidegate.election.elector import Elector, Leading
+from tidegate.model.job import JobEnv
 from tidegate.model.records import CLEANUP, FINISHED, JobStatus, Wish
 
 
@@ -145,6 +148,34 @@ def test_a_job_that_never_began_leaves_nothing_to_resume(here: Installation) -> 
     here.clock.ms += 61_000
     tidy(here)
     assert jobs_keys(here) == {"finished-job-state/7", "job-names/a job"}
+
+
+def test_what_is_being_deleted_is_nothing_to_restore_from(here: Installation) -> None:
+    here.submit(of=plan(env=JobEnv(retain_after_cancel=False)))
+    here.checkpoint()
+    here.ended(JobStatus.CANCELED)
+    with pytest.raises(NothingToRestore, match="nothing of it is kept"):
+        here.submit(restore="latest")
+    with pytest.raises(CleanupPending):
+        here.submit(restore="auto")
+    here.clock.ms += 61_000
+    tidy(here)
+    assert not here.submit(restore="auto").restored
+
+
+def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_it_left(here: Installation) -> None:
+    here.submit()
+    here.put(replace(here.pipeline(), generation=5))
+    left = here.checkpoint()
+    here.ended(JobStatus.FAILED)
+    here.clock.ms += 61_000
+    tidy(here)
+    here.clock.ms += 1_441 * 60_000
+    tidy(here)
+    assert here.storage.damage(left.path) == "", "expiry is about the history, not about checkpoints"
+    here.submit()
+    assert here.state().generation == 5
+    assert here.pipeline().next_checkpoint == left.checkpoint + 1
 
 
 def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Installation) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from tidegate.model.document import to_document
 from tidegate.model.records import BEATS, LEASES, Beat, Lease
-from tidegate.store import Delete, Put, Store
+from tidegate.store import Delete, Put, Store, StoreUnavailable
 from tidegate.store.follow import SINGLE_READ_BYTES, SINGLE_READS_MAX, Follower
 from tidegate.store.open import open_store
+from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
 
 MANY = SINGLE_READS_MAX * 3
 
@@ -137,3 +138,16 @@ def test_fields_and_the_record_agree_whichever_is_asked_first(store: Store) -> N
     seen = copy.get(LEASES, "o")
     assert seen is not None
     assert (seen.peek("holder"), seen.value.holder, seen.peek("holder"), seen.value) == ("me", "me", "me", Lease(holder="me", term=4))
+
+
+def test_what_a_turn_saw_before_the_store_was_lost_is_told_by_the_next(store: Store) -> None:
+    failing, _ = faulty_store(store, scripted({Operation.FEED: [Fault.NONE, Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]}))
+    copy = follower(failing)
+    copy.refresh()
+    store.transact((), [Put(BEATS, "o1", to_document(Beat(term=1, number=1)))])
+    assert copy.refresh() == {(BEATS, "o1")}
+    store.transact((), [Put(BEATS, "o2", to_document(Beat(term=1, number=1)))])
+    with pytest.raises(StoreUnavailable):
+        copy.refresh()
+    assert beats(copy) == {"o1": 1, "o2": 1}, "the first map was read already"
+    assert copy.refresh() == {(BEATS, "o2")}

@@ -1,6 +1,5 @@
 """Budget and backoff of restarts."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +58,13 @@ def test_one_pipeline_that_thrives_does_not_pay_for_another(make) -> None:
 @pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.FINISHED])
 def test_pipelines_that_wait_for_their_turn_or_have_finished_hold_nobody_up(make, status) -> None:
     assert got_on(make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(),)), make.pipeline(status, 2)])
+
+
+def test_what_an_earlier_generation_has_finished_is_no_progress_of_this_one(make) -> None:
+    earlier = make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(make.generation - 1),))
+    waits = make.pipeline(PipelineStatus.CREATED, 2)
+    assert not got_on(make.driver(), make.generation, [earlier, waits])
+    assert got_on(make.driver(), make.generation, [make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(),)), waits])
 
 
 def test_a_generation_without_a_driver_or_a_pipeline_has_done_nothing(make) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.failpoint import failpoint
 from tidegate.store.backend import (
     Backend,
     Change,
@@ -173,12 +172,7 @@ class QuickStore(Store):
         assert len(encoded) <= OPERATIONS_MAX >= len(checks), "no store takes so much at once"
         assert len({(w.map, w.key) for w in encoded}) == len(encoded), "no store takes an entry twice"
         transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
-        if not writes:
-            return self._saw(self.backend.apply(transaction))
-        failpoint("store.transact.before")
-        revision = self._apply(transaction)
-        failpoint("store.transact.after")
-        return self._saw(revision)
+        return self._saw(self._apply(transaction) if writes else self.backend.apply(transaction))
 
     def _token(self) -> Token:
         return Token(id=next(TOKENS).to_bytes(8), since=self._seen)

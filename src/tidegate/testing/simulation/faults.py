@@ -94,6 +94,8 @@ class Front:
         revision = self.inner.apply(transaction)
         if fault is Fault.ANSWER_LOST:
             raise AnswerLost("the answer was lost on purpose")
+        if self.armed:
+            self.world.at("applied")
         return revision
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:

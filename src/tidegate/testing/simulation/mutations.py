@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import cleanup, commands, housekeeping, registry
 from tidegate.coordinator.ending import Ending, ending_of
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.registry import Known
-from tidegate.coordinator.restore import condition_of
+from tidegate.coordinator.restore import Numbers, condition_of
 from tidegate.coordinator.transitions import Changes, Recorder
 from tidegate.coordinator.wish import Condition
 from tidegate.driver import registration
@@ -20,6 +21,7 @@ from tidegate.driver.metrics import MetricsWriter
 from tidegate.election import lease as lease_arithmetic
 from tidegate.election import watch
 from tidegate.election.lease import Observed, Take, Timing
+from tidegate.lifecycle import retry
 from tidegate.lifecycle.decision import Go, Stay
 from tidegate.lifecycle.states import recovering
 from tidegate.lifecycle.stopping import Gone
@@ -41,6 +43,7 @@ from tidegate.model.records import (
     JobIntent,
     JobState,
     JobStatus,
+    PipelineStatus,
 )
 from tidegate.pipeline import ledger
 from tidegate.pipeline.ledger import pipeline_key
@@ -205,6 +208,21 @@ def restore_of_what_is_being_deleted() -> None:
     _put(commands, "condition_of", condition)
 
 
+def numbers_begin_anew_when_the_history_is_forgotten() -> None:
+    """A job id that the store has forgotten begins at 1, whatever is left on disk."""
+
+    def numbers(known: Known, _: CheckpointStorage) -> Numbers:
+        return Numbers(next_checkpoint=registry.next_checkpoint(known), last_generation=registry.last_generation(known))
+
+    _put(commands, "numbers_of", numbers)
+
+
+def finished_pipeline_counts_as_progress_for_ever() -> None:
+    """What an earlier generation has finished fills the retry budget of every later one."""
+    real = retry._completed
+    _put(retry, "_completed", lambda pipeline, generation: real(pipeline, generation) or pipeline.status is PipelineStatus.FINISHED)
+
+
 def unfinished_turn_forgets_what_it_saw() -> None:
     """A follower that loses the store in the middle of a turn does not tell later what it had seen."""
 
@@ -275,6 +293,8 @@ MUTATIONS: Mapping[str, Callable[[], None]] = {
         wish_is_overwritten_by_the_leader,
         retries_are_counted_in_memory,
         restore_of_what_is_being_deleted,
+        numbers_begin_anew_when_the_history_is_forgotten,
+        finished_pipeline_counts_as_progress_for_ever,
         unfinished_turn_forgets_what_it_saw,
         figures_of_a_driver_that_nobody_knows,
         ledger_without_the_fence,

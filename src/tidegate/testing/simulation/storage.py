@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.manifest import Damaged, Manifest
-from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, Published
+from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, Newest, Published
 from tidegate.model.errors import Fenced
 
 
@@ -75,6 +75,12 @@ class MemoryStorage(CheckpointStorage):
         for path in swept:
             self.delete(path, generation)
         return swept
+
+    def newest(self, job_id: int) -> Newest:
+        """The highest numbers of a job."""
+        prefix = paths.job_directory(job_id).as_posix() + "/"
+        manifests = [there.manifest for path, there in self.directories.items() if path.startswith(prefix)]
+        return Newest(checkpoint=max((m.checkpoint for m in manifests), default=0), generation=max((m.generation for m in manifests), default=0))
 
     def delete_job(self, job_id: int, below: int) -> None:
         """Delete the checkpoints of a job whose ids are below this one."""
