@@ -79,13 +79,16 @@ def name_key(name: str) -> str:
 
 
 def look(store: Store, job_id: int) -> Known:
-    """All records of a job."""
+    """All records of a job. The state is read first: whoever changes the rest for good changes it too, so that what was read in the middle of such a change
+    fails on the version of the state."""
+    state = _read(store, JobState, STATES, job_id)
+    record = _read(store, JobRecord, JOBS, job_id)
     outcome = store.get(FINISHED, str(job_id))
     pipelines = store.list(PIPELINES, f"{job_id}/")
     return Known(
         job_id=job_id,
-        record=_read(store, JobRecord, JOBS, job_id),
-        state=_read(store, JobState, STATES, job_id),
+        record=record,
+        state=state,
         pipelines=tuple(Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version) for e in pipelines),
         outcome=from_document(JobOutcome, outcome.value, f"outcome of job {job_id}") if outcome else None,
         driver=_read(store, DriverRecord, DRIVERS, job_id),
