@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
+from tidegate.coordinator.registry import Known, Stored
 from tidegate.model.records import (
     ASSIGNMENTS,
     BEATS,
@@ -132,6 +133,21 @@ class Picture:
         """How old the copy may be."""
         return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
 
+    def known(self, job_id: int) -> Known:
+        """All records of one job, each with its version: whoever writes on the strength of them makes those versions the conditions."""
+        view, key = self._view, str(job_id)
+        pipelines = self._of(PIPELINES, job_id)
+        outcome = view[FINISHED].get(key)
+        return Known(
+            job_id=job_id,
+            record=_stored(view[JOBS].get(key)),
+            state=_stored(view[STATES].get(key)),
+            pipelines=tuple(Stored(p.value, p.version) for p in pipelines),
+            outcome=outcome.value if outcome else None,
+            driver=_stored(view[DRIVERS].get(key)),
+            assignment=_stored(view[ASSIGNMENTS].get(key)),
+        )
+
     def jobs(self) -> ByJob[JobRecord]:
         """All jobs that have not ended."""
         return ByJob(self._view[JOBS])
@@ -215,6 +231,10 @@ class Picture:
                 self._parts[map][job] = parts
             else:
                 self._parts[map].pop(job, None)
+
+
+def _stored(seen: Seen[T] | None) -> Stored[T] | None:
+    return Stored(seen.value, seen.version) if seen else None
 
 
 def _job(map: str, key: str) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.registry import Known
 from tidegate.coordinator.transitions import Overtaken, Recorder
 from tidegate.election import WORKER_PREFIX, Alive, Leading, Silent, Vacant, Watch, expire, forget, worker_office
 from tidegate.election.watch import Part
@@ -19,12 +20,11 @@ from tidegate.lifecycle.health import health_of, mark
 from tidegate.lifecycle.placement import Candidate, Offer, place
 from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
-from tidegate.model.records import BEATS, LEASES, WORKERS, Assignment, DriverRecord, JobRecord, JobState, JobStatus, ProcessRef, WorkerRecord
+from tidegate.model.records import BEATS, LEASES, WORKERS, Assignment, DriverRecord, JobRecord, JobState, JobStatus, PipelineState, ProcessRef, WorkerRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import is_alive
 from tidegate.store.base import Check, Delete
 from tidegate.store.errors import Conflict, StoreUnavailable
-from tidegate.store.follow import Seen
 
 LOG = logging.getLogger("tidegate.coordinator")
 BLIND_S_MAX = 1.0  # what the time between two looks counts at most
@@ -113,15 +113,15 @@ class Reconciler:
 
     def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
         """Decide and record for one job. What is wrong with one never keeps the others."""
-        job, state = self.picture.jobs().get(job_id), self.picture.state(job_id)
-        if job is None:
+        known = self.picture.known(job_id)
+        if known.record is None:
             return False
         try:
-            if state is None or state.value.status.terminal:
+            if known.state is None or known.state.value.status.terminal:
                 self.recorder.bury_zombie(leading.check(), job_id)
                 LOG.warning("an entry of an ended job among the running ones", extra={"job_id": job_id})
                 return True
-            return self._decide(leading, self.view(job, state, places))
+            return self._decide(leading, known, self.view(known, places))
         except (Overtaken, Conflict):
             self.changed.add({job_id})
             return False
@@ -131,43 +131,44 @@ class Reconciler:
             LOG.exception("a job could not be reconciled", extra={"job_id": job_id, "why": str(error)})
             return False
 
-    def _decide(self, leading: Leading, view: JobView) -> bool:
+    def _decide(self, leading: Leading, known: Known, view: JobView) -> bool:
         decision = machine.decide(view)
         if isinstance(decision, Stay):
-            return self.recorder.stay(leading.check(), view, decision)
+            return self.recorder.stay(leading.check(), known, view, decision)
         assert isinstance(decision, Go)
-        self.recorder.go(leading.check(), view, decision)
+        self.recorder.go(leading.check(), known, view, decision)
         return True
 
-    def view(self, job: Seen[JobRecord], state: Seen[JobState], places: dict[int, Place | NoPlace]) -> JobView:
+    def view(self, known: Known, places: dict[int, Place | NoPlace]) -> JobView:
         """Everything that is known of a job, with ages on this leader's clock."""
-        job_id = job.value.job_id
-        assigned, driver = self.picture.assignment(job_id), self.picture.driver(job_id)
-        assignment = assigned.value if assigned else None
-        watcher, adopter = self._watcher(assignment, driver.value if driver else None)
+        assert known.record is not None
+        assert known.state is not None
+        job_id, state = known.job_id, known.state.value
+        driver = known.driver.value if known.driver else None
+        assignment = known.assignment.value if known.assignment else None
+        watcher, adopter = self._watcher(assignment, driver)
         return JobView(
             now_ms=self.clock.now_ms(),
-            record=job.value,
-            state=state.value,
-            pipelines=tuple(p.value for p in self.picture.pipelines(job_id)),
-            driver=driver.value if driver else None,
+            record=known.record.value,
+            state=state,
+            pipelines=tuple(p.value for p in known.pipelines),
+            driver=driver,
             assignment=assignment,
             watcher=watcher,
             adopter=adopter,
-            driver_silent=self._silent(job_id, driver.value if driver else None),
-            state_age_ms=self.ages.ms(("state", job_id), (state.value.status, state.value.generation)),
+            driver_silent=self._silent(job_id, driver),
+            state_age_ms=self.ages.ms(("state", job_id), (state.status, state.generation)),
             order_age_ms=self.ages.ms(("order", job_id), (assignment.order, assignment.worker, assignment.generation) if assignment else None),
-            health=self._health(job.value, state.value, watcher),
+            health=self._health(known.record.value, state, tuple(p.value for p in known.pipelines), watcher),
             place=places.get(job_id, NoPlace("not looked for yet")),
             limits=self.limits,
-            embedded_alive=self.alive(state.value.leader) if state.value.leader else None,
+            embedded_alive=self.alive(state.leader) if state.leader else None,
         )
 
-    def _health(self, job: JobRecord, state: JobState, watcher: Watcher) -> Health:
+    def _health(self, job: JobRecord, state: JobState, pipelines: tuple[PipelineState, ...], watcher: Watcher) -> Health:
         """Of the worst pipeline."""
         if state.status not in (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT):
             return Health()
-        pipelines = tuple(p.value for p in self.picture.pipelines(job.job_id))
         figures = {m.value.pipeline: m for m in self.picture.metrics(job.job_id)}
         metrics = {number: m.value for number, m in figures.items()}
         ages = {p.pipeline: self.ages.ms(("progress", job.job_id, p.pipeline), mark(p, metrics.get(p.pipeline))) for p in pipelines}

@@ -70,7 +70,7 @@ class Recorder:
     def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock, hook: Hook) -> None:
         self.store, self.storage, self.settings, self.clock, self.hook = store, storage, settings, clock, hook
 
-    def stay(self, lease: Check, view: JobView, decision: Stay) -> bool:
+    def stay(self, lease: Check, known: Known, view: JobView, decision: Stay) -> bool:
         """What changes without another status: order, worker, reason, health. Whether anything did."""
         before = view.state
         health = view.health if before.status is JobStatus.RUNNING else Health()
@@ -78,8 +78,6 @@ class Recorder:
         moved = _moved(view, decision.order, decision.worker, self.clock.now_ms())
         if moved is view.assignment and _alike(state, before):
             return False
-        known = self._again(view)
-        assert known.state is not None
         writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state))]
         if moved is not view.assignment and moved is not None:
             writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
@@ -87,11 +85,8 @@ class Recorder:
         self._tell(known, state)
         return True
 
-    def go(self, lease: Check, view: JobView, decision: Go) -> None:
-        """Another status, and all that belongs to it."""
-        known = self._again(view)
-        if (decision.to.terminal or decision.to is JobStatus.SCHEDULED) and tuple(p.value for p in known.pipelines) != view.pipelines:
-            raise Overtaken(f"the pipelines of job {known.job_id} have moved on")
+    def go(self, lease: Check, known: Known, view: JobView, decision: Go) -> None:
+        """Another status, and all that belongs to it. `known` is what the view was made of: its versions are the conditions of what is written."""
         if decision.to.terminal:
             self._end(lease, view, known, decision)
         elif decision.to is JobStatus.SCHEDULED:
@@ -158,21 +153,6 @@ class Recorder:
         ]
         self._transact(lease, known, Changes(writes=writes))
         self._tell(known, state)
-
-    def _again(self, view: JobView) -> Known:
-        """All records of the job as they are now, which must be what was judged: whatever moved since decides anew."""
-        known = look(self.store, view.record.job_id)
-        same = (
-            known.record is not None
-            and known.state is not None
-            and known.record.value == view.record
-            and known.state.value == view.state
-            and (known.assignment.value if known.assignment else None) == view.assignment
-            and (known.driver.value if known.driver else None) == view.driver
-        )
-        if not same:
-            raise Overtaken(f"job {view.record.job_id} has moved on")
-        return known
 
     def _transact(self, lease: Check, known: Known, changes: Changes) -> None:
         key = str(known.job_id)

@@ -48,6 +48,7 @@ class Incarnation:
     document: dict[str, Any]
     began_s: float
     ended: str = ""
+    resumable: bool = False
     wish: str = Wish.RUN
     row_failures: int = 0  # deaths of drivers without progress between them
     progress: int = 0
@@ -202,7 +203,7 @@ class Checker:
             self.broken(f"job {key} ended and is still listed or assigned")
         if incarnation.ended:
             self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
-        incarnation.ended = new["status"]
+        incarnation.ended, incarnation.resumable = new["status"], cleanup is not None and cleanup.value["resumable"]
         if outcome is not None and new["status"] == JobStatus.FINISHED:
             wanted = sum(a["options"].get("rows", 0) for p in incarnation.document["plan"]["pipelines"] for a in p["actions"])
             if outcome.value["rows_read"] != wanted:
@@ -340,7 +341,7 @@ class Checker:
             return self.left(actor, key, before, after, seen)
         assert isinstance(actor.owner, DriverProcess)
         driver = self.row(DRIVERS, key.partition("/")[0])
-        if driver is None or driver.value["process"]["pid"] != actor.owner.number:
+        if driver is None or driver.value["process"]["pid"] != actor.owner.number or driver.value["end"] is not None:
             self.broken(f"{actor.name} wrote figures without being the driver on record")
         self.heard_s[actor.owner.number] = self.world.turns.now_s
 

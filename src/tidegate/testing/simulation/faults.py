@@ -157,7 +157,8 @@ class Blows:
         if self.world.kind:
             return
         self._again()
-        blows = [self._kill, self._kill, self._leaders, self._freeze, self._freeze, self._cut, self._cut_all, self._host, self._part, self._everything]
+        blows = [self._kill, self._kill, self._leaders, self._freeze, self._freeze, self._hang, self._hang]
+        blows += [self._cut, self._cut_all, self._host, self._part, self._everything]
         if self.world.weather.clock_steps:
             blows += [self._clock, self._clock]
         self.rng.choice(blows)()
@@ -183,6 +184,13 @@ class Blows:
         if victim is not None:
             victim.frozen_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
             self.world.note(victim.name, f"frozen until {victim.frozen_s:.1f}")
+
+    def _hang(self) -> None:
+        """A driver that neither works nor dies."""
+        if drivers := [p for p in self._victims() if p.kind == "driver"]:
+            victim = self.rng.choice(drivers)
+            victim.frozen_s = self.world.turns.now_s + self.rng.choice([10.0, 20.0])
+            self.world.note(victim.name, f"hangs until {victim.frozen_s:.1f}")
 
     def _cut(self) -> None:
         if victims := self._victims():

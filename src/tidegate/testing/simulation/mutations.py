@@ -4,7 +4,7 @@ Applied in a process of their own, after everything is imported; nothing undoes 
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,6 @@ from tidegate.election import watch
 from tidegate.election.lease import Observed, Take, Timing
 from tidegate.lifecycle import retry
 from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.states import recovering
-from tidegate.lifecycle.stopping import Gone
 from tidegate.lifecycle.view import JobView
 from tidegate.model.document import to_document
 from tidegate.model.records import (
@@ -169,8 +167,10 @@ def pipelines_keep_their_generation() -> None:
 
 
 def restart_without_proof_of_death() -> None:
-    """RECOVERING does not wait for the old driver."""
-    _put(recovering, "life", lambda _: Gone())
+    """Whoever waits to start a driver does not look for the one before."""
+    waiting = (JobStatus.RECOVERING, JobStatus.PENDING)
+    real = JobView.driver_lives
+    _put(JobView, "driver_lives", property(lambda view: view.state.status not in waiting and getattr(real, "__get__")(view)))  # noqa: B009  # a property
 
 
 def wish_is_overwritten_by_the_leader() -> None:
@@ -263,15 +263,19 @@ def history_takes_the_newer_incarnation_along() -> None:
     _put(housekeeping.Housekeeper, "_expire", expire)
 
 
-def cleanup_forgets_half() -> None:
-    """A cleanup leaves the figures of the pipelines behind."""
+def cleanup_forgets_the_checkpoints() -> None:
+    """A cleanup takes the keys away, and leaves the directories."""
 
-    def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[list[Check], list[Delete]]:
-        guard, keys = real(store, record, keep_state)
-        return guard, [key for key in keys if key.map != PIPELINES]
+    def carry_out(store: Store, storage: CheckpointStorage, job_id: int, *, checks: Sequence[Check] = ()) -> None:
+        real(store, _Keeps(storage.root), job_id, checks=checks)
 
-    real = cleanup.leftovers
-    _put(cleanup, "leftovers", leftovers)
+    real = cleanup.carry_out_cleanup
+    _put(housekeeping, "carry_out_cleanup", carry_out)
+
+
+class _Keeps(CheckpointStorage):
+    def delete_job(self, job_id: int, below: int) -> None:
+        """Nothing."""
 
 
 MUTATIONS: Mapping[str, Callable[[], None]] = {
@@ -299,7 +303,7 @@ MUTATIONS: Mapping[str, Callable[[], None]] = {
         figures_of_a_driver_that_nobody_knows,
         ledger_without_the_fence,
         history_takes_the_newer_incarnation_along,
-        cleanup_forgets_half,
+        cleanup_forgets_the_checkpoints,
     )
 }
 

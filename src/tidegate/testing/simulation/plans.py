@@ -21,7 +21,7 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
         checkpoint_timeout_ms=3000,
         checkpoints_retained_max=rng.choice([1, 2, 3]),
         batch_rows_max=rng.choice([4, 8, 15]) if interval else None,
-        retain_after_cancel=rng.choice([None, True, False]),
+        retain_after_cancel=rng.choice([None, True, False, False]),
         custom_parameters={"mood": mood},
     )
     return Plan(job_name=name, env=env, pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)))
@@ -35,7 +35,7 @@ def _drawn_pipeline(rng: random.Random, number: int) -> PipelinePlan:
             label=name,
             kind=BlockKind.SOURCE,
             plugin="SimSource",
-            options={"base": number * 1_000_000 + n * 100_000, "rows": rng.randint(0, 25)},
+            options={"base": number * 1_000_000 + n * 100_000, "rows": rng.choice([0, 1, 5, 9, 14, 20, 25])},
             fusable=True,
         )
         for n, name in enumerate(names)

@@ -249,13 +249,13 @@ class DriverProcess(Process):
         self.meters: list[Meter] = []
         self.mood = Mood(random.Random(world.rng.random()), lambda: world.kind)
         self.engine = SimEngine(self.mood, self._work, self._leave)
-        self._main = world.turns.spawn(self, f"{self.name}.main", world.contained(self, self._drive), world.rng.choice([0.2, 0.5, 2.0]))
+        self._main = world.turns.spawn(self, f"{self.name}.main", world.contained(self, self._drive), world.rng.choice([0.2, 0.2, 0.5, 2.0, 6.0]))
 
     def kill_soon(self) -> None:
         """At once, mostly; a process that hangs in the kernel takes its time."""
         if not self.dying:
             self.dying = True
-            delay_s = self.world.rng.choice([0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 0.3, 3.0, 25.0])
+            delay_s = self.world.rng.choice([0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 3.0, 10.0, 25.0])
             self.world.turns.at(self.world.turns.now_s + delay_s, lambda: self.world.kill(self, "SIGKILL"))
 
     def _leave(self, code: int) -> None:

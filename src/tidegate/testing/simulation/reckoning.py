@@ -44,6 +44,7 @@ LOOK_S = 1.0
 LINGERING = 0.15  # of the worlds
 LINGER_S = 70.0
 AGAIN = 0.3  # of the worlds
+AGAIN_S = 20.0
 MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
 
 
@@ -141,12 +142,13 @@ class Reckoning:
 
     def _tidy(self) -> None:
         self.world.note("WORLD", "nothing is left")
+        self._checkpoints_are_owned()
         if self.again or self.world.rng.random() >= AGAIN:
             return self.world.turns.end()
         self.again = True
         self.world.leisure = 1.0
         self.world.users.submit_again()
-        self._until(self._unrested, REST_WITHIN_S, self._stop)
+        self.world.turns.at(self.world.turns.now_s + AGAIN_S, self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)))
 
     # -- the questions -----------------------------------------------------------------------------------------------------------------------------
 
@@ -169,6 +171,14 @@ class Reckoning:
         for incarnation in checker.incarnations.values():
             if not incarnation.ended:
                 self.world.broken(f"an incarnation of job {incarnation.job_id} never came to an end")
+
+    def _checkpoints_are_owned(self) -> None:
+        """What can be resumed keeps its checkpoints; of anything else none is left."""
+        last = {i.job_id: i for i in self.world.checker.incarnations.values()}
+        for path in self.world.storage.directories:
+            job_id = int(path.partition("/")[0])
+            if not last[job_id].resumable:
+                self.world.broken(f"checkpoint {path} is left, and job {job_id} ended as {last[job_id].ended}")
 
     def _nothing_fails_without_a_reason(self) -> None:
         """What was begun in a kind world, and behaves, comes to a good end, whatever there was under its id before."""

@@ -56,7 +56,7 @@ class Users:
         if luck < 0.7:
             self._submit()
         elif luck < 0.93:
-            self._stop(self._any_job(), self.rng.choice(STOPS))
+            self._stop_and_perhaps_go_on()
         elif luck < 0.96:
             self._by_hand()
         else:
@@ -90,6 +90,16 @@ class Users:
 
         actor = self.world.turns.spawn(server, f"{server.name}.command", work)
         self.waiting.append(actor)
+
+    def _stop_and_perhaps_go_on(self) -> None:
+        """People stop a job to start it again."""
+        job_id = self._any_job()
+        self._stop(job_id, self.rng.choice(STOPS))
+        plan = self.plans.get(job_id)
+        if plan is not None and self.rng.random() < 0.5:
+            wish = RestoreWish(self.rng.choice([From.AUTO, From.LATEST]))
+            again = self.world.event(lambda: None if self.world.kind else self._submit_as(plan, job_id, wish))
+            self.world.turns.at(self.world.turns.now_s + self.rng.choice([2.0, 4.0, 8.0]), again)
 
     def _submit(self) -> None:
         job_id: int | None = self.rng.choice(list(self.plans))

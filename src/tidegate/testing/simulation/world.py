@@ -47,7 +47,7 @@ class World:
         self.weather = Weather.drawn(self.rng)
         self.turns = Turns()
         self.settings = EngineSettings(
-            state_cleanup_delay_ms=self.rng.choice([2_000, 8_000]),
+            state_cleanup_delay_ms=self.rng.choice([2_000, 8_000, 15_000]),
             history_expire_minutes=1,
             checkpoint=CheckpointSettings(timeout_ms=3_000),
             coordinator=CoordinatorSettings(lease_ms=3_000, start_timeout_ms=15_000, stop_timeout_ms=4_000),
