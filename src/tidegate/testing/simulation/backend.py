@@ -44,6 +44,22 @@ class ReadRow(Row):
     value: dict[str, Any]
 
 
+def document_of(text: str) -> dict[str, Any]:
+    """The document of a text, read once: whoever reads it again gets the same one."""
+    known = _documents.get(text)
+    if known is None:
+        known = _documents[text] = json.loads(text)
+    return known
+
+
+def forget_documents() -> None:
+    """The world has ended."""
+    _documents.clear()
+
+
+_documents: dict[str, dict[str, Any]] = {}
+
+
 class WatchedBackend:
     """Maps in memory. One at a time: no locks."""
 
@@ -94,7 +110,7 @@ class WatchedBackend:
                 del rows[write.key]
                 after, kind = None, ChangeKind.DELETE
             else:
-                after = rows[write.key] = ReadRow(write.key, write.text, self._revision, json.loads(write.text))
+                after = rows[write.key] = ReadRow(write.key, write.text, self._revision, document_of(write.text))
                 kind = ChangeKind.PUT
             seen[write.map, write.key] = (before, after)
             self._logs.setdefault(write.map, []).append(Change(write.key, self._revision, kind))

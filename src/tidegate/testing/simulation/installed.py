@@ -20,8 +20,10 @@ from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import JobRecord
 from tidegate.pipeline import attempts
 from tidegate.pipeline.graph import Graph
+from tidegate.store import follow
 from tidegate.testing.failpoints import failpoint_names
 from tidegate.testing.simulation import parts
+from tidegate.testing.simulation.backend import document_of, forget_documents
 
 T = TypeVar("T")
 QUIET = ("tidegate.pipeline", "tidegate.driver")  # attempts that fail there are part of the play
@@ -114,6 +116,7 @@ def world(at: Callable[[str], None], target: parts.Target, me: Callable[[], Any]
         (metrics, "reference"): lambda _: me(),
         (attempts, "build"): build,
         (commands, "secrets"): _Chance(rng),
+        (follow, "decode"): lambda _map, _key, text: document_of(text),
     }
     before = {place: getattr(*place) for place in replaced}
     try:
@@ -125,3 +128,4 @@ def world(at: Callable[[str], None], target: parts.Target, me: Callable[[], Any]
             setattr(module, name, value)
         logging.getLogger("tidegate").removeHandler(ear)
         _records.clear()
+        forget_documents()

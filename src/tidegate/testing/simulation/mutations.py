@@ -106,11 +106,10 @@ def zombie_is_started_again() -> None:
     """A leader takes an entry among the running jobs for a running job, whatever its state says."""
 
     def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
-        job, state = self.picture.jobs().get(job_id), self.picture.state(job_id)
-        if job is not None and state is not None and state.value.status.terminal:
-            view = self.view(job, state, places)
-            known = self.recorder._again(view)
-            self.recorder._schedule(leading.check(), view, known, Go(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none")))
+        known = self.picture.known(job_id)
+        if known.record is not None and known.state is not None and known.state.value.status.terminal:
+            go = Go(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none"))
+            self.recorder._schedule(leading.check(), self.view(known, places), known, go)
             return True
         return bool(real(self, leading, job_id, places))
 
@@ -151,7 +150,7 @@ def submit_over_a_running_job() -> None:
 def stay_does_not_repeat_its_order() -> None:
     """What a state orders is written only when the status changes."""
     real = Recorder.stay
-    _put(Recorder, "stay", lambda self, lease, view, decision: real(self, lease, view, Stay(reason=decision.reason)))
+    _put(Recorder, "stay", lambda self, lease, known, view, decision: real(self, lease, known, view, Stay(reason=decision.reason)))
 
 
 def pipelines_keep_their_generation() -> None:

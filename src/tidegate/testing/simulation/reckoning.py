@@ -45,6 +45,7 @@ LINGERING = 0.15  # of the worlds
 LINGER_S = 70.0
 AGAIN = 0.3  # of the worlds
 AGAIN_S = 20.0
+KIND_LEISURE = 1.4  # turns are as much rarer while nothing goes wrong: worlds are many
 MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
 
 
@@ -57,6 +58,7 @@ class Reckoning:
 
     def begin(self) -> None:
         """The world has just become kind."""
+        self.world.leisure = KIND_LEISURE
         self._until(self._unrested, REST_WITHIN_S, self._rested)
 
     def _until(self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]) -> None:
@@ -78,7 +80,8 @@ class Reckoning:
         for key, row in self.world.backend.entries.get(JOBS, {}).items():
             state = self.world.backend.read(STATES, key)
             wish = Wish(row.value["intent"]["wish"])
-            if state is None or wish is not Wish.RUN or not self._settled(key, state.value, row.value):
+            waits = wish is Wish.SAVEPOINT and state is not None and state.value["status"] == JobStatus.PENDING  # it has to run before it can be saved
+            if state is None or (wish is not Wish.RUN and not waits) or not self._settled(key, state.value, row.value):
                 left.append(f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}")
         return left
 
@@ -125,7 +128,7 @@ class Reckoning:
         self._nothing_fails_without_a_reason()
         self._rows_are_exact()
         self.world.note("WORLD", "all jobs have ended")
-        self.world.leisure = 3.0
+        self.world.leisure = 4.0
         self.world.server_count = self.world.worker_count = 1
         for processes in (self.world.servers, self.world.workers):
             for process in [p for p in processes if p.alive][1:]:
@@ -146,7 +149,7 @@ class Reckoning:
         if self.again or self.world.rng.random() >= AGAIN:
             return self.world.turns.end()
         self.again = True
-        self.world.leisure = 1.0
+        self.world.leisure = KIND_LEISURE
         self.world.users.submit_again()
         self.world.turns.at(self.world.turns.now_s + AGAIN_S, self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)))
 
