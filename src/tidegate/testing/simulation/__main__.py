@@ -6,6 +6,7 @@ import argparse
 import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -29,7 +30,7 @@ def main() -> int:
     totals: Counter[str] = Counter()
     began_s = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
-        faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
+        _watch_over(seed)
         world = World(seed, trace=options.trace)
         complaint = world.live()
         if complaint:
@@ -46,6 +47,18 @@ def main() -> int:
     took_s = time.monotonic() - began_s
     print(json.dumps({"worlds": options.count, "took_s": round(took_s, 1), **dict(sorted(totals.items()))}))
     return 0
+
+
+def _watch_over(seed: int) -> None:
+    """A world that hangs says who waits for whom, and is a failure."""
+
+    def hangs(*_: object) -> None:
+        faulthandler.dump_traceback()
+        print(f"seed {seed} hangs\nagain: python -m tidegate.testing.simulation --seed {seed} --trace", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(HANGS_AFTER_S)
 
 
 def _options() -> argparse.Namespace:

@@ -137,6 +137,8 @@ class ServerProcess(Process):
             self.elector.resign()
 
     def _elect(self) -> None:
+        if self.leaving:
+            return
         self.busy = True
         try:
             self.elector.step()
@@ -168,6 +170,8 @@ class WorkerProcess(Process):
             self.worker.leave()
 
     def _turn(self) -> None:
+        if self.leaving:
+            return
         self.busy = True
         try:
             self.worker.step()
