@@ -267,14 +267,15 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
     assert world.ids() == list(range(world.rows_written()))
 
 
-@pytest.mark.parametrize(("order", "code"), [(Order.STOP, 0), (Order.INTERRUPT, 0), (Order.TERMINATE, 0), (Order.KILL, -9)])
-def test_an_order_ends_the_driver(world: World, order: Order, code: int) -> None:
+# A driver that is told to terminate in its first moments, before it listens to signals, dies of the signal: that is an end too.
+@pytest.mark.parametrize(("order", "codes"), [(Order.STOP, {0}), (Order.INTERRUPT, {0}), (Order.TERMINATE, {0, -15}), (Order.KILL, {-9})])
+def test_an_order_ends_the_driver(world: World, order: Order, codes: set[int]) -> None:
     id = world.run()
     process = world.driver.process
     world.assign(id, order)
     world.until(world.ended)
     assert world.driver.end is not None
-    assert world.driver.end.code == code
+    assert world.driver.end.code in codes
     assert not session_members(process)
 
 
