@@ -42,6 +42,7 @@ class Users:
         self.accepted: list[Accepted] = []
         self.refused: list[Actor] = []
         self.unnamed = 0
+        self.told: set[str] = set()  # processes that were told to leave
         self.waiting: list[Actor] = []  # those that have not been answered yet
 
     def begin(self) -> None:
@@ -161,6 +162,9 @@ class Users:
         if not alive:
             return
         process = self.rng.choice(alive)
+        if process.name in self.told:  # once is enough: a second order would wait for the first in earnest, and no clock here moves for that
+            return
+        self.told.add(process.name)
 
         def leave() -> None:
             process.leave()
