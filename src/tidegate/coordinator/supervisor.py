@@ -12,6 +12,7 @@ from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.stall import StallWatch
+from tidegate.lifecycle.retry import Exhausted, next_retry
 from tidegate.lifecycle.view import Health
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, DriverOrder
@@ -110,7 +111,8 @@ class Supervisor:
         if self.stopping():
             return self._end(JobStatus.CANCELED)
         failure = self._failure(code)
-        if known.state.value.restarts >= self.claim.job.plan.env.retry_times and not self._progressed(known):
+        retry = next_retry(restarts=known.state.value.restarts, times=self.claim.job.plan.env.retry_times, got_on=self._progressed(known))
+        if isinstance(retry, Exhausted):
             return self._end(JobStatus.FAILED, failure)
         LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
         self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())

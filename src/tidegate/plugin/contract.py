@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
 from tidegate.model.types import Table
 from tidegate.plugin.option import Values
@@ -129,13 +130,13 @@ class Transform:
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values, self.context = values, context
 
-    def table(self, table: Table) -> Table | None:
+    def table(self, table: Table) -> Table | None:  # noqa: ARG002  # for those that Spark applies
         """The table that comes out, where that is known without Spark; None where only Spark knows (Sql)."""
-        raise NotImplementedError
+        return None
 
-    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002  # for those that Spark applies
         """In a task: one batch of `table`, changed. Its schema is table_schema(self.table(table))."""
-        raise NotImplementedError
+        raise Unsupported(f"{self.context.operator} is applied by Spark, and not to batches of rows")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

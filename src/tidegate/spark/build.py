@@ -176,11 +176,7 @@ class FrameBuilder:
     def _after(self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame) -> Table:
         """The table that a transform gives: its schema is the frame's, its name and keys are the transform's where it knows them."""
         if (operator, number) not in self._tables:
-            try:
-                known = transform.table(table)
-            except NotImplementedError:
-                known = None
-            self._tables[operator, number] = table_of(frame.schema, known or table)
+            self._tables[operator, number] = table_of(frame.schema, transform.table(table) or table)
         return self._tables[operator, number]
 
     def _sink(self, operator: str, sink: Sink, inputs: Sequence[Stream], batch: Batch, frames: Frames) -> None:

@@ -1,6 +1,7 @@
 """Transforms that only move columns: which column of the input each column of the output is. The same list is what Arrow and what Spark carry out."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,9 +23,9 @@ class Move(ColumnsTransform):
 
     fusable = True
 
+    @abstractmethod
     def moves(self, values: Values, table: Table) -> Moves:
         """The moves of one rule."""
-        raise NotImplementedError
 
     def keys(self, values: Values, key: tuple[str, ...], names: set[str]) -> tuple[str, ...]:  # noqa: ARG002  # for those that rename
         """A key of the table after one rule: it stays where all its columns do."""

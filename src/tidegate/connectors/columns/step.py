@@ -3,6 +3,7 @@
 Called by the engine, in driver and tasks.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ class MissingField(UserError):
         self.transform, self.field, self.table = transform, field, table.path
 
 
-class ColumnsTransform(Transform):
+class ColumnsTransform(Transform, ABC):
     """One transform of this folder. Subclasses say what one rule makes of a table (`after`) and of a batch (`apply`)."""
 
     name: ClassVar[str]
@@ -55,9 +56,9 @@ class ColumnsTransform(Transform):
             batch = self.apply(values, before, batch)
         return batch
 
+    @abstractmethod
     def after(self, values: Values, table: Table) -> Table:
         """The table after one rule."""
-        raise NotImplementedError
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002  # for those that only Spark can do
         """A batch after one rule."""

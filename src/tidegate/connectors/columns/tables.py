@@ -36,9 +36,9 @@ class Named(Move):
         """The table under another name."""
         return replace(table, path=self.path(values, table))
 
-    def path(self, values: Values, table: Table) -> str:
-        """The new path."""
-        raise NotImplementedError
+    def path(self, values: Values, table: Table) -> str:  # noqa: ARG002  # for those that rename
+        """The new path: the old one, unless a transform says otherwise."""
+        return table.path
 
 
 class TableRename(Named):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.model.errors import UserError
+from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.types import Table
 from tidegate.plugin.contract import Limit, Offset, Source, Split
 from tidegate.plugin.option import Block
@@ -53,13 +53,13 @@ class SparkSource(Source):
         """Whether everything is read."""
         return bool(offset["done"])
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # see read
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
         """Never asked: Spark cuts its data by itself."""
-        raise NotImplementedError("the Spark source is read by Spark")
+        raise Unsupported("the Spark source is read by Spark")
 
-    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # see spark.py
+    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
         """Never asked."""
-        raise NotImplementedError("the Spark source is read by Spark")
+        raise Unsupported("the Spark source is read by Spark")
 
 
 def _nowhere(path: "Path") -> "Location":  # noqa: ARG001  # places are told when the job file is checked, long before

@@ -81,13 +81,13 @@ class SimSource(Source):
         single = self.bounded and limit.rows is None
         return {**start, "at": start["at"] + ((left if single else self.target.rng.randint(1, left)) if left > 0 else 0)}
 
-    def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:
-        """Not asked for: the engine reads ranges."""
-        raise NotImplementedError
-
-    def read(self, split: Split) -> Iterator[Any]:
+    def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked
         """Not asked for."""
-        raise NotImplementedError
+        raise AssertionError("the simulated engine reads ranges")
+
+    def read(self, split: Split) -> Iterator[Any]:  # noqa: ARG002  # never asked
+        """Not asked for."""
+        raise AssertionError("the simulated engine reads ranges")
 
     def at_end(self, offset: Any) -> bool:
         """Ready to close."""
@@ -150,9 +150,9 @@ class SimSink(Sink):
 
     target: Target
 
-    def writer(self, task: WriteTask) -> Writer:
-        """Not asked for: the engine stages by itself."""
-        raise NotImplementedError
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked
+        """Not asked for."""
+        raise AssertionError("the simulated engine stages by itself")
 
     def committer(self) -> Committer:
         """Its driver's part."""
