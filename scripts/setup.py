@@ -31,6 +31,8 @@ JAVA_PACKAGES = (
 SERVERS = (
     ("PostgreSQL", "usr/lib/postgresql/*/bin/initdb", "initdb", ("postgresql",)),
     ("etcd", "usr/bin/etcd", "etcd", ("etcd-server", "etcd")),
+    ("MariaDB", "usr/sbin/mariadbd", "mariadbd", ("mariadb-server-core", "mariadb-server")),
+    ("Chromium", "usr/bin/chromium", "chromium", ("chromium",)),
 )
 SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")  # Debian asks it before a package starts its service
 
