@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-TIERS := unit contract simulation spark acceptance
+TIERS := unit contract databases simulation spark acceptance
 PYTEST := $(BIN)/python -m pytest
 # Folders that come later must not fail the tiers that are there.
 FOLDERS = $(wildcard $(addprefix tests/,$(TIERS)))
@@ -19,13 +19,13 @@ setup: ## Make .venv with the locked packages and tidegate in it, and find or in
 venv: # The set-up without Java, for what starts no JVM
 	@$(PYTHON) scripts/setup.py --without-java
 
-testbed: # The set-up, and the servers that the tests start for themselves: PostgreSQL, etcd
+testbed: # The set-up, and the servers that the tests start for themselves: PostgreSQL, MariaDB, etcd
 	@$(PYTHON) scripts/setup.py --with-servers
 
 demo: setup ## A streaming job, killed with -9 in the middle, resumed, and its rows counted
 	@$(BIN)/python scripts/demo.py
 
-test: testbed ## All tests but the soak: unit, contract, simulation, spark, acceptance (ARGS="-k words")
+test: testbed ## All tests but the soak: unit, contract, databases, simulation, spark, acceptance (ARGS="-k words")
 	$(PYTEST) -m "not soak" $(FOLDERS) $(ARGS)
 
 check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit

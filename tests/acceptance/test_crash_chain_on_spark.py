@@ -66,7 +66,8 @@ END = [
 ]
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
 LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
-# The matrix does what only an explicit compaction or the deletion of older checkpoints passes; the tests of clusters and workers do what belongs to servers.
+# The matrix does what only an explicit compaction or the deletion of older checkpoints passes; the tests of clusters and workers do what belongs to servers,
+# those of databases what belongs to databases.
 ELSEWHERE = (
     "store.compact.",
     "checkpoint.delete_job.middle",
@@ -77,6 +78,8 @@ ELSEWHERE = (
     "transition.",
     "history.",
     "zombie.",
+    "jdbcsink.",
+    "postgrescdc.",
 )
 
 

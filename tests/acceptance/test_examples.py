@@ -111,6 +111,14 @@ def check_fan_out(out: Path, ran: Ran) -> None:
     assert (ran.outcome.rows_read, ran.outcome.rows_written) == (8, 10)
 
 
+def check_csv_to_database(out: Path, _: Ran) -> None:
+    with contextlib.closing(sqlite3.connect(out / "shop.db")) as db:
+        rows = list(db.execute("select id, name, credit, since from customers order by id"))
+        assert [row[0] for row in rows] == list(range(1, 9))
+        assert rows[1] == (2, "Babbage, Charles", "80.00", "2021-07-19")
+        assert db.execute("select count(*) from tidegate_sink_record").fetchone() == (0,)
+
+
 def check_all_types(out: Path, ran: Ran) -> None:
     table = parquet(out)
     assert table.num_rows == 100
@@ -189,6 +197,7 @@ EXPECTED = {
     "all-types.conf": Expected(check_all_types),
     "column-moves.conf": Expected(check_column_moves),
     "csv-sql-json.conf": Expected(check_csv_sql_json),
+    "csv-to-database.conf": Expected(check_csv_to_database),
     "csv-to-parquet.conf": Expected(check_csv_to_parquet),
     "fan-out.conf": Expected(check_fan_out),
     "json-job.json": Expected(check_json_job),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.model.types import Table
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
-from tidegate.plugin.contract import Sink, Source, Split, Transform, Writer, WriteTask
+from tidegate.plugin.contract import JOINT_TABLE, Sink, Source, Split, Transform, Writer, WriteTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ class FusedTasks:
         try:
             for batch in self.sources[name].read(split):
                 rows += batch.num_rows
-                self._deliver(name, self.tables[name][split.table], batch, writers)
+                self._deliver(name, self.tables[name][table_of(split, batch)], batch.replace_schema_metadata(None), writers)
             closed = {sink: writer.close() for sink, writer in writers.items()}
         except BaseException:
             for writer in writers.values():
@@ -65,6 +65,11 @@ class FusedTasks:
                 self._deliver(reader, after, transform.arrow(table, batch), writers)
 
 
+def table_of(split: Split, batch: "pa.RecordBatch") -> str:
+    """The table whose rows a batch holds."""
+    return split.table if split.table != JOINT_TABLE else batch.schema.metadata[b"table"].decode()
+
+
 def encode(operator: str, message: Mapping[str, Any]) -> str:
     """A message on its way from a task to the driver."""
     return json.dumps({"operator": operator, **message})
@@ -86,7 +91,7 @@ def collect(graph: Graph, texts: Iterator[str] | Sequence[str], rows_read: Mappi
 
 def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
     """The tasks of a batch, in about `count` splits for each source."""
-    splits = [(name, split) for name, source in graph.sources.items() for split in splits_of(source, batch, name, count)]
+    splits = [(name, split) for name, source in graph.sources.items() for split in joint_splits_of(source, batch, name, count)]
     return FusedTasks(
         sources=graph.sources,
         transforms=graph.transforms,
@@ -98,6 +103,12 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
         checkpoint=batch.checkpoint,
         generation=batch.generation,
     )
+
+
+def joint_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
+    """As splits_of, where one split may hold several tables."""
+    wanted = batch.ranges.get(name)
+    return [] if wanted is None or wanted.start == wanted.end else source.joint_splits(wanted.start, wanted.end, count)
 
 
 def splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:

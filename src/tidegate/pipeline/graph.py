@@ -11,6 +11,7 @@ from tidegate.model.types import Table
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.contract import OperatorContext, Sink, Source, Transform
+from tidegate.plugin.secret import unpacked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +74,7 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
             mode=job.plan.env.mode,
             parallelism=action.parallelism,
         )
-        nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(dict(action.options), context))
+        nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(unpacked(action.options), context))
     return Graph(pipeline=plan.id, nodes=nodes)
 
 

@@ -12,6 +12,7 @@ from tidegate.planner.blocks import Known, examine
 from tidegate.planner.graph import circles, components, ordered
 from tidegate.planner.unions import union_problems
 from tidegate.planner.wiring import Edges, circle_problem, wire
+from tidegate.plugin.secret import packed
 
 NAME_BYTES_MAX = 200  # file systems stop at 255; some of it is for hidden names of drafts
 
@@ -87,7 +88,7 @@ def _action(one: Known, inputs: Sequence[Action], default_parallelism: int) -> A
         label=one.label,
         kind=one.block.kind,
         plugin=one.connector.name,
-        options=one.values,
+        options=packed(one.values, one.connector.options),
         inputs=tuple(action.operator for action in inputs),
         parallelism=one.block.parallelism or inherited,
         delivery=one.capabilities.delivery if one.block.kind is BlockKind.SINK else None,

@@ -27,6 +27,10 @@ Message = Mapping[str, Any]
 """A JSON object that a writer sends from its task to the committer; `rows` (written) is always in it."""
 
 
+JOINT_TABLE = ""
+"""The table of a split that holds rows of several: each of its batches names its own in the metadata of its schema, under `table`."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorContext:
     """Who an operator is. `operator` is its id in plan and state."""
@@ -100,6 +104,10 @@ class Source(ABC):
     @abstractmethod
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """(start, end] in about `count` parts (cores to 4 x cores); order matters only within a split."""
+
+    def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+        """The same rows as `splits`, where a split may hold several tables (JOINT_TABLE): for engines that look at each batch, so that a log is read once."""
+        return self.splits(start, end, count)
 
     @abstractmethod
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:

@@ -15,7 +15,10 @@ BUILT_IN = (
     "tidegate.connectors.columns.options",
     "tidegate.connectors.console.options",
     "tidegate.connectors.fake.options",
+    "tidegate.connectors.jdbc.options",
     "tidegate.connectors.localfile.options",
+    "tidegate.connectors.mysqlcdc.options",
+    "tidegate.connectors.postgrescdc.options",
     "tidegate.connectors.sparkformat.options",
     "tidegate.connectors.sql.options",
 )

@@ -1,0 +1,101 @@
+"""What options alone cannot say about a Jdbc block: addresses, patterns, what goes together. Called by options.py; all problems at once, without network."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
+from tidegate.databases.url import is_known, parse_url, shown_url
+from tidegate.model.problem import Problem
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.placeholders import has_placeholder
+
+_SPARK = 'Spark { format = "jdbc", options { url = ..., driver = ..., dbtable = ... } } serves any database whose driver is given'
+
+
+def check_source(block: Block, values: Values) -> Iterator[Problem]:
+    """The problems of a source block and of every entry of its table_list."""
+    yield from _check_url(block, values)
+    listed = values["table_list"]
+    if listed is None:
+        yield from _check_table(block, values)
+    elif values["query"] or values["table_path"]:
+        yield block.problem(("table_list",), "table_list stands instead of query and table_path, not beside them")
+    condition = values["where_condition"]
+    if condition and not re.match(r"\s*where\s", condition, re.IGNORECASE):
+        yield block.problem(("where_condition",), "where_condition begins with `where`: `where id > 100`")
+    seen: set[str] = set()
+    for index, raw in enumerate(listed or ()):
+        yield from _check_entry(block, index, raw, seen)
+
+
+def _check_entry(block: Block, index: int, raw: object, seen: set[str]) -> Iterator[Problem]:
+    place = ("table_list", index)
+    if not isinstance(raw, Mapping):
+        yield block.problem(place, "an entry of table_list is a block { table_path = ... }")
+        return
+    inner = block.inside(place, raw)
+    values, problems = TABLE_OPTIONS.read(inner)
+    yield from problems
+    yield from _check_table(inner, values)
+    path = values["table_path"]
+    if path in seen:
+        yield inner.problem(("table_path",), f"there are two tables {path!r}")
+    if not path:
+        yield inner.problem((), "table_path is missing: among several tables, each has a name")
+    seen |= {path} if path else set()
+
+
+def _check_table(block: Block, values: Values) -> Iterator[Problem]:
+    if not values["query"] and not values["table_path"]:
+        yield block.problem((), "what to read is missing: query, table_path or table_list")
+    if values["use_regex"]:
+        if values["query"]:
+            yield block.problem(("use_regex",), "a pattern of tables and a query do not go together")
+        try:
+            re.compile(values["table_path"] or "")
+        except re.error as error:
+            yield block.problem(("table_path",), f"{values['table_path']!r} is no regular expression: {error}")
+    for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"):
+        if values[key] is not None and not values["partition_column"]:
+            yield block.problem((key,), f"{key} needs partition_column too")
+
+
+def check_sink(block: Block, values: Values) -> Iterator[Problem]:
+    """The problems of a sink block."""
+    yield from _check_url(block, values)
+    generated = values["generate_sink_sql"] or values["table"] is not None
+    if values["query"] and generated:
+        yield block.problem(("query",), "query stands instead of generate_sink_sql and table, not beside them")
+    if not values["query"] and not generated:
+        yield block.problem((), "what to write is missing: generate_sink_sql = true (with table), or query")
+    if values["query"] and values["query"].count("?") == 0:
+        yield block.problem(("query",), "query has no ? for the values of a row: insert into t (a, b) values (?, ?)")
+    if values["data_save_mode"] == "CUSTOM_PROCESSING" and not values["custom_sql"]:
+        yield block.problem((), "custom_sql is missing: it is needed where data_save_mode = CUSTOM_PROCESSING")
+    if values["url"] and is_known(values["url"]) and generated and not has_placeholder(f"{values['database']} {values['table']}"):
+        yield from _check_database(block, values)
+
+
+def _check_database(block: Block, values: Values) -> Iterator[Problem]:
+    """A connection to PostgreSQL sees one database only."""
+    try:
+        address = parse_url(values["url"])
+    except ValueError:
+        return  # told already
+    wanted = values["database"]
+    if address.system.value == "postgresql" and wanted and address.database and wanted != address.database:
+        yield block.problem(("database",), f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees no other one")
+
+
+def _check_url(block: Block, values: Values) -> Iterator[Problem]:
+    url = values["url"]
+    if not url:
+        return  # told already
+    if not is_known(url):
+        scheme = shown_url(url).removeprefix("jdbc:").partition(":")[0]
+        yield block.problem(("url",), f"{scheme} is no database that is spoken here: mysql, mariadb, postgresql and sqlite are; {_SPARK}")
+        return
+    try:
+        parse_url(url)
+    except ValueError as error:
+        yield block.problem(("url",), str(error))

@@ -1,0 +1,254 @@
+"""The Jdbc sink in the driver: makes a batch visible once. Called by the loop through plugin.contract.
+
+    open     the record's row is there, and belongs to this generation: older ones are Fenced in the database itself. Dead staging tables are dropped
+    commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped
+
+A commit whose answer was lost is repeated: the record says whether it happened. Rows that are staged are counted before they are merged, since a database that
+crashed may have lost them (unlogged tables); then the batch is repeated. No connection is held between two batches.
+
+MariaDB and MySQL end a transaction when a table is made. There tables are prepared before, by a second connection, while the first holds the row's lock: nobody
+can take over in between, and none of our rows is in a table that is not marked as prepared.
+"""
+
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.connectors.jdbc.merge import Merge
+from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
+from tidegate.connectors.jdbc.prepare import Preparation
+from tidegate.connectors.jdbc.query import run_query
+from tidegate.connectors.jdbc.record import Record, Records
+from tidegate.connectors.jdbc.stage import stage_place
+from tidegate.connectors.jdbc.target import KeyMissing, Target, from_message, target_of
+from tidegate.databases.catalogue import TableInfo, TableName
+from tidegate.databases.ddl import drop_table
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.session import Session, open_session
+from tidegate.databases.url import Address, System
+from tidegate.failpoint import failpoint
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume
+from tidegate.plugin.option import Values
+
+_log = logging.getLogger(__name__)
+_TWICE_IN_ONE_STATEMENT = "21000"
+_STAGES = {
+    System.MYSQL: "select table_name from information_schema.tables where table_schema = %s and left(table_name, %s) = %s",
+    System.POSTGRES: "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = %s and c.relkind = 'r' and left(c.relname, %s::integer) = %s",
+    System.SQLITE: "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One staging table of a batch; `place` is None where a task had no rows."""
+
+    target: Target
+    place: TableName | None
+    rows: int
+    subtask: int
+
+
+class JdbcCommitter(Committer):
+    """The committer of one sink."""
+
+    def __init__(self, address: Address, values: Values, context: OperatorContext) -> None:
+        self._address, self._values, self._context = address, values, context
+        self._dialect = dialect_of(address.system)
+        self._preparation = Preparation(self._dialect, values)
+        self._lineage, self._generation, self._checkpoint = "", 0, 0
+        self._prepared: frozenset[str] = frozenset()
+        self._infos: dict[str, TableInfo] = {}
+        self._finished = False
+
+    @property
+    def _records(self) -> Records:
+        return Records(self._address, self._dialect, self._context, self._lineage)
+
+    # -- open ----------------------------------------------------------------------------------------------------------------------------------
+
+    def open(self, resume: Resume) -> None:
+        """See the module's text."""
+        self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
+        remembered = frozenset((resume.state or {}).get("prepared", ()))
+        if self._address.system is System.SQLITE:
+            os.makedirs(os.path.dirname(self._address.database), exist_ok=True)
+        with open_session(self._address) as session:
+            failpoint("jdbcsink.open.before")
+            self._records.create(session)
+            failpoint("jdbcsink.open.middle")
+            with session.transaction():
+                self._records.begin(session, resume.checkpoint, remembered)
+                record = self._records.locked(session, resume.generation)
+                self._records.fence(session, resume.generation)
+            failpoint("jdbcsink.open.after")
+            self._prepared = record.prepared | remembered
+            self._drop_dead(session)
+
+    def _drop_dead(self, session: Session) -> None:
+        for name in self._stages(session):
+            stage = Stage.read(name.table)
+            if stage is not None and is_dead(stage, self._lineage, self._generation):
+                session.execute(drop_table(self._dialect, name))
+
+    def _stages(self, session: Session) -> list[TableName]:
+        """All staging tables of this sink."""
+        prefix, place = stage_prefix(self._context), stage_place(self._address, "")
+        sql = _STAGES[self._dialect.system]
+        given = [part for part in (place.database if self._dialect.system is System.MYSQL else place.schema,) if part]
+        return [stage_place(self._address, name) for (name,) in session.query(sql, [*given, len(prefix), prefix])]
+
+    # -- commit --------------------------------------------------------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        """See the module's text."""
+        assert commit.generation == self._generation, "a committer commits for the generation that opened it"
+        targets, before = self._targets(commit.messages), self._prepared
+        try:
+            return self._commit(commit, targets)
+        except BaseException:
+            self._prepared, self._infos = before, {}  # what was prepared in a transaction that failed is not
+            raise
+
+    def _commit(self, commit: Commit, targets: dict[TableName, list[Staged]]) -> Committed | AlreadyCommitted:
+        with open_session(self._address) as session:
+            if not self._dialect.transactional_ddl and not self._values["query"]:
+                self._prepare_apart(session, commit, targets)
+            failpoint("jdbcsink.merge.before")
+            with session.transaction():
+                record = self._records.locked(session, self._generation)
+                had = self._records.has(record, commit.checkpoint, commit.offsets)
+                if not had:
+                    self._merge(session, record, targets)
+                    self._records.move(session, commit.checkpoint, commit.offsets)
+                failpoint("jdbcsink.merge.middle")
+            failpoint("jdbcsink.merge.after")
+            self._checkpoint = commit.checkpoint
+            self._sweep(session, commit.checkpoint)
+        return AlreadyCommitted() if had else Committed()
+
+    def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[Staged]]:
+        """What is staged, by target, in the order of the tasks."""
+        found: dict[TableName, list[Staged]] = defaultdict(list)
+        for raw in [table for message in messages for table in message.get("tables", ())]:
+            target = target_of(from_message(raw["table"]), self._values, self._dialect, self._address)
+            place = stage_place(self._address, raw["stage"]) if raw["stage"] else None
+            found[target.name].append(Staged(target, place, raw["rows"], raw["subtask"]))
+        return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
+
+    def _prepare_apart(self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]) -> None:
+        """Where making a table ends a transaction: by another connection, under the lock of the record."""
+        if all(name.path in self._prepared and not self._lacks_columns(session, parts[0].target) for name, parts in targets.items()):
+            return
+        with session.transaction(), open_session(self._address) as other:
+            record = self._records.locked(session, self._generation)
+            if not self._records.has(record, commit.checkpoint, commit.offsets):
+                self._prepare(other, record, targets)
+                self._records.prepare(session, self._prepared)
+
+    def _lacks_columns(self, session: Session, target: Target) -> bool:
+        return target.grows and any(self._info(session, target).column(column.name) is None for column in target.columns)
+
+    def _prepare(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
+        self._prepared |= record.prepared
+        for name, parts in targets.items():
+            target, fresh = parts[0].target, name.path not in self._prepared
+            if not fresh and not self._lacks_columns(session, target):
+                continue
+            failpoint("jdbcsink.prepare.before")
+            if fresh:
+                self._preparation.carry_out(session, target)
+            else:
+                self._preparation.grow(session, target, self._info(session, target))
+            failpoint("jdbcsink.prepare.after")
+            self._infos.pop(name.path, None)
+            self._prepared |= {name.path}
+
+    def _info(self, session: Session, target: Target) -> TableInfo:
+        if target.name.path not in self._infos:
+            self._infos[target.name.path] = self._preparation.found(session, target)
+        return self._infos[target.name.path]
+
+    def _merge(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
+        """All rows of a batch, within the transaction."""
+        if self._values["query"]:
+            for part in [part for parts in targets.values() for part in parts]:
+                if part.place is not None:
+                    self._count(session, part.place, part.rows)
+                    run_query(session, self._dialect, self._values["query"], part.place, part.target, self._values["batch_size"])
+            return
+        if self._dialect.transactional_ddl:
+            before = self._prepared
+            self._prepare(session, record, targets)
+            if self._prepared != before or self._prepared != record.prepared:
+                self._records.prepare(session, self._prepared)
+        for part in [part for parts in targets.values() for part in parts]:
+            if part.place is not None:
+                self._count(session, part.place, part.rows)
+                self._merge_one(session, part.target, part.place)
+
+    def _merge_one(self, session: Session, target: Target, place: TableName) -> None:
+        if target.kinds and not target.key and session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"):
+            raise KeyMissing(
+                f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
+            )
+        merge = Merge(dialect=self._dialect, target=target, info=self._info(session, target), stage=place, upsert=bool(self._values["enable_upsert"]))
+        if self._dialect.system is not System.POSTGRES:
+            self._run(session, merge.statements(distinct=False))
+            return
+        session.execute("savepoint tidegate_merge")
+        try:
+            self._run(session, merge.statements(distinct=False))
+        except StatementRefused as error:
+            if error.code != _TWICE_IN_ONE_STATEMENT:
+                raise
+            session.execute("rollback to savepoint tidegate_merge")
+            self._run(session, merge.statements(distinct=True))
+        session.execute("release savepoint tidegate_merge")
+
+    @staticmethod
+    def _run(session: Session, statements: Sequence[str]) -> None:
+        for statement in statements:
+            session.execute(statement)
+
+    def _count(self, session: Session, place: TableName, rows: int) -> None:
+        """All rows that a task staged must still be there."""
+        found = session.one(f"select count(*) from {self._dialect.qualified(place)}")
+        if found != rows:
+            raise DatabaseTrouble(
+                str(self._address), f"the staging table {place.table} has {found} rows instead of {rows}: the server has lost them; the batch is repeated"
+            )
+
+    def _sweep(self, session: Session, checkpoint: int) -> None:
+        """Staging tables of this batch and of failed attempts; what is left is dropped when the sink is opened again."""
+        failpoint("jdbcsink.sweep.before")
+        for name in self._stages(session):
+            stage = Stage.read(name.table)
+            if stage is not None and (stage.checkpoint <= checkpoint or is_dead(stage, self._lineage, self._generation - 1)):
+                session.execute(drop_table(self._dialect, name))
+        failpoint("jdbcsink.sweep.after")
+
+    # -- after the batches ---------------------------------------------------------------------------------------------------------------------
+
+    def state(self) -> Any:
+        """The last batch, and the tables whose save modes are done: the target may lose its record, and must not be emptied again."""
+        return {"version": 1, "checkpoint": self._checkpoint, "prepared": sorted(self._prepared)}
+
+    def finish(self) -> None:
+        """The output is complete. The record stays until close."""
+        self._finished = True
+
+    def close(self) -> None:
+        """With finish, the record goes. Where the database cannot be reached any more, it stays: nobody asks for it again."""
+        if not self._finished:
+            return
+        failpoint("jdbcsink.finish.before")
+        with open_session(self._address) as session:
+            self._records.remove(session, self._generation)
+        failpoint("jdbcsink.finish.after")
+        _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._lineage, "sink": self._context.operator})

@@ -1,0 +1,63 @@
+"""The names of staging tables, of which this module is the only author: whose they are, of which generation and batch, and of which attempt of a task. Pure.
+
+`tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead staging tables by these names, and touches no others.
+"""
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from tidegate.plugin.contract import OperatorContext
+
+PREFIX = "tidegate_s_"
+_NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})_([0-9a-f]{{6}})_(\d+)_(\d+)_([0-9a-f]+)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a name tells."""
+
+    sink: str
+    lineage: str
+    generation: int
+    checkpoint: int
+    attempt: str
+    table: int
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.sink}_{self.lineage}_{self.generation}_{self.checkpoint}_{self.attempt}_{self.table}"
+
+    @staticmethod
+    def read(name: str) -> "Stage | None":
+        """From a name; None where it is none of ours."""
+        found = _NAME.fullmatch(name)
+        return Stage(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6])) if found else None
+
+
+def _digest(text: str, digits: int) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()[:digits]
+
+
+def sink_digest(context: OperatorContext) -> str:
+    """A sink of a job, over all its lineages."""
+    return _digest(f"{context.job_id}/{context.pipeline}/{context.operator}", 8)
+
+
+def lineage_digest(lineage: str) -> str:
+    """A lineage."""
+    return _digest(lineage, 6)
+
+
+def record_id(context: OperatorContext, lineage: str) -> str:
+    """The key of a sink's record."""
+    return _digest(f"{lineage}/{context.pipeline}/{context.operator}", 32)
+
+
+def stage_prefix(context: OperatorContext) -> str:
+    """What the names of all staging tables of a sink begin with."""
+    return f"{PREFIX}{sink_digest(context)}_"
+
+
+def is_dead(stage: Stage, lineage: str, generation: int) -> bool:
+    """Whether nobody can need it when this generation opens: no task of it runs yet, and a job has one incarnation at a time."""
+    return stage.lineage != lineage_digest(lineage) or stage.generation <= generation

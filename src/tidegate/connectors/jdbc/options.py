@@ -1,0 +1,87 @@
+"""The Jdbc connectors: the sink's options, and what source and sink can do. Declarations only: no Arrow, no driver, so that validating is quick."""
+
+from dataclasses import replace
+
+from tidegate.connectors.jdbc.check import check_sink, check_source
+from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, UNUSED
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Delivery
+from tidegate.plugin.connector import Capabilities, Connector, GoBack
+from tidegate.plugin.option import Kind, Option, OptionSet, Values
+
+SCHEMA_MODES = ("RECREATE_SCHEMA", "CREATE_SCHEMA_WHEN_NOT_EXIST", "ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE")
+DATA_MODES = ("DROP_DATA", "APPEND_DATA", "CUSTOM_PROCESSING", "ERROR_WHEN_DATA_EXISTS")
+
+SINK_OPTIONS = OptionSet(
+    options=(
+        *CONNECTION,
+        Option(
+            "query", Kind.TEXT, "A statement for every row, with a ? for each column in order: `insert into t (a, b) values (?, ?)`. Save modes do not apply."
+        ),
+        Option("generate_sink_sql", Kind.BOOL, "Whether the statements are made from the table's columns and key.", False),
+        Option("database", Kind.TEXT, "The database of `table`, where the URL names none or another one; placeholders such as ${database_name} are replaced."),
+        Option("table", Kind.TEXT, "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming table's. Default: ${table_name}."),
+        Option(
+            "primary_keys", Kind.LIST, "The columns that tell rows apart; otherwise the incoming table's primary key, else its unique key, else rows are added."
+        ),
+        Option(
+            "enable_upsert",
+            Kind.BOOL,
+            "Whether a row whose key is there replaces it; otherwise that is an error. Updates and deletes are applied anyway.",
+            True,
+        ),
+        Option("field_ide", Kind.ENUM, "How names of tables and columns are written.", "ORIGINAL", choices=("ORIGINAL", "UPPERCASE", "LOWERCASE")),
+        Option("schema_save_mode", Kind.ENUM, "What happens to the table before the first rows.", "CREATE_SCHEMA_WHEN_NOT_EXIST", choices=SCHEMA_MODES),
+        Option("data_save_mode", Kind.ENUM, "What happens to the rows that are there.", "APPEND_DATA", choices=DATA_MODES),
+        Option("custom_sql", Kind.TEXT, "The statement of data_save_mode = CUSTOM_PROCESSING, run once before the first rows."),
+        Option("batch_size", Kind.INT, "How many rows `query` is run for at once; generated statements take whole batches.", 1000, minimum=1),
+        Option("is_exactly_once", Kind.BOOL, f"{UNUSED}: the sink always is.", False),
+        Option("xa_data_source_class_name", Kind.TEXT, f"{UNUSED}: no XA is needed."),
+        Option("max_commit_attempts", Kind.INT, f"{UNUSED}: a batch is repeated until it is there."),
+        Option("transaction_timeout_sec", Kind.INT, f"{UNUSED}."),
+        Option("max_retries", Kind.INT, f"{UNUSED}: `job.retry.times` says how often a batch is tried."),
+        Option("auto_commit", Kind.BOOL, f"{UNUSED}: a batch is one transaction."),
+        Option("batch_interval_ms", Kind.INT, f"{UNUSED}: `checkpoint.interval` says how often rows become visible."),
+        Option("support_upsert_by_insert_only", Kind.BOOL, f"{UNUSED}."),
+        Option("is_primary_key_updated", Kind.BOOL, f"{UNUSED}: a changed key is always followed."),
+        Option("use_copy_statement", Kind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
+        Option("create_index", Kind.BOOL, f"{UNUSED}: a new table has its primary key."),
+        Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
+    ),
+)
+
+
+def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
+    """With keys a replay converges; without, rows would be there twice."""
+    keyed = bool(values["primary_keys"]) and not values["query"] and values["enable_upsert"]
+    return replace(capabilities, go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE, row_kinds=not values["query"])
+
+
+CONNECTORS = (
+    Connector(
+        name="Jdbc",
+        kind=BlockKind.SOURCE,
+        summary="Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits.",
+        options=SOURCE_OPTIONS,
+        capabilities=Capabilities(streaming=False, multi_table=True, fusable=True, state="the splits, and how many of them are done"),
+        implementation="tidegate.connectors.jdbc.source:JdbcSource",
+        check=check_source,
+    ),
+    Connector(
+        name="Jdbc",
+        kind=BlockKind.SINK,
+        summary="Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates and deletes by key.",
+        options=SINK_OPTIONS,
+        capabilities=Capabilities(
+            delivery=Delivery.EXACTLY_ONCE,
+            go_back=GoBack.REPLAY,
+            row_kinds=True,
+            multi_table=True,
+            fusable=True,
+            state="the last batch and the tables that are prepared",
+        ),
+        implementation="tidegate.connectors.jdbc.sink:JdbcSink",
+        check=check_sink,
+        refine=_refine_sink,
+    ),
+)

@@ -1,0 +1,80 @@
+"""What happens to a table before the first rows of a lineage: schema_save_mode and data_save_mode; and columns that come later. Called by committer.py.
+
+Every step can be repeated: until the record says that a table is prepared, none of our rows is in it.
+"""
+
+from tidegate.connectors.jdbc.target import Target
+from tidegate.databases.catalogue import TableInfo, TableName
+from tidegate.databases.ddl import add_column, create_namespace, create_table, drop_table, empty_table
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.errors import TableMissing
+from tidegate.databases.session import Session
+from tidegate.databases.url import System
+from tidegate.model.errors import UserError
+from tidegate.plugin.option import Values
+
+
+class NotPrepared(UserError):
+    """The table is not as the save mode wants it."""
+
+    condition = "save-mode"
+
+
+class Preparation:
+    """The save modes of one sink."""
+
+    def __init__(self, dialect: Dialect, values: Values) -> None:
+        self._dialect = dialect
+        self._schema, self._data, self._custom = values["schema_save_mode"], values["data_save_mode"], values["custom_sql"]
+
+    def carry_out(self, session: Session, target: Target) -> None:
+        """Once in the life of a lineage."""
+        info = self._dialect.table_info(session, target.name)
+        if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
+            raise NotPrepared(f"the table {target.name} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST")
+        if info is not None and self._schema == "RECREATE_SCHEMA":
+            session.execute(drop_table(self._dialect, target.name))
+            info = None
+        if info is not None:
+            self._empty(session, target.name)
+        elif self._schema == "IGNORE":
+            raise TableMissing(str(session.address), target.name.path)
+        else:
+            self._create(session, target)
+        if self._data == "CUSTOM_PROCESSING":
+            session.execute(self._custom)
+
+    def _create(self, session: Session, target: Target) -> None:
+        if not self._has_namespace(session, target.name) and (statement := create_namespace(self._dialect, target.name)):
+            session.execute(statement)
+        for statement in create_table(self._dialect, target.name, target.columns, target.key, target.comment):
+            session.execute(statement)
+
+    def _has_namespace(self, session: Session, name: TableName) -> bool:
+        """Asked first: even `if not exists` needs a right that a user may lack."""
+        match self._dialect.system:
+            case System.MYSQL:
+                return session.one("select 1 from information_schema.schemata where schema_name = %s", (name.database,)) is not None
+            case System.POSTGRES:
+                return session.one("select 1 from pg_namespace where nspname = %s", (name.schema,)) is not None
+            case System.SQLITE:
+                return True
+
+    def _empty(self, session: Session, name: TableName) -> None:
+        if self._data == "DROP_DATA":
+            session.execute(empty_table(self._dialect, name))
+        elif self._data == "ERROR_WHEN_DATA_EXISTS" and session.query(f"select 1 from {self._dialect.qualified(name)} limit 1"):
+            raise NotPrepared(f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+
+    def grow(self, session: Session, target: Target, info: TableInfo) -> None:
+        """Add columns that the source has got since."""
+        lacking = [column for column in target.columns if info.column(column.name) is None] if target.grows else []
+        for column in lacking:
+            session.execute(add_column(self._dialect, target.name, column))
+
+    def found(self, session: Session, target: Target) -> TableInfo:
+        """The target's table as it is now."""
+        info = self._dialect.table_info(session, target.name)
+        if info is None:
+            raise TableMissing(str(session.address), target.name.path)
+        return info

@@ -1,0 +1,29 @@
+"""The Jdbc sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
+
+from tidegate.connectors.jdbc.committer import JdbcCommitter
+from tidegate.connectors.jdbc.connection import address_of
+from tidegate.connectors.jdbc.writer import JdbcWriter
+from tidegate.databases.url import System
+from tidegate.model.errors import UserError
+from tidegate.plugin.contract import Committer, OperatorContext, Sink, Writer, WriteTask
+from tidegate.plugin.option import Values
+from tidegate.plugin.placeholders import has_placeholder
+
+
+class JdbcSink(Sink):
+    """Tables of a database, exactly once."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        database = values["database"] or ""
+        self.address = address_of(values, "" if has_placeholder(database) else database, creates=True)
+        if self.address.system is not System.SQLITE and not self.address.database:
+            raise UserError("the sink's URL names no database: its record and its staging tables need one, so write it into the URL")
+
+    def writer(self, task: WriteTask) -> Writer:
+        """In a task."""
+        return JdbcWriter(self.address, self.values, self.context, task)
+
+    def committer(self) -> Committer:
+        """In the driver."""
+        return JdbcCommitter(self.address, self.values, self.context)

@@ -1,0 +1,134 @@
+"""The Jdbc source: tables cut into chunks when it begins, batches of chunks, splits of neighbouring chunks. The engine calls it by plugin.contract.
+
+A table that is changed while it is read gives each chunk as it was when that was read. A batch that is repeated asks for the same ranges again.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+
+from tidegate.connectors.jdbc.connection import address_of
+from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
+from tidegate.connectors.jdbc.tables import TableRead, resolve
+from tidegate.databases.chunks import Chunk, Cut, cut
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.session import Session, open_session
+from tidegate.model.errors import TerminalError
+from tidegate.model.types import Table
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, Source, Split
+from tidegate.plugin.option import Values
+
+CHUNKS_MAX = 2000
+"""Of all tables together, about."""
+CHUNKS_EACH_MIN = 16
+ROW_BYTES = 64
+"""A guess at the size of a row, for the weight of a split."""
+
+
+class JdbcSource(Source):
+    """Tables and queries of a database."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self.address = address_of(values)
+        self.dialect = dialect_of(self.address.system)
+        self._reads: tuple[TableRead, ...] | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Always: what is there is read once."""
+        return True
+
+    def reads(self) -> tuple[TableRead, ...]:
+        """What is read; asked of the database once."""
+        if self._reads is None:
+            with open_session(self.address) as session:
+                self._reads = resolve(session, self.dialect, self.values)
+        return self._reads
+
+    def tables(self) -> tuple[Table, ...]:
+        """The tables as the database has them."""
+        return tuple(read.table for read in self.reads())
+
+    def initial(self) -> Offset:
+        """Every table cut into chunks."""
+        reads = self.reads()
+        with open_session(self.address) as session:
+            tables = [self._chunks(session, read, max(CHUNKS_EACH_MIN, CHUNKS_MAX // len(reads))) for read in reads]
+        return Position(tables=thinned(tables)).to_json()
+
+    def _chunks(self, session: Session, read: TableRead, chunks_max: int) -> TableChunks:
+        if not read.split_column:
+            return TableChunks(path=read.table.path, rows_each=self._rows(session, read))
+        rows, parts = self._rows(session, read), read.options["partition_num"]
+        how = Cut(
+            rows_each=max(1, -(-rows // parts)) if parts else self.values["split.size"],
+            rows=rows,
+            factor_min=self.values["split.even-distribution.factor.lower-bound"],
+            factor_max=self.values["split.even-distribution.factor.upper-bound"],
+            sample_above=self.values["split.sample-sharding.threshold"],
+            sample_rate=self.values["split.inverse-sampling.rate"],
+            chunks_max=chunks_max,
+        )
+        relation = f"(select * from {read.relation} where {read.filter}) tidegate_filtered" if read.filter else read.relation
+        found: list[Chunk] = cut(session, self.dialect, relation, read.split_column, read.split_type(), how)
+        edges = tuple(chunk.high for chunk in found[:-1])
+        return TableChunks(path=read.table.path, column=read.split_column, edges=edges, rows_each=max(1, found[0].rows))
+
+    def _rows(self, session: Session, read: TableRead) -> int:
+        """From the statistics, else counted: they say nothing about queries, views and new tables."""
+        estimated = 0
+        if read.name is not None and not read.filter and not self.values["use_select_count"]:
+            estimated = self.dialect.rows_estimated(session, read.name)
+        where = f" where {read.filter}" if read.filter else ""
+        return estimated or int(session.one(f"select count(*) from {read.relation}{where}") or 0)
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """As many chunks as the limit allows; at least one."""
+        position = Position.of(start)
+        if position.done >= position.total:
+            return start
+        rows_max = min((n for n in (limit.rows, limit.bytes // ROW_BYTES if limit.bytes else None) if n is not None), default=None)
+        done, before = position.done + 1, position.rows(position.done)
+        while done < position.total and (rows_max is None or position.rows(done + 1) - before <= rows_max):
+            done += 1
+        return Position(tables=position.tables, done=done).to_json()
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+        """Neighbouring chunks of a table together, one range each."""
+        begun, until = Position.of(start), Position.of(end).done
+        each = max(1, -(-(until - begun.done) // max(count, 1)))
+        splits = []
+        for index, first, last in begun.spans(until):
+            table = begun.tables[index]
+            parts = -(-(last - first) // each)
+            edges = [first + (last - first) * i // parts for i in range(parts + 1)]
+            for low, high in pairwise(edges):
+                payload = [table.path, table.column, *table.bounds(low, high)]
+                splits.append(Split(table.path, payload, max(1, (high - low) * table.rows_each * ROW_BYTES)))
+        return splits
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of a range. A table without rows gives an empty batch, so that sinks know of it."""
+        path, column, low, high = split.payload
+        read = next((r for r in self.reads() if r.table.path == path), None)
+        if read is None:
+            raise TerminalError(f"the table {path} was there when the job began, and is not among those that the source reads now: {self.address}")
+        empty = low is None
+        for batch in self.dialect.batches(self.address, read.select(self.dialect, column, low, high), read.types(), self.values["fetch_size"]):
+            empty = False
+            yield batch
+        if empty:
+            yield pa.RecordBatch.from_pylist([], schema=table_schema(read.table))
+
+    def at_end(self, offset: Offset) -> bool:
+        """Whether all chunks are read."""
+        position = Position.of(offset)
+        return position.done >= position.total
+
+    def progress(self, offset: Offset) -> Progress | None:
+        """In rows, about."""
+        position = Position.of(offset)
+        return Progress(position.rows(position.done), max(1, position.rows(position.total)), "rows")

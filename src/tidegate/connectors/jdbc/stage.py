@@ -1,0 +1,117 @@
+"""Staging: what a task writes before anything is visible. One table for each incoming table and attempt, filled in bulk. Called by writer.py.
+
+Columns are c0, c1, ... in the incoming order, behind `seq` (the order of the rows) and `kind` (of each row). What has no column type of its own, maps and
+rows, is staged as JSON text.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.postgres_dialect import default_schema
+from tidegate.databases.url import Address, System
+from tidegate.model.types import DataType, TypeName
+from tidegate.plugin.arrow import arrow_type
+
+NESTED = (TypeName.MAP, TypeName.ROW, TypeName.SPARSE_FLOAT_VECTOR)
+
+
+class StageLoader(ABC):
+    """A connection that makes and fills staging tables."""
+
+    @abstractmethod
+    def create(self, name: TableName, types: list[DataType]) -> None:
+        """A new staging table."""
+
+    @abstractmethod
+    def load(self, name: TableName, batch: pa.RecordBatch) -> None:
+        """Add rows: seq, kind, c0, c1, ..."""
+
+    @abstractmethod
+    def drop(self, name: TableName) -> None:
+        """It goes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+def stage_place(address: Address, name: str) -> TableName:
+    """Where staging tables and records are: the database of the URL, in the first schema of its search path."""
+    match address.system:
+        case System.MYSQL:
+            return TableName(address.database, "", name)
+        case System.POSTGRES:
+            return TableName(address.database, default_schema(address), name)
+        case System.SQLITE:
+            return TableName("", "", name)
+
+
+def as_text(kind: DataType, dialect: Dialect) -> bool:
+    """Whether a column is staged as JSON text."""
+    if kind.name in NESTED:
+        return True
+    listed = kind.name is TypeName.ARRAY or kind.name.value.endswith("float_vector") or kind.name in (TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
+    return listed and (dialect.system is not System.POSTGRES or dialect.native_type(kind) == "jsonb")
+
+
+def stage_type(kind: DataType, dialect: Dialect) -> str:
+    """The type of a staging column."""
+    if as_text(kind, dialect) or kind.name is TypeName.NULL:
+        kind = DataType(TypeName.STRING)
+    if dialect.system is System.MYSQL:
+        if kind.name is TypeName.STRING:
+            return "longtext character set utf8mb4 collate utf8mb4_bin"
+        if kind.name is TypeName.TIMESTAMP_TZ:
+            return "datetime(6)"  # in UTC; the target's own type says which values it takes
+    return dialect.native_type(kind)
+
+
+def staged(column: Any, kind: DataType, dialect: Dialect) -> Any:
+    """A column as it is staged."""
+    if as_text(kind, dialect):
+        return pa.array([None if value is None else to_json(value) for value in column.to_pylist()], pa.string())
+    wanted = pa.string() if kind.name is TypeName.NULL else pa.time64("us") if kind.name is TypeName.TIME else arrow_type(kind)
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def to_json(value: Any) -> str:
+    """Maps, rows and lists as JSON text; what JSON has no word for as text."""
+    return json.dumps(_plain(value), ensure_ascii=False, default=_word)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        if value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
+            return {str(_word(key) if not isinstance(key, str) else key): _plain(below) for key, below in value}
+        return [_plain(below) for below in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(below) for key, below in value.items()}
+    return value
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def loader_of(address: Address, dialect: Dialect) -> StageLoader:
+    """The loader of an address; it connects."""
+    match address.system:
+        case System.MYSQL:
+            from tidegate.connectors.jdbc.stage_mysql import MySqlLoader
+
+            return MySqlLoader(address, dialect)
+        case System.POSTGRES:
+            from tidegate.connectors.jdbc.stage_postgres import PostgresLoader
+
+            return PostgresLoader(address, dialect)
+        case System.SQLITE:
+            from tidegate.connectors.jdbc.stage_sqlite import SqliteLoader
+
+            return SqliteLoader(address, dialect)

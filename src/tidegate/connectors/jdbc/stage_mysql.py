@@ -1,0 +1,118 @@
+"""Staging in MariaDB and MySQL: LOAD DATA LOCAL of a text of our own, in which null (\\N) is no empty text; inserts where the server allows no LOCAL."""
+
+import os
+import tempfile
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.connectors.jdbc.stage import StageLoader, stage_type
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.errors import StatementRefused
+from tidegate.databases.mysql import MySqlSession
+from tidegate.databases.url import Address
+from tidegate.model.types import DataType
+
+# LOCAL is disabled: by the server, by the client, not supported by its version.
+_NO_LOCAL = ("1148", "3948", "4166", "2068")
+_INSERTED_AT_ONCE = 1000
+
+
+class MySqlLoader(StageLoader):
+    """A connection and a file that is used again and again."""
+
+    def __init__(self, address: Address, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._session = MySqlSession(address, loads=True)
+        self._local = True
+        handle, self._path = tempfile.mkstemp(prefix="tidegate-load-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        os.close(handle)
+
+    def create(self, name: TableName, types: list[DataType]) -> None:
+        """A new table, in the order of its rows."""
+        columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
+        self._session.execute(f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint, {columns}) engine = InnoDB")
+
+    def load(self, name: TableName, batch: pa.RecordBatch) -> None:
+        """By LOAD DATA LOCAL, else by inserts."""
+        if self._local:
+            try:
+                self._load_file(name, batch)
+                return
+            except StatementRefused as error:
+                if error.code not in _NO_LOCAL:
+                    raise
+                self._local = False
+        self._insert(name, batch)
+
+    def _load_file(self, name: TableName, batch: pa.RecordBatch) -> None:
+        with open(self._path, "wb") as file:
+            file.write(encoded(batch))
+        binary = [pa.types.is_binary(field.type) for field in batch.schema]
+        places = ", ".join(f"@b{i}" if binary[i] else field.name for i, field in enumerate(batch.schema))
+        sets = ", ".join(f"{field.name} = unhex(@b{i})" for i, field in enumerate(batch.schema) if binary[i])
+        path = self._path.replace("\\", "\\\\").replace("'", "\\'")
+        self._session.execute(
+            f"load data local infile '{path}' into table {self._dialect.qualified(name)} character set utf8mb4 "
+            f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})" + (f" set {sets}" if sets else "")
+        )
+
+    def _insert(self, name: TableName, batch: pa.RecordBatch) -> None:
+        names, marks = ", ".join(batch.schema.names), ", ".join(["%s"] * batch.num_columns)
+        texts = [_without_zone(column).cast(pa.string()) if _as_written(column.type) else column for column in batch.columns]
+        rows = list(zip(*(column.to_pylist() for column in texts), strict=True))
+        for first in range(0, len(rows), _INSERTED_AT_ONCE):
+            self._session.execute_many(
+                f"insert into {self._dialect.qualified(name)} ({names}) values ({marks})",
+                rows[first : first + _INSERTED_AT_ONCE],
+            )
+
+    def drop(self, name: TableName) -> None:
+        """It goes."""
+        self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
+
+    def close(self) -> None:
+        """The connection and the file."""
+        self._session.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
+def encoded(batch: pa.RecordBatch) -> bytes:
+    """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means something escaped."""
+    if not batch.num_rows:
+        return b""
+    lines: Any = pc.binary_join_element_wise(*[_texts(column) for column in batch.columns], pa.scalar("\t"))
+    whole: Any = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, batch.num_rows], pa.int32()), lines), "\n")
+    data: bytes = whole[0].as_buffer().to_pybytes()
+    return data + b"\n"
+
+
+def _texts(column: Any) -> Any:
+    kind = column.type
+    if pa.types.is_binary(kind):
+        texts = pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+    elif pa.types.is_boolean(kind):
+        texts = column.cast(pa.int8()).cast(pa.string())
+    elif pa.types.is_timestamp(kind):
+        texts = _without_zone(column).cast(pa.string())
+    elif pa.types.is_string(kind):
+        texts = column
+        for raw, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
+            texts = pc.replace_substring(texts, raw, written)
+    else:
+        texts = column.cast(pa.string())
+    return texts.fill_null("\\N")
+
+
+def _without_zone(column: Any) -> Any:
+    """A moment as it is in UTC."""
+    return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
+
+
+def _as_written(kind: Any) -> bool:
+    """What pymysql would write in another way than we stage it."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))

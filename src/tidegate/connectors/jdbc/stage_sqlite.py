@@ -1,0 +1,57 @@
+"""Staging in SQLite: a table of the same file, filled in one transaction. Tasks wait for each other, as SQLite has one writer."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.jdbc.stage import StageLoader, stage_type
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.sqlite import SqliteSession
+from tidegate.databases.url import Address
+from tidegate.model.types import DataType
+
+
+class SqliteLoader(StageLoader):
+    """A connection."""
+
+    def __init__(self, address: Address, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._session = SqliteSession(address)
+
+    def create(self, name: TableName, types: list[DataType]) -> None:
+        """A new table, in the order of its rows."""
+        columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
+        self._session.execute(f"create table {self._dialect.qualified(name)} (seq integer primary key, kind integer, {columns})")
+
+    def load(self, name: TableName, batch: pa.RecordBatch) -> None:
+        """All rows in one transaction."""
+        marks = ", ".join(["%s"] * batch.num_columns)
+        columns = [[_stored(value) for value in column.to_pylist()] for column in batch.columns]
+        with self._session.transaction():
+            self._session.execute_many(f"insert into {self._dialect.qualified(name)} values ({marks})", list(zip(*columns, strict=True)))
+
+    def drop(self, name: TableName) -> None:
+        """It goes."""
+        self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
+
+    def close(self) -> None:
+        """The connection."""
+        self._session.close()
+
+
+def _stored(value: Any) -> Any:
+    """A value as SQLite keeps it; times and decimals are texts."""
+    match value:
+        case bool():
+            return int(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return value

@@ -1,0 +1,149 @@
+"""Which tables a Jdbc source reads, with columns and keys: asked of the database once in each driver. Called by source.py; what it gives travels to tasks."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.chunks import Bound, condition, splittable
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.errors import TableMissing
+from tidegate.databases.session import Session
+from tidegate.model.errors import UserError
+from tidegate.model.problem import Location, nearest
+from tidegate.model.types import Column, DataType, Table
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.schema import DEFAULT_TABLE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRead:
+    """One table or query: what is selected, and by which column it can be cut. `name` is the table whose statistics tell its size, where it is one."""
+
+    table: Table
+    relation: str
+    columns: tuple[NativeColumn, ...]
+    split_column: str = ""
+    name: TableName | None = None
+    filter: str = ""
+    options: Values = field(default_factory=dict)
+
+    def types(self) -> list[tuple[str, DataType]]:
+        """Names and types in order."""
+        return [(column.name, column.type) for column in self.table.columns]
+
+    def split_type(self) -> DataType:
+        """The type of the column by which it is cut."""
+        return next(column.type for column in self.table.columns if column.name == self.split_column)
+
+    def select(self, dialect: Dialect, column: str, low: Bound, high: Bound) -> str:
+        """The rows of one range; those without a value are in the first."""
+        parts = [condition(dialect, column, low, high, nulls=low is None)] if column else []
+        where = " and ".join(part for part in (*parts, self.filter) if part)
+        expressions = ", ".join(
+            f"{dialect.expression(native, ours.type)} as {dialect.quote(native.name)}" for native, ours in zip(self.columns, self.table.columns, strict=True)
+        )
+        return f"select {expressions} from {self.relation}" + (f" where {where}" if where else "")
+
+
+def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRead, ...]:
+    """Everything that a source's options name."""
+    reads: list[TableRead] = []
+    for entry in _entries(values):
+        reads += _pattern(session, dialect, values, entry) if entry["use_regex"] else [_one(session, dialect, values, entry)]
+    taken: set[str] = set()
+    for read in reads:
+        if read.table.path in taken:
+            raise UserError(f"the table {read.table.path} is named twice: leave one of them out of table_list")
+        taken.add(read.table.path)
+    return tuple(reads)
+
+
+def _entries(values: Values) -> Iterator[Values]:
+    for raw in values["table_list"] or [None]:
+        if isinstance(raw, Mapping):
+            yield TABLE_OPTIONS.read(Block(raw, lambda _: Location(""), ""))[0]
+        else:
+            yield {option.key: values[option.key] for option in TABLE_OPTIONS.options}
+
+
+def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) -> list[TableRead]:
+    pattern = re.compile(entry["table_path"])
+    schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
+    found = [name for name in dialect.tables(session, session.address.database) if _matches(pattern, name, schema)]
+    if not found:
+        raise TableMissing(str(session.address), entry["table_path"])
+    return [_table(session, dialect, values, entry, name) for name in found]
+
+
+def _matches(pattern: re.Pattern[str], name: TableName, schema: str) -> bool:
+    """By its whole name; tables of the default schema also by their name alone."""
+    within = f"{name.schema}.{name.table}" if name.schema else name.table
+    bare = [name.table] if name.schema in ("", schema) else []
+    return any(pattern.fullmatch(text) for text in (name.path, within, *bare))
+
+
+def _one(session: Session, dialect: Dialect, values: Values, entry: Values) -> TableRead:
+    name = None
+    if entry["table_path"]:
+        try:
+            name = dialect.parse_table(entry["table_path"], session.address)
+        except ValueError as error:
+            if not entry["query"]:
+                raise UserError(f"table_path: {error}") from None
+    if not entry["query"]:
+        assert name is not None, "the check of the options asks for a table or a query"
+        return _table(session, dialect, values, entry, name)
+    query = entry["query"].strip().rstrip(";")
+    columns = dialect.query_columns(session, query)
+    info = dialect.table_info(session, name) if name is not None else None
+    names = {column.name for column in columns}
+    keys = info.primary_key if info and set(info.primary_key) <= names else ()
+    described = TableInfo(name=TableName("", "", entry["table_path"] or DEFAULT_TABLE), columns=tuple(columns), primary_key=keys)
+    return _read(dialect, values, entry, described, f"({query}) tidegate_query", None)
+
+
+def _table(session: Session, dialect: Dialect, values: Values, entry: Values, name: TableName) -> TableRead:
+    info = dialect.table_info(session, name)
+    if info is None:
+        there = [other.path for other in dialect.tables(session, name.database)]
+        raise TableMissing(str(session.address), name.path, nearest(name.path, there))
+    return _read(dialect, values, entry, info, dialect.qualified(name), name)
+
+
+def _read(dialect: Dialect, values: Values, entry: Values, info: TableInfo, relation: str, name: TableName | None) -> TableRead:
+    columns = tuple(_widened(column, values) for column in info.columns)
+    table = info.as_table({column.name: dialect.data_type(column) for column in columns})
+    splits = _split_column(table.columns, info, entry)
+    return TableRead(table=table, relation=relation, columns=columns, split_column=splits, name=name, filter=_filter(dialect, values, entry), options=entry)
+
+
+def _widened(column: NativeColumn, values: Values) -> NativeColumn:
+    number = column.native.lower().startswith("tinyint(1)") and not values["int_type_narrowing"]
+    return replace(column, native="tinyint(4)") if number else column
+
+
+def _split_column(columns: Sequence[Column], info: TableInfo, entry: Values) -> str:
+    wanted = entry["partition_column"]
+    if wanted:
+        found = info.column(wanted)
+        if found is None:
+            raise UserError(f"partition_column {wanted!r} is not a column of {info.name}: there are {', '.join(c.name for c in info.columns)}")
+        return found.name
+    types = {column.name: column.type for column in columns}
+    for key in (info.primary_key, info.unique_key):
+        if key and splittable(types[key[0]]):
+            return key[0]
+    return ""
+
+
+def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
+    """What holds for all rows: where_condition, and the bounds of the partition column."""
+    parts = []
+    if values["where_condition"]:
+        parts.append("(" + re.sub(r"^\s*where\s", "", values["where_condition"], flags=re.IGNORECASE).strip() + ")")
+    for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
+        if entry[key] is not None:
+            parts.append(f"{dialect.quote(entry['partition_column'])} {sign} {dialect.number_or_text(entry[key])}")
+    return " and ".join(parts)

@@ -1,0 +1,125 @@
+"""Where the rows of an incoming table go: the target's name, columns and key, from the options. Pure; called by writer and committer, which must agree."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.url import Address, System
+from tidegate.model.errors import UserError
+from tidegate.model.types import Column, DataType, Table, TypeName, parse_type
+from tidegate.plugin.option import Values
+from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+
+
+class KeyMissing(UserError):
+    """Rows that update or delete need a key, and there is none; or the key has columns that are not there."""
+
+    condition = "key-missing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """One table of the target. `columns` have the target's names, in the order of the incoming ones; so has `key`."""
+
+    name: TableName
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    kinds: bool
+    comment: str
+    grows: bool
+    """Whether the source may have got columns that the target lacks, and they are to be added."""
+
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [column.name for column in self.columns]
+
+    def positions(self, names: tuple[str, ...]) -> list[int]:
+        """Where columns stand."""
+        own = self.names()
+        return [own.index(name) for name in names]
+
+
+def written(text: str, values: Values) -> str:
+    """A name as field_ide wants it."""
+    match values.get("field_ide"):
+        case "UPPERCASE":
+            return text.upper()
+        case "LOWERCASE":
+            return text.lower()
+        case _:
+            return text
+
+
+def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> Target:
+    """The target of an incoming table; UserError where the options do not fit it."""
+    words = table_words(table)
+    columns = tuple(Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment) for c in table.columns)
+    return Target(
+        name=_name(values, words, dialect, address),
+        columns=columns,
+        key=_key(table, values, words),
+        kinds=table.kinds,
+        comment=table.comment,
+        grows=bool(table.options.get("schema-changes.enabled")),
+    )
+
+
+def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Address) -> TableName:
+    if values["query"]:
+        return TableName("", "", "query")
+    text = written(for_table(values["table"] or "${table_name}", words), values)
+    database = for_table(values["database"] or "", words)
+    if "${" in text or "${" in database:
+        raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {words.get('table_full_name')!r} has nothing for")
+    try:
+        if database and dialect.system is System.MYSQL and "." not in text:
+            text = f"{database}.{text}"
+        if database and dialect.system is System.POSTGRES and text.count(".") == 1:
+            text = f"{database}.{text}"
+        return dialect.parse_table(text, address)
+    except ValueError as error:
+        raise UserError(f"table: {error}") from None
+
+
+def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:
+    """primary_keys, else the primary key of the incoming table, else its unique key, else none."""
+    names = {name.lower(): name for name in table.names()}
+    wanted = list_for_table(values["primary_keys"], words) or list(table.primary_key) or list(table.unique_key)
+    for name in wanted:
+        if name.lower() not in names:
+            raise KeyMissing(f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}")
+    return tuple(written(names[name.lower()], values) for name in wanted)
+
+
+def as_message(table: Table) -> dict[str, Any]:
+    """What a committer must know of a table, as JSON. Maps and rows are staged as texts: what is in them is no matter any more."""
+    return {
+        "path": table.path,
+        "columns": [[column.name, _type_text(column.type)] for column in table.columns],
+        "primary_key": list(table.primary_key),
+        "unique_key": list(table.unique_key),
+        "comment": table.comment,
+        "kinds": table.kinds,
+        "options": dict(table.options),
+    }
+
+
+def _type_text(kind: DataType) -> str:
+    if kind.name is TypeName.ARRAY:
+        return f"array<{_type_text(kind.children[0])}>"
+    return "map<string,string>" if kind.name in (TypeName.ROW, TypeName.MAP) else str(kind)
+
+
+def from_message(raw: Mapping[str, Any]) -> Table:
+    """The table of a message."""
+    return Table(
+        path=raw["path"],
+        columns=tuple(Column(name=name, type=parse_type(kind)) for name, kind in raw["columns"]),
+        primary_key=tuple(raw["primary_key"]),
+        unique_key=tuple(raw["unique_key"]),
+        comment=raw["comment"],
+        kinds=raw["kinds"],
+        options=raw["options"],
+    )

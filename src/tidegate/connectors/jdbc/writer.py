@@ -1,0 +1,119 @@
+"""The Jdbc sink in a task: takes batches, loads them into staging tables of this attempt, says what it staged. Called by the engine through plugin.contract.
+
+Nothing of it can be seen in a target. The tables are named by the attempt, so that a retried task cannot confuse them; what a killed task leaves behind is
+dropped when the next generation opens the sink, or after the batch.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
+from tidegate.connectors.jdbc.target import as_message, target_of
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import Address
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import TidegateError
+from tidegate.model.types import ROW_KIND, RowKind, Table
+from tidegate.plugin.contract import Message, OperatorContext, Writer, WriteTask
+from tidegate.plugin.option import Values
+
+ROWS_HELD_MAX = 65_536
+BYTES_HELD_MAX = 16 << 20
+
+
+@dataclass(slots=True)
+class _Staging:
+    """The staging table of one incoming table; `held` are rows that are not loaded yet."""
+
+    table: Table
+    place: TableName | None = None
+    rows: int = 0
+    held: list[pa.RecordBatch] = field(default_factory=list)
+    held_rows: int = 0
+    held_bytes: int = 0
+
+
+class JdbcWriter(Writer):
+    """The writer of one task."""
+
+    def __init__(self, address: Address, values: Values, context: OperatorContext, task: WriteTask) -> None:
+        self._address, self._values, self._context, self._task = address, values, context, task
+        self._dialect = dialect_of(address.system)
+        self._loader: StageLoader | None = None
+        self._stagings: dict[str, _Staging] = {}
+
+    def write(self, table: Table, batch: pa.RecordBatch) -> None:
+        """Hold a batch back until there is enough for a load."""
+        if table.path not in self._stagings:
+            target_of(table, self._values, self._dialect, self._address)  # what does not fit is told before anything is staged
+            self._stagings[table.path] = _Staging(table)
+        staging = self._stagings[table.path]
+        if not batch.num_rows:
+            return
+        staging.held.append(batch)
+        staging.held_rows += batch.num_rows
+        staging.held_bytes += batch.nbytes
+        if staging.held_rows >= ROWS_HELD_MAX or staging.held_bytes >= BYTES_HELD_MAX:
+            self._load(staging)
+
+    def _load(self, staging: _Staging) -> None:
+        if not staging.held:
+            return
+        if self._loader is None:
+            self._loader = loader_of(self._address, self._dialect)
+        if staging.place is None:
+            place = stage_place(self._address, self._name(staging))
+            failpoint("jdbcsink.stage.before")
+            self._loader.create(place, [column.type for column in staging.table.columns])
+            staging.place = place
+            failpoint("jdbcsink.stage.middle")
+        for batch in staging.held:
+            self._loader.load(staging.place, self._rows(staging, batch))
+        failpoint("jdbcsink.stage.after")
+        staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
+
+    def _name(self, staging: _Staging) -> str:
+        number = list(self._stagings).index(staging.table.path)
+        stage = Stage(
+            sink_digest(self._context), lineage_digest(self._task.lineage), self._task.generation, self._task.checkpoint, self._task.token[:10], number
+        )
+        return str(stage)
+
+    def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As they are staged: numbered, with their kinds."""
+        first, staging.rows = staging.rows, staging.rows + batch.num_rows
+        kinds: Any = batch.column(ROW_KIND).cast(pa.int16()) if staging.table.kinds else pa.array([RowKind.INSERT.code] * batch.num_rows, pa.int16())
+        arrays: list[Any] = [pa.array(range(first, staging.rows), pa.int64()), kinds]
+        arrays += [staged(batch.column(column.name), column.type, self._dialect) for column in staging.table.columns]
+        return pa.RecordBatch.from_arrays(arrays, names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))])
+
+    def close(self) -> Message:
+        """Everything is loaded; which staging tables there are, and how many rows each must have."""
+        for staging in self._stagings.values():
+            self._load(staging)
+        self._release()
+        tables = [
+            {"table": as_message(s.table), "stage": s.place.table if s.place else "", "rows": s.rows, "subtask": self._task.subtask}
+            for s in self._stagings.values()
+        ]
+        return {"rows": sum(s.rows for s in self._stagings.values()), "tables": tables}
+
+    def abort(self) -> None:
+        """Drop what was staged, as far as the database can be reached; the rest is dropped later."""
+        try:
+            for staging in self._stagings.values():
+                if staging.place is not None and self._loader is not None:
+                    self._loader.drop(staging.place)
+        except TidegateError:
+            return
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None

@@ -1,0 +1,65 @@
+"""The options of MySQL-CDC, as the reference has them. Declarations and checks only: `tidegate validate` imports this."""
+
+import re
+from collections.abc import Iterable
+
+from tidegate.databases.capture.options import COMMON, check
+from tidegate.databases.url import System
+from tidegate.model.job import BlockKind
+from tidegate.model.problem import Problem
+from tidegate.plugin.connector import Capabilities, Connector
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, When
+
+EXAMPLE = "jdbc:mysql://host:3306/database"
+
+OPTIONS = OptionSet(
+    (
+        *COMMON,
+        Option(
+            "startup.mode",
+            Kind.ENUM,
+            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only ends after the tables, the others read only the log.",
+            "initial",
+            choices=("initial", "earliest", "latest", "specific", "timestamp", "snapshot-only"),
+        ),
+        Option("startup.specific-offset.file", Kind.TEXT, "The log file to begin in."),
+        Option("startup.specific-offset.pos", Kind.LONG, "The position to begin at, where an event begins.", minimum=4),
+        Option("startup.timestamp", Kind.LONG, "Milliseconds since 1970: the log is read from the first transaction at or after it.", minimum=0),
+        Option(
+            "stop.mode",
+            Kind.ENUM,
+            "Where the job ends: at what was the latest position at its start, at a position, or never.",
+            "never",
+            choices=("never", "latest", "specific"),
+        ),
+        Option("stop.specific-offset.file", Kind.TEXT, "The log file to end in."),
+        Option("stop.specific-offset.pos", Kind.LONG, "The position to end at.", minimum=4),
+        Option("server-id", Kind.TEXT, "Kept for job files of the reference; readers need no id of their own here, and never cut each other off."),
+    ),
+    exclusive=(("table-names", "table-pattern"),),
+    conditions=(
+        When("startup.mode", ("specific",), ("startup.specific-offset.file", "startup.specific-offset.pos")),
+        When("startup.mode", ("timestamp",), ("startup.timestamp",)),
+        When("stop.mode", ("specific",), ("stop.specific-offset.file", "stop.specific-offset.pos")),
+    ),
+)
+
+
+def _check(block: Block, values: Values) -> Iterable[Problem]:
+    yield from check(System.MYSQL, EXAMPLE, block, values)
+    for key in ("startup.specific-offset.file", "stop.specific-offset.file"):
+        if values[key] and not re.search(r"\d$", values[key]):
+            yield block.problem((key,), f"{values[key]!r} is no log file: its name ends with a number, such as binlog.000003")
+
+
+CONNECTORS = (
+    Connector(
+        name="MySQL-CDC",
+        kind=BlockKind.SOURCE,
+        summary="Tables of MariaDB and MySQL and all their changes, from the binary log.",
+        options=OPTIONS,
+        capabilities=Capabilities(batch=False, row_kinds=True, multi_table=True, fusable=True, state="position of the binary log; keys read of each table"),
+        implementation="tidegate.connectors.mysqlcdc.source:MySqlCdcSource",
+        check=_check,
+    ),
+)

@@ -1,0 +1,202 @@
+"""MySQL-CDC: the binary log of MariaDB and MySQL as the log of a CaptureSource. Called by the engine through plugin.contract.
+
+A position is {"file", "pos", "gtid"}; the last is that of the last transaction, kept for a person who must find the place on another server. Columns are
+[name, type, character set], as the catalogue had them at that position.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.databases.binlog.ddl import Effect, TableStatement
+from tidegate.databases.binlog.layout import LogColumn, columns_of
+from tidegate.databases.binlog.position import FIRST, Position
+from tidegate.databases.binlog.reader import read_range
+from tidegate.databases.binlog.rows import LogTable
+from tidegate.databases.binlog.scan import Scanned, Until, scan
+from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
+from tidegate.databases.capture.progress import is_done
+from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.capture.source import CaptureSource, Look
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.mysql import connect
+from tidegate.databases.patience import patiently
+from tidegate.databases.session import Session, open_session
+from tidegate.databases.url import System
+from tidegate.plugin.contract import Limit, Offset, Runway
+
+SEEN_WAIT_S = 30.0
+PAUSE_S = 0.02
+_NEEDED = {"log_bin": ("ON", "1"), "binlog_format": ("ROW",), "binlog_row_image": ("FULL",)}
+
+
+class MySqlCdcSource(CaptureSource):
+    """Snapshot and binary log."""
+
+    system = System.MYSQL
+
+    def session(self) -> Session:
+        """A connection."""
+        return patiently(lambda: open_session(self.address), int(self.values["connect.max-retries"]))
+
+    def _log_connection(self) -> Any:
+        return patiently(lambda: connect(replace(self.address, database="")), int(self.values["connect.max-retries"]))
+
+    def check_server(self, session: Session) -> None:
+        """Row events with whole images are needed."""
+        found = {name: str(session.one(f"select @@global.{name}")).upper() for name in _NEEDED}
+        wrong = [f"{name} = {'ON' if 'ON' in good else good[0]} (it is {found[name]})" for name, good in _NEEDED.items() if found[name] not in good]
+        if wrong:
+            raise NotSetUp(f"the source {self.address} does not write the log that is needed; set in its configuration: {', '.join(wrong)}")
+
+    def log_begin(self, session: Session) -> dict[str, Any]:
+        """By startup.mode."""
+        match self.values["startup.mode"]:
+            case "earliest":
+                return _document(Position(self._files(session)[0][0], FIRST))
+            case "specific":
+                return _document(Position(self.values["startup.specific-offset.file"], int(self.values["startup.specific-offset.pos"])))
+            case "timestamp":
+                return self._at_time(session, int(self.values["startup.timestamp"]) // 1000)
+            case _:
+                return self.log_now(session)
+
+    def _at_time(self, session: Session, time_s: int) -> dict[str, Any]:
+        """The end of the last transaction before a time."""
+        begin = Position(self._files(session)[0][0], FIRST)
+        found = scan(self._log_connection, begin, "", lambda _, __: False, Until(time_s=time_s))
+        return _document(found.end, found.gtid)
+
+    def log_stop(self, session: Session) -> dict[str, Any] | None:
+        """By stop.mode."""
+        match self.values["stop.mode"]:
+            case "latest":
+                return self.log_now(session)
+            case "specific":
+                return _document(Position(self.values["stop.specific-offset.file"], int(self.values["stop.specific-offset.pos"])))
+            case _:
+                return None
+
+    def log_now(self, session: Session) -> dict[str, Any]:
+        """The end of the log: a read that has ended has seen nothing after it, as transactions are in the log before they can be seen."""
+        try:
+            found = session.query("show master status")
+        except StatementRefused:  # newer servers of MySQL have another word for it
+            found = session.query("show binary log status")
+        if not found:
+            raise NotSetUp(f"the source {self.address} writes no binary log; set log_bin = ON in its configuration")
+        return _document(Position(found[0][0], int(found[0][1])))
+
+    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+        """By file and position."""
+        return Position.of(dict(log)).key >= Position.of(dict(stop)).key
+
+    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+        """Where transactions end in the log after the start."""
+        log = start["log"]
+        at = Position.of(log)
+        runway = self._runway(session, at)
+        if not runway.held:
+            raise PositionGone(str(at), f"{self._files(session)[0][0]}:{FIRST}", runway.reason)
+        until = Until(rows=limit.rows, bytes=limit.bytes, position=Position.of(start["stop"]) if "stop" in start else None)
+        found = scan(self._log_connection, at, log.get("gtid", ""), self._reads, until)
+        columns = self._carried_on(session, start, found) if found.change is not None else {}
+        if any(not is_done(t["read"]) for t in start["tables"].values()):
+            self._wait_until_seen(session, found)
+        crossed = found.end.file != at.file
+        return Look(
+            log=_document(found.end, found.gtid),
+            touched=found.tables,
+            caught_up=found.caught_up or (until.position is not None and found.end.key >= until.position.key),
+            idle_bytes=1 << 62 if crossed or found.change is not None else found.bytes,
+            columns=columns,
+        )
+
+    def _wait_until_seen(self, session: Session, found: Scanned) -> None:
+        """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
+        deadline_s = time.monotonic() + SEEN_WAIT_S
+        while not self._is_seen(session, found):
+            if time.monotonic() > deadline_s:
+                raise DatabaseTrouble(str(self.address), "a transaction is committed in the log and not visible yet; is a semi-synchronous replica missing?")
+            time.sleep(PAUSE_S)  # the commit becomes visible
+
+    def _is_seen(self, session: Session, found: Scanned) -> bool:
+        """MariaDB tells the position of a snapshot; MySQL, which transactions are done, where they have global numbers."""
+        if ":" in found.gtid:
+            return bool(session.one("select gtid_subset(%s, @@global.gtid_executed)", (found.gtid,)))
+        session.execute("start transaction with consistent snapshot")
+        try:
+            place: dict[str, str] = dict(session.query("show status like 'binlog_snapshot_%'"))
+        finally:
+            session.rollback()
+        file = place.get("Binlog_snapshot_file")
+        return not file or Position(str(file), int(place["Binlog_snapshot_position"])).key >= found.end.key
+
+    def _reads(self, database: str, table: str) -> bool:
+        return f"{database}.{table}" in self.captured if table else any(c.info.name.database == database for c in self.captured.values())
+
+    def _carried_on(self, session: Session, start: Offset, found: Scanned) -> dict[str, list[Any]]:
+        """The columns of tables after a statement that changed them; TableChanged where that cannot be carried on."""
+        assert found.change is not None
+        columns: dict[str, list[Any]] = {}
+        for database, table in found.change.tables:
+            for path in [p for p in self.captured if p == f"{database}.{table}" or (table is None and p.startswith(f"{database}."))]:
+                after = self._columns_after(session, path, start["tables"][path]["columns"], found.change)
+                if after is None:
+                    raise TableChanged(path, found.change.text, f"{start['log']['file']}:{start['log']['pos']}")
+                columns[path] = after
+        return columns
+
+    def _columns_after(self, session: Session, path: str, before: list[Any], change: TableStatement) -> list[Any] | None:
+        """As the catalogue has them: those of before where the statement left them alone, or with more where that is wanted."""
+        info = self.dialect.table_info(session, self.captured[path].info.name)
+        if info is None or change.effect is Effect.REMOVE:
+            return None
+        now = self.columns_of(replace(self.captured[path], info=info))
+        if now == before:
+            return now
+        names = {c[0] for c in before}
+        kept = [c for c in now if c[0] in names]
+        added = change.effect is Effect.ADD_COLUMN and self.values["schema-changes.enabled"] and kept == before
+        return now if added else None
+
+    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The changes of these tables."""
+        tables = {p: LogTable(columns=columns_of(c), table=self.captured[p].table) for p, c in columns.items()}
+        return read_range(self._log_connection, Position.of(dict(start)), Position.of(dict(end)), tables)
+
+    def columns_of(self, captured: CaptureTable) -> list[Any]:
+        """Name, type and character set of each."""
+        return [LogColumn(c.name, c.native, c.charset or None).json() for c in captured.info.columns]
+
+    def runway(self, offset: Offset) -> Runway:
+        """Whether the file is still there, and which is the oldest."""
+        with self.session() as session:
+            return self._runway(session, Position.of(offset["log"]))
+
+    def _runway(self, session: Session, at: Position) -> Runway:
+        files = self._files(session)
+        size = next((size for name, size in files if name == at.file), None)
+        if size is None:
+            gone = at.key < Position(files[0][0], FIRST).key
+            return Runway(False, f"{at.file} was purged" if gone else f"there is no file {at.file}: is this another server, or was its log reset?")
+        if at.pos > size:
+            return Runway(False, f"{at.file} has {size} bytes: is this another server, or was its log reset?")
+        age = sum(1 for name, _ in files if Position(name, FIRST).key < at.key) - 1
+        return Runway(True, f"{age} older log files are held; they are purged after {self._kept_s(session)}")
+
+    def _kept_s(self, session: Session) -> str:
+        found = session.query("show global variables where variable_name in ('binlog_expire_logs_seconds', 'expire_logs_days')")
+        kept = {name: float(value) for name, value in found}
+        seconds = kept.get("binlog_expire_logs_seconds") or kept.get("expire_logs_days", 0.0) * 86_400
+        return f"{seconds:g} s" if seconds else "a command of a person only"
+
+    def _files(self, session: Session) -> list[tuple[str, int]]:
+        return [(str(row[0]), int(row[1])) for row in session.query("show binary logs")]
+
+
+def _document(position: Position, gtid: str = "") -> dict[str, Any]:
+    return {**position.json(), **({"gtid": gtid} if gtid else {})}

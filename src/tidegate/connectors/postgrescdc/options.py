@@ -1,0 +1,59 @@
+"""The options of Postgres-CDC, as the reference has them. Declarations and checks only: `tidegate validate` imports this."""
+
+import re
+from collections.abc import Iterable
+
+from tidegate.databases.capture.options import COMMON, check
+from tidegate.databases.url import System
+from tidegate.model.job import BlockKind
+from tidegate.model.problem import Problem
+from tidegate.plugin.connector import Capabilities, Connector
+from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+
+EXAMPLE = "jdbc:postgresql://host:5432/database"
+
+OPTIONS = OptionSet(
+    (
+        *COMMON,
+        Option("schema-names", Kind.LIST, "The schemas whose tables are read; all where absent."),
+        Option("slot.name", Kind.TEXT, "The logical replication slot; it is made where it is missing, and kept when the job ends.", "seatunnel"),
+        Option("publication.name", Kind.TEXT, "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name."),
+        Option("decoding.plugin.name", Kind.ENUM, "The plugin that writes the changes.", "pgoutput", choices=("pgoutput",)),
+        Option(
+            "require-replica-identity-full",
+            Kind.BOOL,
+            "Whether every table must have REPLICA IDENTITY FULL. Without it, images before a change have only the key, and rows that change while their chunk "
+            "is read come twice, which upserts settle.",
+            True,
+        ),
+        Option(
+            "startup.mode",
+            Kind.ENUM,
+            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only ends after the tables, latest reads the log from now on, "
+            "earliest and committed-offset from where the slot is.",
+            "initial",
+            choices=("initial", "earliest", "latest", "snapshot-only", "committed-offset"),
+        ),
+        Option("stop.mode", Kind.ENUM, "Where the job ends: at what was the latest position at its start, or never.", "never", choices=("never", "latest")),
+    ),
+    exclusive=(("table-names", "table-pattern"),),
+)
+
+
+def _check(block: Block, values: Values) -> Iterable[Problem]:
+    yield from check(System.POSTGRES, EXAMPLE, block, values)
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", str(values["slot.name"])):
+        yield block.problem(("slot.name",), f"{values['slot.name']!r} is no name of a slot", expected="up to 63 of a-z, 0-9 and _")
+
+
+CONNECTORS = (
+    Connector(
+        name="Postgres-CDC",
+        kind=BlockKind.SOURCE,
+        summary="Tables of PostgreSQL and all their changes, through a logical replication slot.",
+        options=OPTIONS,
+        capabilities=Capabilities(batch=False, row_kinds=True, multi_table=True, fusable=True, state="position of the log; keys read of each table"),
+        implementation="tidegate.connectors.postgrescdc.source:PostgresCdcSource",
+        check=_check,
+    ),
+)

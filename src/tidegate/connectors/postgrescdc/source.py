@@ -1,0 +1,257 @@
+"""Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine through plugin.contract.
+
+A position is {"lsn"}: transactions whose commit lies at or after it are not read yet. Any position is a good end of a range, as whole transactions belong to
+ranges by the position of their commit; so the driver does not read the log, it only asks whether there is something in it. Columns are [name, type].
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
+from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.capture.source import CaptureSource, Look
+from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.patience import patiently
+from tidegate.databases.pgoutput import lsn, messages
+from tidegate.databases.pgoutput.reader import SlotRange, SlotTable, changes, read_range
+from tidegate.databases.pgoutput.slots import SlotState, advance, make_slot, publish, slot_state
+from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.session import Session
+from tidegate.databases.url import System
+from tidegate.model.errors import TidegateError
+from tidegate.plugin.contract import Limit, Offset, Runway
+
+RANGE_BYTES_MIN = 16 << 20
+ASKED_BYTES_MAX = 1 << 20
+"""Ranges up to this are looked into before a batch is made of them: they may hold nothing for us."""
+SEEN_WAIT_S = 30.0
+PAUSE_S = 0.02
+LOOKS_BEFORE_NUDGE = 4
+
+
+class PostgresCdcSource(CaptureSource):
+    """Snapshot and slot."""
+
+    system = System.POSTGRES
+    logs_generated = False
+
+    def session(self) -> Session:
+        """A connection."""
+        return self._open()
+
+    def _open(self) -> PostgresSession:
+        return patiently(lambda: PostgresSession(self.address), int(self.values["connect.max-retries"]))
+
+    @property
+    def takes_back(self) -> bool:
+        """Whole images before are there where the replica identity is full."""
+        return bool(self.values["require-replica-identity-full"])
+
+    @property
+    def slot(self) -> str:
+        """The slot's name."""
+        return str(self.values["slot.name"])
+
+    @property
+    def publication(self) -> str:
+        """The publication's name."""
+        return str(self.values["publication.name"] or f"tidegate_{self.slot}")
+
+    def check_server(self, session: Session) -> None:
+        """Logical decoding is needed."""
+        level = session.one("select current_setting('wal_level')")
+        if level != "logical":
+            raise NotSetUp(f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})")
+
+    def _check_identity(self, session: Session) -> None:
+        sql = "select relreplident::text from pg_class where oid = to_regclass(%s)"
+        short = [c for c in self.captured.values() if session.one(sql, (self.dialect.qualified(c.info.name),)) != "f"]
+        if short and self.takes_back:
+            commands = "; ".join(f"ALTER TABLE {self.dialect.qualified(c.info.name)} REPLICA IDENTITY FULL" for c in short)
+            raise NotSetUp(
+                f"the source writes only keys of changed rows; run: {commands} (or set require-replica-identity-full = false, and read what that means)"
+            )
+
+    def log_begin(self, session: Session) -> dict[str, Any]:
+        """The publication first: the slot's plugin looks for it in the past."""
+        self._check_identity(session)
+        publish(session, self.publication, [self.dialect.qualified(c.info.name) for c in self.captured.values()])
+        make_slot(session, self.slot)
+        state = slot_state(session, self.slot)
+        assert state is not None, "it was made before"
+        if state.lost:
+            raise NotSetUp(f"the replication slot {self.slot!r} was invalidated and cannot be used any more: drop it, or choose another slot.name")
+        if self.values["startup.mode"] == "latest":
+            return self.log_now(session)
+        return _document(state.confirmed)
+
+    def log_stop(self, session: Session) -> dict[str, Any] | None:
+        """By stop.mode."""
+        return self.log_now(session) if self.values["stop.mode"] == "latest" else None
+
+    def log_now(self, session: Session) -> dict[str, Any]:
+        """After everything that can be seen now, once it can be read: commits that were not waited for are written a moment later."""
+        wanted = str(session.one("select pg_current_wal_insert_lsn()::text"))
+        delay_s = 1.0 + 3 * float(session.one("select setting::float from pg_settings where name = 'wal_writer_delay'")) / 1000
+        deadline_s = time.monotonic() + delay_s
+        looks = 0
+        while not session.one("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,)) and time.monotonic() < deadline_s:
+            looks += 1
+            if looks == LOOKS_BEFORE_NUDGE:  # what a read itself wrote may wait for the next commit: a message without rows is one
+                with suppress(TidegateError):
+                    session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
+            time.sleep(PAUSE_S)  # the server's own writer comes by
+        return {"lsn": str(session.one("select pg_current_wal_flush_lsn()::text"))}
+
+    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+        """By number."""
+        return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
+
+    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+        """As far as the log is written, within the limit."""
+        begin = lsn.number(start["log"]["lsn"])
+        self._slot(session, begin)
+        written = lsn.number(str(session.one("select pg_current_wal_flush_lsn()::text")))
+        end = min(written, begin + max(RANGE_BYTES_MIN, limit.bytes or 0))
+        if "stop" in start:
+            end = min(end, lsn.number(start["stop"]["lsn"]))
+        caught_up = end == written or ("stop" in start and end == lsn.number(start["stop"]["lsn"]))
+        end, columns = self._before_changes(session, start, begin, max(begin, end))
+        self._publish_new(session, start)
+        quiet = end - begin <= ASKED_BYTES_MAX and not self._anything(begin, end)
+        if caught_up and any(t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()):
+            self._wait_until_seen(session, begin, end)
+        return Look(
+            log=_document(end),
+            touched=frozenset() if quiet else frozenset(self.captured),
+            caught_up=caught_up and not columns,
+            idle_bytes=end - begin,
+            columns=columns,
+        )
+
+    def _slot(self, session: Session, begin: int) -> SlotState:
+        """The slot, which must hold everything from a position on."""
+        state = slot_state(session, self.slot)
+        oldest = lsn.text(state.confirmed) if state is not None and not state.lost else "none"
+        why = self._gone(state, begin)
+        if state is None or why:
+            raise PositionGone(lsn.text(begin), oldest, why)
+        return state
+
+    def _gone(self, state: SlotState | None, begin: int) -> str:
+        if state is None:
+            return f"there is no replication slot {self.slot!r} any more"
+        if state.lost:
+            return f"the replication slot {self.slot!r} was invalidated, as it held back more log than max_slot_wal_keep_size allows"
+        if state.confirmed > begin:
+            return f"the replication slot {self.slot!r} was moved on by somebody else"
+        return ""
+
+    def _publish_new(self, session: Session, start: Offset) -> None:
+        """Tables that are new since the last start."""
+        if any(t["read"] is None for t in start["tables"].values()):
+            self._check_identity(session)
+            publish(session, self.publication, [self.dialect.qualified(c.info.name) for c in self.captured.values()])
+
+    def _anything(self, begin: int, end: int) -> bool:
+        """Whether a transaction of ours is in a range."""
+        if begin >= end:
+            return False
+        wanted = SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end)
+        inside = False
+        with closing(changes(self._open, wanted)) as found:
+            for data in found:
+                if data[0] == messages.BEGIN:
+                    inside = begin <= messages.begin(data)[0] < end
+                elif inside and data[0] in (messages.INSERT, messages.UPDATE, messages.DELETE, messages.TRUNCATE):
+                    return True
+        return False
+
+    def _before_changes(self, session: Session, start: Offset, begin: int, end: int) -> tuple[int, dict[str, list[Any]]]:
+        """Where a table does not look any more as it did: the end before the first transaction that shows it; if that is the first at all, its new columns."""
+        altered = {}
+        for path, captured in self.captured.items():
+            info = self.dialect.table_info(session, captured.info.name)
+            now = None if info is None else self.columns_of(replace(captured, info=info))
+            if now != start["tables"].get(path, {"columns": now})["columns"]:
+                altered[path] = now
+        if not altered:
+            return end, {}
+        first = self._first_altered(start, altered, begin, end)
+        if first is not None and first > begin:
+            return first, {}
+        columns = {}
+        for path, now in altered.items():
+            before = start["tables"][path]["columns"]
+            if now is None or not self.values["schema-changes.enabled"] or [c for c in now if c in before] != before:
+                raise TableChanged(path, f"its columns were {_shown(before)} and are {_shown(now)}", lsn.text(begin))
+            columns[path] = now
+        return begin, columns
+
+    def _first_altered(self, start: Offset, altered: Mapping[str, Any], begin: int, end: int) -> int | None:
+        """The commit of the first transaction with a layout that is not the known one; None where there is none yet."""
+        at = begin
+        with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
+            for data in found:
+                if data[0] == messages.BEGIN:
+                    at = messages.begin(data)[0]
+                elif data[0] == messages.RELATION and at >= begin:
+                    table = messages.relation(data)
+                    path = ".".join((self.address.database, table.schema, table.table))
+                    if path in altered and {name for name, _, _ in table.columns} != {c[0] for c in start["tables"][path]["columns"]}:
+                        return at
+        return None
+
+    def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
+        """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
+        deadline_s = time.monotonic() + SEEN_WAIT_S
+        while time.monotonic() < deadline_s:
+            running = {int(row[0]) for row in session.query("select x::text::bigint % 4294967296 from pg_snapshot_xip(pg_current_snapshot()) x")}
+            if not running or not self._committed_of(running, begin, end):
+                return
+            time.sleep(PAUSE_S)  # the commit becomes visible
+        raise DatabaseTrouble(str(self.address), "a transaction is committed in the log and not visible yet; is a synchronous standby missing?")
+
+    def _committed_of(self, running: set[int], begin: int, end: int) -> bool:
+        if begin >= end:
+            return False
+        with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
+            return any(data[0] == messages.BEGIN and messages.begin(data)[1] in running for data in found)
+
+    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The changes of these tables."""
+        tables = {p: SlotTable(columns=tuple(str(c[0]) for c in known), table=self.captured[p].table) for p, known in columns.items()}
+        wanted = SlotRange(slot=self.slot, publication=self.publication, start=lsn.number(start["lsn"]), end=lsn.number(end["lsn"]))
+        return read_range(self._open, wanted, tables, self.address.database)
+
+    def columns_of(self, captured: CaptureTable) -> list[Any]:
+        """Name and type of each that the log has."""
+        return [[c.name, c.native] for c in captured.info.columns if not c.generated]
+
+    def runway(self, offset: Offset) -> Runway:
+        """Whether the slot holds the position, and how much more may be written."""
+        with self.session() as session:
+            state = slot_state(session, self.slot)
+        why = self._gone(state, lsn.number(offset["log"]["lsn"]))
+        if state is None or why:
+            return Runway(False, why)
+        room = "without a limit" if state.safe_bytes is None else f"until {state.safe_bytes >> 20} MiB more are written"
+        return Runway(True, f"the slot is {state.status} and holds {state.behind_bytes >> 20} MiB of log, {room}")
+
+    def release(self, offset: Offset) -> None:
+        """The slot moves on to the oldest position that a restore point needs; where it is being read, with a later checkpoint."""
+        with self.session() as session:
+            advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
+
+
+def _document(position: int) -> dict[str, Any]:
+    return {"lsn": lsn.text(position)}
+
+
+def _shown(columns: list[Any] | None) -> str:
+    return "gone" if columns is None else ", ".join(f"{name} {kind}" for name, kind in columns)

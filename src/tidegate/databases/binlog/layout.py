@@ -1,0 +1,101 @@
+"""A table as the log writes it: what the catalogue said of its columns, held against the layouts that come in the log. Called by rows.py and by CDC.
+
+Servers write names and signs of columns into their log only where binlog_row_metadata is FULL. So the columns are remembered from the catalogue, in the
+offset, and a layout in the log that does not fit them is an error and never a guess.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.databases.binlog.errors import LayoutChanged
+from tidegate.databases.binlog.events import TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumn:
+    """One column: its type as the catalogue writes it (`bigint(20) unsigned`) and its character set."""
+
+    name: str
+    type: str
+    charset: str | None = None
+
+    @property
+    def word(self) -> str:
+        """The type without its parameters."""
+        return re.split(r"[\s(]", self.type.lower(), maxsplit=1)[0]
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether numbers begin at 0."""
+        return "unsigned" in self.type.lower() or "zerofill" in self.type.lower()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of an ENUM or a SET."""
+        if self.word not in ("enum", "set"):
+            return ()
+        return tuple(label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", self.type))
+
+    def json(self) -> list[Any]:
+        """As an offset keeps it."""
+        return [self.name, self.type, self.charset]
+
+
+def columns_of(document: list[list[Any]]) -> tuple[LogColumn, ...]:
+    """From an offset."""
+    return tuple(LogColumn(*entry) for entry in document)
+
+
+_TYPES: dict[str, tuple[int, ...]] = {
+    "tinyint": (1,),
+    "smallint": (2,),
+    "mediumint": (9,),
+    "int": (3,),
+    "integer": (3,),
+    "bigint": (8,),
+    "float": (4,),
+    "double": (5,),
+    "decimal": (246,),
+    "numeric": (246,),
+    "year": (13,),
+    "date": (10, 14),
+    "datetime": (12, 18),
+    "timestamp": (7, 17),
+    "time": (11, 19),
+    "char": (254,),
+    "binary": (254,),
+    "enum": (254, 247),
+    "set": (254, 248),
+    "uuid": (254,),
+    "inet4": (254,),
+    "inet6": (254,),
+    "varchar": (15, 253),
+    "varbinary": (15, 253),
+    "bit": (16,),
+    "json": (245, 252),
+}
+"""The type bytes that a column of each type may have in the log; types of blobs, texts and shapes are looked up by their ending."""
+_BLOBS = (249, 250, 251, 252, 255)
+
+
+def fits(column: LogColumn, type_byte: int) -> bool:
+    """Whether a column of the catalogue can look like this in the log."""
+    return type_byte in _TYPES.get(column.word, _BLOBS)
+
+
+def check(map_: TableMap, columns: tuple[LogColumn, ...]) -> None:
+    """Raise LayoutChanged where the log and the remembered columns differ."""
+    path = f"{map_.database}.{map_.table}"
+    if len(map_.types) != len(columns):
+        raise LayoutChanged(
+            f"{path} has {len(map_.types)} columns in the log and {len(columns)} as it is known ({', '.join(c.name for c in columns)}): "
+            "it was altered in a way that was not seen; start fresh, or from a position after the change"
+        )
+    for number, (column, type_byte) in enumerate(zip(columns, map_.types, strict=True)):
+        name = map_.names[number] if map_.names else column.name
+        if name != column.name or not fits(column, type_byte):
+            raise LayoutChanged(
+                f"column {number + 1} of {path} is {name} of type {type_byte} in the log, and {column.name} {column.type} as it is known: "
+                "the table was altered in a way that was not seen; start fresh, or from a position after the change"
+            )

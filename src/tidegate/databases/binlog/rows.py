@@ -1,0 +1,92 @@
+"""Row events of one table, collected into record batches with row kinds. Called by reader.py, in tasks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher
+from tidegate.databases.binlog.errors import LogDamaged
+from tidegate.databases.binlog.events import Change, RowEvent, TableMap
+from tidegate.databases.binlog.layout import LogColumn, check
+from tidegate.databases.binlog.values import Decode, compiled, decoder, raw_column
+from tidegate.model.types import ROW_KIND, DataType, Table, TypeName
+from tidegate.plugin.arrow import table_schema
+
+BATCH_ROWS_MAX = 16_384
+BATCH_BYTES_MAX = 4 << 20
+_KINDS = {Change.INSERT: (0,), Change.UPDATE: (1, 2), Change.DELETE: (3,)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogTable:
+    """A table that is wanted: the columns as the log writes them, and the table as it flows through the pipeline (found by name; others are null)."""
+
+    columns: tuple[LogColumn, ...]
+    table: Table
+
+
+class RowCollector:
+    """Decodes the events of one table. A batch never ends between the two images of an update."""
+
+    def __init__(self, wanted: LogTable) -> None:
+        self._wanted = wanted
+        self._schema = table_schema(wanted.table)
+        self._types = {c.name: c.type for c in wanted.table.columns}
+        self._map: TableMap | None = None
+        self._decode: Decode | None = None
+        self._finish: list[Finish] = []
+        self._columns: list[list[Any]] = [[] for _ in wanted.columns]
+        self._kinds: list[int] = []
+        self.bytes = 0
+
+    def layout(self, map_: TableMap) -> None:
+        """The layout of the events that follow."""
+        if map_ is self._map:
+            return
+        check(map_, self._wanted.columns)
+        if self._map is None or (map_.types, map_.metas) != (self._map.types, self._map.metas):
+            assert not self._kinds, "rows of the layout before are taken first"
+            raw = [raw_column(t, m, unsigned=c.unsigned, name=c.name) for t, m, c in zip(map_.types, map_.metas, self._wanted.columns, strict=True)]
+            self._decode = decoder(raw, compiled())
+            self._finish = [finisher(r, self._target(c)) for r, c in zip(raw, self._wanted.columns, strict=True)]
+        self._map = map_
+
+    def fits(self, map_: TableMap) -> bool:
+        """Whether rows of this layout can join those that are collected."""
+        return not self._kinds or self._map is None or (map_.types, map_.metas) == (self._map.types, self._map.metas)
+
+    def _target(self, column: LogColumn) -> ColumnTarget:
+        kind = self._types.get(column.name, DataType(TypeName.STRING))
+        return ColumnTarget(name=column.name, type=kind, charset=column.charset, labels=column.labels, word=column.word)
+
+    def add(self, event: RowEvent) -> None:
+        """The rows of an event."""
+        assert self._decode is not None, "a layout comes before its rows"
+        images = self._decode(event.images, 0, len(event.images), self._columns)
+        kinds = _KINDS[event.change]
+        self._kinds.extend(kinds * (images // len(kinds)))
+        if images % len(kinds):
+            raise LogDamaged("an update has an image before and none after")
+        self.bytes += len(event.images)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to take the batch."""
+        return len(self._kinds) >= BATCH_ROWS_MAX or self.bytes >= BATCH_BYTES_MAX
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self._kinds
+
+    def take(self) -> pa.RecordBatch:
+        """The rows so far, in the table's schema."""
+        count = len(self._kinds)
+        arrays = {c.name: finish(values) for c, finish, values in zip(self._wanted.columns, self._finish, self._columns, strict=True) if c.name in self._types}
+        arrays[ROW_KIND] = pa.array(self._kinds, pa.int8())
+        batch = pa.RecordBatch.from_arrays([arrays[f.name] if f.name in arrays else pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
+        self._columns = [[] for _ in self._wanted.columns]
+        self._kinds = []
+        self.bytes = 0
+        return batch

@@ -1,0 +1,69 @@
+"""What CDC connectors have in common in job files, by the reference's names. Declarations and checks only: `tidegate validate` imports this."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tidegate.databases.url import System, parse_url
+from tidegate.model.problem import Problem, Severity
+from tidegate.plugin.option import Block, Kind, Option, Values
+
+COMMON = (
+    Option("url", Kind.TEXT, "The address of the database as a JDBC URL.", required=True, fallbacks=("base-url",)),
+    Option("username", Kind.TEXT, "The user to log in as.", required=True, fallbacks=("user",)),
+    Option("password", Kind.TEXT, "The user's password.", required=True, secret=True),
+    Option("database-names", Kind.LIST, "The databases whose tables are read; all that database-pattern matches where absent."),
+    Option("database-pattern", Kind.TEXT, "A regular expression for the whole name of a database.", ".*"),
+    Option("table-names", Kind.LIST, "The tables to read, each with its whole path."),
+    Option("table-pattern", Kind.TEXT, "A regular expression for the whole path of a table. New tables that match are read from the next start on."),
+    Option("table-names-config", Kind.LIST, "For single tables: [{ table, primaryKeys = [...], snapshotSplitColumn }]."),
+    Option("snapshot.split.size", Kind.INT, "Rows of one chunk of the snapshot.", 8096, minimum=1),
+    Option("snapshot.fetch.size", Kind.INT, "Rows fetched at once in the snapshot.", 1024, minimum=1),
+    Option("incremental.parallelism", Kind.INT, "Kept for job files of the reference; the log is read once for each batch.", 1, minimum=1),
+    Option("exactly_once", Kind.BOOL, "Kept for job files of the reference; the hand-over from snapshot to log is always exact.", False),
+    Option("connect.timeout.ms", Kind.DURATION, "How long a connection may take.", 30_000, minimum=1),
+    Option("connect.max-retries", Kind.INT, "How often a lost server is asked again before the attempt fails.", 3, minimum=0),
+    Option("connection.pool.size", Kind.INT, "Kept for job files of the reference; connections are opened as they are needed.", 20, minimum=1),
+    Option("server-time-zone", Kind.TEXT, "Kept for job files of the reference; moments are read in UTC, whatever zone the server shows them in."),
+    Option("chunk-key.even-distribution.factor.upper-bound", Kind.DOUBLE, "Kept for job files of the reference; chunks follow the index of the key.", 100.0),
+    Option("chunk-key.even-distribution.factor.lower-bound", Kind.DOUBLE, "Kept for job files of the reference; chunks follow the index of the key.", 0.05),
+    Option("sample-sharding.threshold", Kind.INT, "Kept for job files of the reference; chunks follow the index of the key.", 1000),
+    Option("inverse-sampling.rate", Kind.INT, "Kept for job files of the reference; chunks follow the index of the key.", 1000),
+    Option("split.allow-sampling", Kind.BOOL, "Kept for job files of the reference; chunks follow the index of the key.", True),
+    Option("enable_concurrent_read", Kind.BOOL, "Kept for job files of the reference; chunks are read side by side.", True),
+    Option("format", Kind.ENUM, "How rows look.", "DEFAULT", choices=("DEFAULT", "COMPATIBLE_DEBEZIUM_JSON")),
+    Option("debezium", Kind.MAP, "Kept for job files of the reference; there is no Debezium here."),
+    Option(
+        "schema-changes.enabled",
+        Kind.BOOL,
+        "Whether columns that are added to a table are carried on. Any other change of a table stops the job before it.",
+        False,
+    ),
+)
+
+
+def check(system: System, example: str, block: Block, values: Values) -> Iterable[Problem]:
+    """What is wrong with the options that all have."""
+    yield from _check_url(system, example, block, values)
+    for key in ("table-pattern", "database-pattern"):
+        try:
+            re.compile(values[key] or "")
+        except re.error as error:
+            yield block.problem((key,), f"{values[key]!r} is no regular expression: {error}")
+    for index, config in enumerate(values["table-names-config"] or ()):
+        if not isinstance(config, Mapping) or not config.get("table"):
+            yield block.problem(("table-names-config", index), "an entry is a block { table = ..., primaryKeys = [...] }")
+    if values["format"] != "DEFAULT":
+        yield block.problem(("format",), "rows come with their kinds and in the columns of their table; a JSON envelope is not made", expected="DEFAULT")
+    if values["debezium"]:
+        yield block.problem(("debezium",), "there is no Debezium here: its settings do nothing", severity=Severity.WARNING)
+
+
+def _check_url(system: System, example: str, block: Block, values: Values) -> Iterable[Problem]:
+    try:
+        address = parse_url(str(values["url"] or ""))
+    except ValueError as error:
+        if values["url"]:
+            yield block.problem(("url",), str(error), expected=example)
+        return
+    if address.system is not system:
+        yield block.problem(("url",), f"the URL is one of {address.system.value}", expected=example)

@@ -1,0 +1,246 @@
+"""The Source of all databases that have a log: what `__init__` of this package says, with the log left open. Subclassed by the CDC connectors.
+
+The offset: {"log": position, "tables": {path: {"columns": ..., "read": progress}}, "touched": [paths that changed in the last range], "stop": position?}. The
+position and the columns are the database's own words, which only its subclass reads.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tidegate.databases.capture.changes import TakenBack, inserted, settle
+from tidegate.databases.capture.errors import ColumnsAdded
+from tidegate.databases.capture.progress import Chunk, budget, chunk_condition, chunks_between, done, is_done, next_cuts, split_column, unfinished
+from tidegate.databases.capture.selection import CaptureTable, select
+from tidegate.databases.capture.spool import Spool
+from tidegate.databases.dialect import Dialect, dialect_of
+from tidegate.databases.session import Session
+from tidegate.databases.url import Address, System, parse_url
+from tidegate.model.types import Table
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext, Source, Split
+from tidegate.plugin.option import Values
+
+IDLE_BYTES_MAX = 4 << 20
+"""Log of other tables that is passed over before the position moves; until then a turn that finds nothing writes nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """What the log holds after a position. `idle_bytes` is how much of it there is where no table that is read was touched."""
+
+    log: dict[str, Any]
+    touched: frozenset[str]
+    caught_up: bool
+    idle_bytes: int = 0
+    columns: Mapping[str, list[Any]] | None = None  # of tables that were altered, where the change is carried on
+
+
+class CaptureSource(Source):
+    """Snapshot and log of one database."""
+
+    system: ClassVar[System]
+    logs_generated: ClassVar[bool] = True
+    """Whether the log has columns that the database computes."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        properties = {"connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
+        self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
+        self.dialect: Dialect = dialect_of(self.system)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to the tasks; the tables too, so that a task need not look."""
+        own = {"values": self.values, "context": self.context, "address": self.address, "dialect": self.dialect}
+        return {**own, "captured": self.__dict__["captured"]} if "captured" in self.__dict__ else own
+
+    # What a database gives.
+
+    @abstractmethod
+    def session(self) -> Session:
+        """A connection; a server that is just starting is waited for."""
+
+    @abstractmethod
+    def check_server(self, session: Session) -> None:
+        """Raise NotSetUp where the server does not write the log that is needed, with all that is wrong."""
+
+    @abstractmethod
+    def log_begin(self, session: Session) -> dict[str, Any]:
+        """Where the log is read from, by startup.mode."""
+
+    @abstractmethod
+    def log_stop(self, session: Session) -> dict[str, Any] | None:
+        """Where it ends, by stop.mode; None: never."""
+
+    @abstractmethod
+    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+        """The end of the next range of the log; PositionGone where it is not there any more."""
+
+    @abstractmethod
+    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+        """Whether a position is at or after another."""
+
+    @abstractmethod
+    def log_now(self, session: Session) -> dict[str, Any]:
+        """A position that is not before anything that a read which has ended can have seen."""
+
+    @abstractmethod
+    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The changes of (start, end] of these tables, as (path, batch)."""
+
+    @abstractmethod
+    def columns_of(self, captured: CaptureTable) -> list[Any]:
+        """What the log's reader must know of a table's columns, as JSON."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the log has whole images before, so that chunks can be taken back to a position."""
+        return True
+
+    # What is the same for all.
+
+    @cached_property
+    def captured(self) -> dict[str, CaptureTable]:
+        """The tables that are read, by path."""
+        with self.session() as session:
+            self.check_server(session)
+            return select(session, self.dialect, self.values, generated=self.logs_generated)
+
+    def tables(self) -> tuple[Table, ...]:
+        """As the catalogue has them now."""
+        return tuple(c.table for c in self.captured.values())
+
+    @property
+    def bounded(self) -> bool:
+        """Only where a stop is asked for."""
+        return bool(self.values["stop.mode"] != "never" or self.values["startup.mode"] == "snapshot-only")
+
+    def initial(self) -> Offset:
+        """The log from where startup.mode says; tables unread where it says initial."""
+        captured = self.captured
+        with self.session() as session:
+            log, stop = self.log_begin(session), self.log_stop(session)
+        snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
+        tables = {path: {"columns": self.columns_of(c), "read": None if snapshot else done()} for path, c in captured.items()}
+        return {"log": log, "tables": tables, "touched": [], **({"stop": stop} if stop is not None else {})}
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """The next range of the log, and the next chunks of tables that are not read yet, where the log is read to its end."""
+        known = self._with_new_tables(start)
+        if self.at_end(known):
+            return known
+        with self.session() as session:
+            look = self.look(session, known, limit)
+            tables = {path: dict(entry) for path, entry in known["tables"].items()}
+            for path, columns in (look.columns or {}).items():
+                self._carry_on(path, columns)
+                tables[path]["columns"] = columns
+            todo = unfinished({p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured])
+            if look.caught_up and todo:
+                self._plan_chunks(session, tables, todo, limit)
+        moves = tables != known["tables"] or look.idle_bytes > IDLE_BYTES_MAX or any(known["tables"][p]["read"] for p in look.touched)
+        reached = "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
+        if not (moves or reached):
+            return start if known == start else known
+        return {**known, "log": look.log, "tables": tables, "touched": sorted(look.touched)}
+
+    def _with_new_tables(self, start: Offset) -> Offset:
+        """Tables that match since the last start are read from their beginning."""
+        fresh = {p: {"columns": self.columns_of(c), "read": None} for p, c in self.captured.items() if p not in start["tables"]}
+        return {**start, "tables": {**start["tables"], **fresh}} if fresh else start
+
+    def _carry_on(self, path: str, columns: Sequence[Any]) -> None:
+        """New columns must flow through the whole pipeline, which is built when it starts."""
+        names = {c.name for c in self.captured[path].table.columns}
+        lacking = [str(c[0]) for c in columns if str(c[0]) not in names]
+        if lacking:
+            raise ColumnsAdded(path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking))
+
+    def _plan_chunks(self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit) -> None:
+        rows_each = int(self.values["snapshot.split.size"])
+        left = budget(limit.rows, rows_each, self.context.parallelism)
+        for path in todo:
+            captured = self.captured[path]
+            before = tables[path]["read"]
+            tables[path]["read"] = next_cuts(session, self.dialect, captured.info, self._split(captured), before, rows_each, left)
+            left -= len(tables[path]["read"]["cuts"])
+            if left <= 0:
+                return
+
+    def _split(self, captured: CaptureTable) -> str | None:
+        return split_column(captured.table, captured.split)
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
+        """A split for each table that changed, as its changes must stay in order, and one for each chunk."""
+        log = [Split(path, payload, 1) for payload in self._log_payloads(start, end) for path in payload["tables"]]
+        return [*log, *self._chunk_splits(start, end)]
+
+    def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
+        """One read of the log for all tables, and a split for each chunk."""
+        log = [
+            Split(JOINT_TABLE if len(payload["tables"]) > 1 else next(iter(payload["tables"])), payload, 1)
+            for payload in self._log_payloads(start, end)
+            if payload["tables"]
+        ]
+        return [*log, *self._chunk_splits(start, end)]
+
+    def _log_payloads(self, start: Offset, end: Offset) -> Iterator[dict[str, Any]]:
+        if start["log"] == end["log"]:
+            return
+        known = {p: t for p, t in start["tables"].items() if t["read"] is not None and p in self.captured and p in end["touched"]}
+        yield {"log": [start["log"], end["log"]], "tables": {p: {"columns": t["columns"], "upto": t["read"]["upto"]} for p, t in known.items()}}
+
+    def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
+        for path, after in end["tables"].items():
+            before = start["tables"].get(path, {"read": None})["read"]
+            for chunk in chunks_between(before, after["read"]) if path in self.captured else ():
+                payload = {"chunk": [chunk.low, chunk.high], "at": end["log"], "columns": after["columns"]}
+                yield Split(path, payload, int(self.values["snapshot.split.size"]) * 64)
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """In a task: changes of a range, or rows of a chunk."""
+        if "chunk" in split.payload:
+            yield from self._read_chunk(split.table, Chunk(*split.payload["chunk"]), split.payload["at"], split.payload["columns"])
+            return
+        wanted = split.payload["tables"] if split.table == JOINT_TABLE else {split.table: split.payload["tables"][split.table]}
+        start, end = split.payload["log"]
+        for path, batch in self.read_log(start, end, {p: t["columns"] for p, t in wanted.items()}):
+            captured = self.captured[path]
+            upto = wanted[path]["upto"]
+            settled = settle(batch, captured.table.primary_key, self._split(captured) if upto is not None else None, upto)
+            if settled.num_rows:
+                yield settled.replace_schema_metadata({"table": path}) if split.table == JOINT_TABLE else settled
+
+    def _read_chunk(self, path: str, chunk: Chunk, at: Mapping[str, Any], columns: list[Any]) -> Iterator[pa.RecordBatch]:
+        """Rows as they are now, then taken back to the position."""
+        captured = self.captured[path]
+        schema = table_schema(captured.table)
+        key, column = captured.table.primary_key, self._split(captured)
+        with Spool(schema) as spool:
+            for batch in self._rows(captured, chunk, column):
+                spool.add(inserted(batch, schema))
+            back = TakenBack(key, column, chunk)
+            if self.takes_back:
+                with self.session() as session:
+                    now = self.log_now(session)
+                for _, batch in self.read_log(at, now, {path: columns}):
+                    back.add(settle(batch, key))
+            yield from back.apply(spool, schema)
+
+    def _rows(self, captured: CaptureTable, chunk: Chunk, column: str | None) -> Iterator[pa.RecordBatch]:
+        types = {c.name: c.type for c in captured.table.columns}
+        selected = ", ".join(self.dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        condition = chunk_condition(self.dialect, column, chunk)
+        sql = f"select {selected} from {self.dialect.qualified(captured.info.name)}" + (f" where {condition}" if condition else "")
+        return self.dialect.batches(self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"]))
+
+    def at_end(self, offset: Offset) -> bool:
+        """Whether everything is read up to the stop."""
+        if not self.bounded:
+            return False
+        whole = all(is_done(t["read"]) for t in offset["tables"].values())
+        return whole and (self.values["stop.mode"] == "never" or ("stop" in offset and self.passed(offset["log"], offset["stop"])))

@@ -1,0 +1,62 @@
+"""What a database tells about its tables: names, columns, keys. The same for all dialects, which fill it (mysql_catalogue.py and the others). Pure data."""
+
+from dataclasses import dataclass
+
+from tidegate.model.types import Column, DataType, Table
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table's name in its parts; parts that a database does not have are empty."""
+
+    database: str
+    schema: str
+    table: str
+
+    @property
+    def path(self) -> str:
+        """As pipelines and sinks name it: `shop.orders`, `shop.public.orders`."""
+        return ".".join(part for part in (self.database, self.schema, self.table) if part)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NativeColumn:
+    """A column as its database has it. `native` is the whole type in the database's words: `decimal(12,2) unsigned`, `character varying(80)`."""
+
+    name: str
+    native: str
+    nullable: bool = True
+    comment: str = ""
+    charset: str = ""
+    collation: str = ""
+    generated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableInfo:
+    """A table as its database has it. `unique_key` is the first unique index without nullable columns."""
+
+    name: TableName
+    columns: tuple[NativeColumn, ...]
+    primary_key: tuple[str, ...] = ()
+    unique_key: tuple[str, ...] = ()
+    comment: str = ""
+
+    def column(self, name: str) -> NativeColumn | None:
+        """A column by its name: exactly, else in any case."""
+        exact = next((c for c in self.columns if c.name == name), None)
+        return exact or next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+    def as_table(self, types: dict[str, DataType], *, kinds: bool = False) -> Table:
+        """The table as it flows through a pipeline; `types` are our types by column name."""
+        return Table(
+            path=self.name.path,
+            columns=tuple(Column(name=c.name, type=types[c.name], nullable=c.nullable, comment=c.comment) for c in self.columns),
+            primary_key=self.primary_key,
+            unique_key=self.unique_key,
+            comment=self.comment,
+            kinds=kinds,
+        )

@@ -1,0 +1,56 @@
+"""Statements that make and change tables. Pure; called by sinks and by what carries a source's new columns to them."""
+
+from collections.abc import Sequence
+
+from tidegate.databases.catalogue import TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.url import System
+from tidegate.model.types import Column
+
+
+def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], key: Sequence[str], comment: str = "") -> list[str]:
+    """A new table with mapped types. Only columns of the key must have values: what a source could not tell is null."""
+    parts = [_column(dialect, column, len(key) if column.name in key else 0) for column in columns]
+    if key:
+        parts.append(f"primary key ({dialect.names(key)})")
+    options = " default character set utf8mb4" if dialect.system is System.MYSQL else ""
+    if comment and dialect.system is System.MYSQL:
+        options += f" comment = {_comment(comment)}"
+    create = f"create table if not exists {dialect.qualified(name)} ({', '.join(parts)}){options}"
+    after = [f"comment on table {dialect.qualified(name)} is {dialect.text_literal(comment)}"] if comment and dialect.system is System.POSTGRES else []
+    return [create, *after]
+
+
+def _column(dialect: Dialect, column: Column, keys: int) -> str:
+    return f"{dialect.quote(column.name)} {dialect.native_type(column.type, keys=keys)}" + (" not null" if keys else "")
+
+
+def _comment(text: str) -> str:
+    """MySQL takes no constant with an introducer here."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def create_namespace(dialect: Dialect, name: TableName) -> str | None:
+    """What a table's name needs before it: its database (MySQL) or schema (PostgreSQL); None where there is nothing to make."""
+    match dialect.system:
+        case System.MYSQL:
+            return f"create database if not exists {dialect.quote(name.database)} default character set utf8mb4"
+        case System.POSTGRES:
+            return f"create schema if not exists {dialect.quote(name.schema)}"
+        case System.SQLITE:
+            return None
+
+
+def drop_table(dialect: Dialect, name: TableName) -> str:
+    """The table goes, where there is one."""
+    return f"drop table if exists {dialect.qualified(name)}"
+
+
+def empty_table(dialect: Dialect, name: TableName) -> str:
+    """All rows go."""
+    return f"delete from {dialect.qualified(name)}" if dialect.system is System.SQLITE else f"truncate table {dialect.qualified(name)}"
+
+
+def add_column(dialect: Dialect, name: TableName, column: Column) -> str:
+    """A new column, empty in the rows that are there."""
+    return f"alter table {dialect.qualified(name)} add column {_column(dialect, column, 0)}"

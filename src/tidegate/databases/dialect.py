@@ -1,0 +1,136 @@
+"""What every database says in its own way: names, literals, types, catalogue, rows as Arrow. `dialect_of` gives the one of an address.
+
+Dialects hold no connection: they make texts, and read with the session that they are handed.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.session import Session
+from tidegate.databases.url import Address, System
+from tidegate.model.types import DataType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+
+
+class Dialect(ABC):
+    """One database's ways."""
+
+    system: ClassVar[System]
+    transactional_ddl: ClassVar[bool]
+    """Whether making a table is part of a transaction, or ends it."""
+    name_chars_max: ClassVar[int]
+    quote_character: ClassVar[str]
+
+    def quote(self, name: str) -> str:
+        """A name, whatever characters it has."""
+        return self.quote_character + name.replace(self.quote_character, self.quote_character * 2) + self.quote_character
+
+    def names(self, names: Sequence[str]) -> str:
+        """Several names between commas."""
+        return ", ".join(map(self.quote, names))
+
+    @abstractmethod
+    def qualified(self, name: TableName) -> str:
+        """A table in a statement."""
+
+    @abstractmethod
+    def parse_table(self, text: str, address: Address) -> TableName:
+        """A table as job files write it (`shop.orders`), completed by the address; ValueError in words for a person."""
+
+    def literal(self, value: Any) -> str:
+        """A value in a statement, for drivers without parameters: keys of chunks."""
+        match value:
+            case bool():
+                return "1" if value else "0"
+            case int() | Decimal():
+                return str(value)
+            case float():
+                return repr(value)
+            case datetime():
+                return self.text_literal(value.isoformat(" "))
+            case date():
+                return self.text_literal(value.isoformat())
+            case timedelta():
+                return self.text_literal(str(value))
+            case bytes() | bytearray() | memoryview():
+                return self.bytes_literal(bytes(value))
+            case UUID():
+                return self.text_literal(str(value))
+            case _:
+                return self.text_literal(str(value))
+
+    def number_or_text(self, text: str) -> str:
+        """A constant that a person wrote: a number where it is one."""
+        return text.strip() if is_number(text.strip()) else self.text_literal(text)
+
+    @abstractmethod
+    def text_literal(self, text: str) -> str:
+        """A text constant."""
+
+    @abstractmethod
+    def bytes_literal(self, data: bytes) -> str:
+        """A constant of bytes."""
+
+    @abstractmethod
+    def data_type(self, column: NativeColumn) -> DataType:
+        """Our type of a column."""
+
+    @abstractmethod
+    def native_type(self, kind: DataType, *, keys: int = 0) -> str:
+        """The type for a new column; `keys` is how many columns the key has that it is part of, 0 where it is none."""
+
+    @abstractmethod
+    def expression(self, column: NativeColumn, kind: DataType) -> str:
+        """What to select of a column so that `batches` can read it exactly."""
+
+    @abstractmethod
+    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+        """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types; in batches of about rows_max (0: as the driver likes)."""
+
+    @abstractmethod
+    def tables(self, session: Session, database: str = "") -> list[TableName]:
+        """All tables and views of a database, without those of the system. No database: all that can be seen from this session."""
+
+    @abstractmethod
+    def table_info(self, session: Session, name: TableName) -> TableInfo | None:
+        """A table, or None where there is none."""
+
+    @abstractmethod
+    def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
+        """The columns that a query gives."""
+
+    @abstractmethod
+    def rows_estimated(self, session: Session, name: TableName) -> int:
+        """About how many rows a table has, from the statistics; 0 where they say nothing."""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text can stand in a statement as a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def dialect_of(system: System) -> Dialect:
+    """The ways of a database."""
+    match system:
+        case System.MYSQL:
+            from tidegate.databases.mysql_dialect import MySqlDialect
+
+            return MySqlDialect()
+        case System.POSTGRES:
+            from tidegate.databases.postgres_dialect import PostgresDialect
+
+            return PostgresDialect()
+        case System.SQLITE:
+            from tidegate.databases.sqlite_dialect import SqliteDialect
+
+            return SqliteDialect()

@@ -1,0 +1,91 @@
+"""What goes wrong with a database, as our own errors. Drivers' exceptions are translated where they enter (mysql.py, postgres.py, sqlite.py).
+
+An error never holds a password: texts of drivers pass through `Address.masked`.
+"""
+
+from tidegate.model.errors import Domain, TransientError, UserError
+
+TEXT_MAX = 1000
+
+
+class DatabaseUnreachable(TransientError):
+    """The server does not answer."""
+
+    condition = "database-unreachable"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host and port of `url` right?")
+        self.where, self.why = where, why
+
+
+class DatabaseTrouble(TransientError):
+    """A statement failed in a way that may pass: connection lost, deadlock, lock timeout, shutdown, or something that we do not know."""
+
+    condition = "database-trouble"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, where: str, why: str, code: str = "") -> None:
+        super().__init__(f"the database {where} says: {why[:TEXT_MAX]}")
+        self.where, self.why, self.code = where, why, code
+
+
+class AccessDenied(UserError):
+    """Wrong user or password, or a right that is missing."""
+
+    condition = "database-access-denied"
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the rights of that user")
+        self.where, self.why = where, why
+
+
+class StatementRefused(UserError):
+    """The database understood the statement and will never carry it out: syntax, a missing column, a value that does not fit."""
+
+    condition = "database-refused"
+
+    def __init__(self, where: str, why: str, code: str = "") -> None:
+        super().__init__(f"the database {where} refuses a statement: {why[:TEXT_MAX]}")
+        self.where, self.why, self.code = where, why, code
+
+
+class DatabaseMissing(UserError):
+    """There is no such database."""
+
+    condition = "database-missing"
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"the database {where} is not there: {why[:TEXT_MAX]}; check `url`")
+        self.where, self.why = where, why
+
+
+class TableMissing(UserError):
+    """There is no such table."""
+
+    condition = "table-missing"
+
+    def __init__(self, where: str, table: str, suggestion: str = "") -> None:
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+        super().__init__(f"there is no table {table!r} in the database {where}, or its user may not see it{hint}")
+        self.where, self.table, self.suggestion = where, table, suggestion
+
+
+class UnknownColumnType(UserError):
+    """A column whose type cannot travel through a pipeline."""
+
+    condition = "unknown-column-type"
+
+    def __init__(self, column: str, native: str) -> None:
+        super().__init__(f"the column {column!r} has the type {native}, which has no counterpart: leave it out or cast it with `query`")
+        self.column, self.native = column, native
+
+
+class ValueUnreadable(UserError):
+    """A value of a column does not fit the type of its column here."""
+
+    condition = "value-unreadable"
+
+    def __init__(self, column: str, kind: str, why: str) -> None:
+        super().__init__(f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; cast the column with `query`")
+        self.column, self.kind = column, kind

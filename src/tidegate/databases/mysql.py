@@ -1,0 +1,133 @@
+"""MariaDB and MySQL: the connection, by pymysql. Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are."""
+
+import ssl
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused
+from tidegate.databases.session import Row, Session
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+
+T = TypeVar("T")
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
+_LOST = {2003, 2002, 2005}
+# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
+_PASSING = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1290, 1412, 1637, 1927, 2006, 2013, 2014, 2055, 3024, 4031}
+SET_UP = (
+    "set session time_zone = '+00:00'",
+    "set session sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+    "set session transaction isolation level read committed",
+)
+
+
+@cache
+def _tls(verify: bool) -> ssl.SSLContext:
+    """Made once: it reads the certificates of the machine."""
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
+    """A pymysql connection in autocommit, with our session settings; also for readers of the binary log."""
+    properties = {key.lower(): value.lower() for key, value in address.properties.items()}
+    mode = properties.get("sslmode", "verify_ca" if properties.get("usessl") == "true" else "disabled")
+    tls: dict[str, Any] = {"ssl_disabled": True} if mode in ("disabled", "disable", "preferred") else {"ssl": _tls(mode.startswith("verify"))}
+    given: dict[str, Any] = {
+        "host": address.host,
+        "port": address.port,
+        "user": address.user,
+        "password": address.password.encode(),  # as text it would be taken for latin1
+        "database": address.database or None,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": address.connect_timeout_s,
+        "client_flag": CLIENT.FOUND_ROWS,
+        **tls,
+        **more,
+    }
+    connection: pymysql.Connection[Any] = translated(address, lambda: pymysql.connect(**given))
+    try:
+        with connection.cursor() as cursor:
+            for statement in SET_UP:
+                translated(address, partial(cursor.execute, statement))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def translated(address: Address, act: Callable[[], T]) -> T:
+    """Do something with the driver; its errors are ours."""
+    try:
+        return act()
+    except pymysql.err.MySQLError as error:
+        raise _ours(address, error) from None
+    except (OSError, RuntimeError) as error:
+        raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
+
+
+def _ours(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = address.masked(str(error.args[1] if len(error.args) > 1 else error))
+    where = str(address)
+    if code in _DENIED:
+        return AccessDenied(where, f"{text} ({code})")
+    if code == 1049:
+        return DatabaseMissing(where, text)
+    if code in _LOST or (code == 2013 and "handshake" in text):
+        return DatabaseUnreachable(where, text)
+    if code in _PASSING or code == 0 or isinstance(error, pymysql.err.InterfaceError):
+        return DatabaseTrouble(where, f"{text} ({code})", str(code))
+    return StatementRefused(where, f"{text} ({code})", str(code))
+
+
+class MySqlSession(Session):
+    """A connection by pymysql."""
+
+    def __init__(self, address: Address, *, loads: bool = False) -> None:
+        """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could then ask for any file."""
+        super().__init__(address)
+        self.connection = connect(address, local_infile=loads)
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; its rows."""
+        with self.connection.cursor() as cursor:
+            translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+            return list(cursor.fetchall())
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        with self.connection.cursor() as cursor:
+            return int(translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None)))
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for every row."""
+        with self.connection.cursor() as cursor:
+            translated(self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows]))
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        translated(self.address, self.connection.begin)
+
+    def commit(self) -> None:
+        """End it."""
+        translated(self.address, self.connection.commit)
+
+    def rollback(self) -> None:
+        """Undo it."""
+        translated(self.address, self.connection.rollback)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        try:
+            self.connection.close()
+        except pymysql.err.MySQLError:
+            return

@@ -1,0 +1,176 @@
+"""MariaDB and MySQL: names, literals, types both ways. Rows are read in mysql_rows.py, the catalogue in mysql_catalogue.py.
+
+Types follow the reference: tinyint(1) and bit(1) are boolean, unsigned types the next wider one, bigint unsigned decimal(20,0). A timestamp is a moment
+(timestamp_tz), a datetime is not (timestamp). Zero dates are null.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.databases import mysql_catalogue
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.session import Session
+from tidegate.databases.types import base_and_sizes, decimal, simple
+from tidegate.databases.url import Address, System
+from tidegate.model.types import DataType, TypeName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY_CHARS_MAX = 760
+"""An index of InnoDB holds 3072 bytes, at 4 bytes a character."""
+_WIDER = {"tinyint": TypeName.SMALLINT, "smallint": TypeName.INT, "mediumint": TypeName.INT, "int": TypeName.BIGINT, "integer": TypeName.BIGINT}
+_SIGNED = {
+    "tinyint": TypeName.TINYINT,
+    "smallint": TypeName.SMALLINT,
+    "mediumint": TypeName.INT,
+    "int": TypeName.INT,
+    "integer": TypeName.INT,
+    "bigint": TypeName.BIGINT,
+}
+_OTHERS = {
+    "boolean": TypeName.BOOLEAN,
+    "bool": TypeName.BOOLEAN,
+    "year": TypeName.INT,
+    "float": TypeName.FLOAT,
+    "double": TypeName.DOUBLE,
+    "double precision": TypeName.DOUBLE,
+    "real": TypeName.DOUBLE,
+    "date": TypeName.DATE,
+    "time": TypeName.TIME,
+    "datetime": TypeName.TIMESTAMP,
+    "timestamp": TypeName.TIMESTAMP_TZ,
+}
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector")
+_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection")
+_NATIVE = {
+    TypeName.STRING: "longtext",
+    TypeName.BOOLEAN: "tinyint(1)",
+    TypeName.TINYINT: "tinyint",
+    TypeName.SMALLINT: "smallint",
+    TypeName.INT: "int",
+    TypeName.BIGINT: "bigint",
+    TypeName.FLOAT: "float",
+    TypeName.DOUBLE: "double",
+    TypeName.NULL: "longtext",
+    TypeName.BYTES: "longblob",
+    TypeName.BINARY_VECTOR: "longblob",
+    TypeName.DATE: "date",
+    TypeName.TIME: "time(6)",
+    TypeName.TIMESTAMP: "datetime(6)",
+    TypeName.TIMESTAMP_TZ: "timestamp(6) null default null",
+}
+
+
+class MySqlDialect(Dialect):
+    """MariaDB and MySQL."""
+
+    system = System.MYSQL
+    transactional_ddl = False
+    name_chars_max = 64
+    quote_character = "`"
+
+    def qualified(self, name: TableName) -> str:
+        """`database`.`table`."""
+        return ".".join(self.quote(part) for part in (name.database, name.table) if part)
+
+    def parse_table(self, text: str, address: Address) -> TableName:
+        """`table` or `database.table`."""
+        parts = [part.strip("`") for part in text.split(".")]
+        if not all(parts) or len(parts) > 2:
+            raise ValueError(f"{text!r} is no table: write database.table")
+        database = parts[0] if len(parts) == 2 else address.database
+        if not database:
+            raise ValueError(f"{text!r} names no database, and neither does the URL: write database.table")
+        return TableName(database, "", parts[-1])
+
+    def text_literal(self, text: str) -> str:
+        """By its bytes: no mode of the server can read it in another way."""
+        return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
+
+    def bytes_literal(self, data: bytes) -> str:
+        """As hexadecimal digits."""
+        return f"x'{data.hex()}'"
+
+    def data_type(self, column: NativeColumn) -> DataType:
+        """Our type of a column."""
+        text = column.native.lower()
+        base, sizes = base_and_sizes(text)
+        base = base.removesuffix(" unsigned").removesuffix(" zerofill").removesuffix(" unsigned").removesuffix(" signed").strip()
+        unsigned = "unsigned" in text or "zerofill" in text
+        if (base == "tinyint" and sizes == [1] and not unsigned) or (base == "bit" and sizes in ([], [1])):
+            return simple(TypeName.BOOLEAN)
+        if base in ("decimal", "numeric", "dec", "fixed"):
+            return decimal(*(sizes + [10, 0][len(sizes) :])) if len(sizes) != 1 else decimal(sizes[0], 0)
+        if base == "bigint" and unsigned:
+            return decimal(20, 0)
+        if base in _SIGNED:
+            return simple(_WIDER[base] if unsigned else _SIGNED[base])
+        if base in _BYTES or base in _SPATIAL or base == "bit":
+            return simple(TypeName.BYTES)
+        return simple(_OTHERS.get(base, TypeName.STRING))
+
+    def native_type(self, kind: DataType, *, keys: int = 0) -> str:
+        """The type for a new column. Texts and bytes of a key have a length, as its index does."""
+        if keys and kind.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR):
+            word = "varchar" if kind.name is TypeName.STRING else "varbinary"
+            return f"{word}({min(255, KEY_CHARS_MAX // keys)})"
+        if kind.name is TypeName.DECIMAL:
+            return f"decimal({kind.precision},{kind.scale})"
+        return _NATIVE.get(kind.name, "json")
+
+    def expression(self, column: NativeColumn, kind: DataType) -> str:
+        """What connectorx reads exactly: whole numbers, doubles, texts, bytes, datetimes."""
+        name, base = self.quote(column.name), base_and_sizes(column.native)[0].partition(" ")[0]
+        match kind.name:
+            case TypeName.BOOLEAN:
+                return f"{name} + 0" if base == "bit" else name
+            case TypeName.FLOAT:  # as a text, a float would lose digits
+                return f"{name} + 0e0"
+            case TypeName.DECIMAL | TypeName.STRING:
+                text = base.endswith("char") or base.endswith("text")
+                return name if text and kind.name is TypeName.STRING else f"cast({name} as char)"
+            case TypeName.INT if base == "year":
+                return f"{name} + 0"
+            case TypeName.BYTES if base == "bit":
+                return f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))"
+            case TypeName.DATE:
+                return f"datediff(if(month({name}) = 0 or dayofmonth({name}) = 0, null, {name}), '1970-01-01')"
+            case TypeName.TIME:
+                sign = f"if({name} < 0, -1, 1)"
+                return f"cast(truncate(time_to_sec({name}), 0) * 1000000 + {sign} * microsecond({name}) as signed)"
+            case TypeName.TIMESTAMP:
+                return f"if(month({name}) = 0 or dayofmonth({name}) = 0, null, {name})"
+            case TypeName.TIMESTAMP_TZ:  # whatever the time zone of the session is
+                return f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
+            case _:
+                return name
+
+    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+        """Rows by connectorx."""
+        from tidegate.databases.mysql_rows import batches
+
+        return batches(address, sql, columns, rows_max)
+
+    def tables(self, session: Session, database: str = "") -> list[TableName]:
+        """All tables and views."""
+        return mysql_catalogue.tables(session, database)
+
+    def table_info(self, session: Session, name: TableName) -> TableInfo | None:
+        """A table, or None."""
+        return mysql_catalogue.table_info(session, name)
+
+    def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
+        """The columns that a query gives."""
+        return mysql_catalogue.query_columns(session, sql)
+
+    def rows_estimated(self, session: Session, name: TableName) -> int:
+        """From the statistics."""
+        found = session.one("select table_rows from information_schema.tables where table_schema = %s and table_name = %s", (name.database, name.table))
+        return int(found or 0)
+
+
+def _bits(column: NativeColumn) -> int:
+    sizes = base_and_sizes(column.native)[1]
+    return sizes[0] if sizes else 1

@@ -1,0 +1,25 @@
+"""What can be wrong with the log of PostgreSQL, each as one sentence for a person."""
+
+from tidegate.model.errors import Domain, TerminalError, UserError
+
+
+class SlotDamaged(TerminalError):
+    """Bytes of a slot that make no sense."""
+
+    condition = "log-damaged"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the log of the source cannot be understood: {what}")
+
+
+class IdentityMissing(UserError):
+    """A change that lacks values of its row."""
+
+    condition = "replica-identity"
+
+    def __init__(self, path: str, columns: str) -> None:
+        super().__init__(
+            f"an update of {path} left {columns} unchanged, and the log does not tell its value, as the table's replica identity is not FULL: "
+            f"run ALTER TABLE {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source, and start with --restore fresh"
+        )

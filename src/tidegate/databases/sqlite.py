@@ -1,0 +1,85 @@
+"""SQLite: the connection, by the standard library. One writer at a time: others wait for it."""
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, StatementRefused
+from tidegate.databases.session import Row, Session
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+
+T = TypeVar("T")
+BUSY_S = 120.0
+_PARAMETER = re.compile(r"%(s|%)")
+
+
+def translated(address: Address, act: Callable[[], T]) -> T:
+    """Do something with the driver; its errors are ours."""
+    try:
+        return act()
+    except sqlite3.Error as error:
+        raise _ours(address, error) from None
+
+
+def _ours(address: Address, error: sqlite3.Error) -> TidegateError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name in ("SQLITE_CANTOPEN", "SQLITE_NOTADB"):
+        if os.path.exists(address.database):
+            return StatementRefused(str(address), str(error))
+        return DatabaseMissing(str(address), "there is no such file")
+    if name in ("SQLITE_PERM", "SQLITE_AUTH", "SQLITE_READONLY"):
+        return AccessDenied(str(address), str(error))
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_FULL", "SQLITE_INTERRUPT")):
+        return DatabaseTrouble(str(address), str(error), name)
+    return StatementRefused(str(address), str(error), name)
+
+
+def positional(sql: str) -> str:
+    """%s as SQLite writes it."""
+    return _PARAMETER.sub(lambda m: "?" if m[1] == "s" else "%", sql)
+
+
+class SqliteSession(Session):
+    """A connection to a file."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        uri = f"file:{quote(address.database)}?mode={'rwc' if address.creates else 'rw'}"
+        self.connection = translated(address, lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None))
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; its rows."""
+        return translated(self.address, lambda: self._run(sql, parameters).fetchall())
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        return translated(self.address, lambda: self._run(sql, parameters).rowcount)
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+        return self.connection.execute(positional(sql) if parameters else sql, tuple(parameters))
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for every row."""
+        translated(self.address, lambda: self.connection.executemany(positional(sql), rows))
+
+    def begin(self) -> None:
+        """Begin a transaction, as the one writer."""
+        self.execute("begin immediate")
+
+    def commit(self) -> None:
+        """End it."""
+        self.execute("commit")
+
+    def rollback(self) -> None:
+        """Undo it."""
+        self.execute("rollback")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with suppress(sqlite3.Error):
+            self.connection.close()

@@ -1,0 +1,86 @@
+"""Types between databases and pipelines, as far as all dialects share them: our types, and Arrow columns brought to exactly the type of their column."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.databases.errors import ValueUnreadable
+from tidegate.model.types import DataType, TypeName
+from tidegate.plugin.arrow import arrow_type
+
+DECIMAL_DIGITS_MAX = 38
+UNBOUNDED_SCALE = 18
+"""The scale of a number whose column says none."""
+
+
+def simple(name: TypeName) -> DataType:
+    """A type without parts."""
+    return DataType(name)
+
+
+def decimal(precision: int, scale: int) -> DataType:
+    """A decimal; where it has more digits than can travel, a text: nothing is rounded."""
+    if precision > DECIMAL_DIGITS_MAX or scale > precision:
+        return DataType(TypeName.STRING)
+    return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
+
+
+def array(element: DataType) -> DataType:
+    """A list of one type."""
+    return DataType(TypeName.ARRAY, children=(element,))
+
+
+def base_and_sizes(native: str) -> tuple[str, list[int]]:
+    """`decimal(12,2) unsigned` -> decimal, [12, 2]."""
+    text = native.strip().lower()
+    sizes = re.search(r"\(([\d\s,-]+)\)", text)
+    base = re.match(r"[a-z0-9_ ]*", text)
+    return (base.group().strip() if base else ""), [int(n) for n in sizes[1].split(",")] if sizes else []
+
+
+def fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+    """A batch of a driver with exactly our names and types, column by column; what does not fit is an error that names the column."""
+    arrays = [fit(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]))
+
+
+def fit(column: Any, kind: DataType, name: str) -> Any:
+    """One column, of exactly our type."""
+    wanted = arrow_type(kind)
+    if isinstance(column, pa.ExtensionArray):  # numbers of PostgreSQL come as texts of a type of their own
+        column = column.storage
+    if column.type == wanted:
+        return column
+    try:
+        return _cast(column, kind, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueUnreadable(name, str(kind), str(error)) from None
+
+
+def _cast(column: Any, kind: DataType, wanted: Any) -> Any:
+    if pa.types.is_integer(column.type):
+        match kind.name:
+            case TypeName.BOOLEAN:
+                return pc.not_equal(column, pa.scalar(0, column.type))
+            case TypeName.TIMESTAMP | TypeName.TIMESTAMP_TZ:
+                return column.cast(pa.int64()).view(wanted)
+            case TypeName.DATE:
+                return column.cast(pa.int32()).view(wanted)
+            case TypeName.TIME:
+                return _time_of_day(column.cast(pa.int64()))
+    if kind.name is TypeName.ARRAY and isinstance(column.type.value_type, pa.BaseExtensionType):
+        column = pa.ListArray.from_arrays(column.offsets, column.values.storage, mask=column.is_null())
+    if pa.types.is_timestamp(column.type) and kind.name is TypeName.TIMESTAMP:
+        return column.cast(pa.timestamp("us"))
+    return column.cast(wanted)
+
+
+def _time_of_day(microseconds: Any) -> Any:
+    """Microseconds since midnight; what is not within a day is no time of day."""
+    low, high = pc.less(microseconds, pa.scalar(0)), pc.greater_equal(microseconds, pa.scalar(86_400_000_000))
+    if pc.any(pc.or_(low, high)).as_py():
+        raise pa.ArrowInvalid("it is not between 00:00 and 24:00")
+    return microseconds.view(pa.time64("us")).cast(pa.time64("ns"))

@@ -1,0 +1,115 @@
+"""A database's address: read from a JDBC URL and the options beside it. Pure; called when a job file is checked and when it runs.
+
+`jdbc:mysql://host:3306/shop?useSSL=false`, `jdbc:mariadb://...`, `jdbc:postgresql://host/shop?currentSchema=sales`, `jdbc:sqlite:/path/file.db`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+MASK = "******"
+
+
+class System(StrEnum):
+    """The databases that are spoken without a JVM."""
+
+    MYSQL = "mysql"  # MariaDB too
+    POSTGRES = "postgresql"
+    SQLITE = "sqlite"
+
+
+PORTS = {System.MYSQL: 3306, System.POSTGRES: 5432, System.SQLITE: 0}
+SCHEMES = {"mysql": System.MYSQL, "mariadb": System.MYSQL, "postgresql": System.POSTGRES, "postgres": System.POSTGRES}
+_SECRET = re.compile(r"pass|secret|token|credential", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Address:
+    """Where a database is and who we are there. `database` is the file of SQLite. Its text never holds the password."""
+
+    system: System
+    host: str = ""
+    port: int = 0
+    database: str = ""
+    user: str = ""
+    password: str = field(default="", repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        if self.system is System.SQLITE:
+            return f"sqlite:{self.database}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.system.value}://{host}:{self.port}/{self.database}"
+
+    def uri(self, scheme: str) -> str:
+        """For drivers that take one text; holds the password, so it must not be shown."""
+        who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{who}{host}:{self.port}/{quote(self.database, safe='')}"
+
+    def masked(self, text: str) -> str:
+        """A text of a driver without the password in it, however it is written."""
+        for secret in {self.password, quote(self.password, safe=""), self.password.replace('"', '\\"')} - {""}:
+            text = text.replace(secret, MASK)
+        return text
+
+    @property
+    def creates(self) -> bool:
+        """Whether a file that is not there is made (SQLite)."""
+        return self.properties.get("create") == "true"
+
+    @property
+    def connect_timeout_s(self) -> int:
+        """How long a connection may take."""
+        raw = self.properties.get("connect_timeout_s", "30")
+        return max(1, int(raw)) if raw.isdigit() else 30
+
+
+def parse_url(url: str, username: str | None = None, password: str | None = None, properties: Mapping[str, Any] | None = None) -> Address:
+    """The address; ValueError in words for a person, without the URL's secrets."""
+    text = url.strip().removeprefix("jdbc:")
+    if text.startswith("sqlite:"):
+        return _sqlite(text, properties or {})
+    scheme = text.partition("://")[0].lower()
+    if scheme not in SCHEMES or "://" not in text:
+        raise ValueError(f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://, jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the URL has no readable host and port: write jdbc:mysql://host:3306/database") from None
+    if not parts.hostname:
+        raise ValueError("the URL names no host: write jdbc:mysql://host:3306/database")
+    system = SCHEMES[scheme]
+    given = dict(parse_qsl(parts.query, keep_blank_values=True)) | {str(k): str(v) for k, v in (properties or {}).items()}
+    return Address(
+        system=system,
+        host=parts.hostname,
+        port=port or PORTS[system],
+        database=unquote(parts.path.removeprefix("/")),
+        user=username or unquote(parts.username or "") or given.pop("user", ""),
+        password=password or unquote(parts.password or "") or given.pop("password", ""),
+        properties=given,
+    )
+
+
+def _sqlite(text: str, properties: Mapping[str, Any]) -> Address:
+    path = text.removeprefix("sqlite:").partition("?")[0].removeprefix("//")
+    if not path or path == ":memory:":
+        raise ValueError("the URL names no file: write jdbc:sqlite:/path/to/file.db")
+    return Address(system=System.SQLITE, database=path, properties={str(k): str(v) for k, v in properties.items()})
+
+
+def is_known(url: str) -> bool:
+    """Whether this address is spoken without a JVM."""
+    text = url.strip().removeprefix("jdbc:")
+    return text.startswith("sqlite:") or text.partition("://")[0].lower() in SCHEMES
+
+
+def shown_url(url: str) -> str:
+    """A URL without its secrets, for messages."""
+    hidden = re.sub(r"(://[^:/@\s]*):[^@/\s]*@", rf"\1:{MASK}@", url)
+    return re.sub(r"([?&;]([^=&;]*)=)[^&;]*", lambda m: m[1] + MASK if _SECRET.search(m[2]) else m[0], hidden)

@@ -1,0 +1,197 @@
+"""A MariaDB server for tests: its own data directory, a port on the loopback, a binary log by rows, everything gone at the end.
+
+Used as `with MariaDbServer() as server: ... server.url ...`. Its data directory is a copy of a template that is made once for each process. It ends with
+the thread that started it, also when that is killed: start it in the main thread. Servers of the machine are never touched.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pymysql
+
+from tidegate.testing.servers.postgres import START_TIMEOUT_S, ServerMissing, free_port
+
+SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
+SMALL = ("--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M:autoextend")
+
+
+def find_server() -> str:
+    """The program mariadbd."""
+    found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/libexec")
+    if found is None:
+        raise ServerMissing("no MariaDB server was found; `make setup` installs one (Debian, Ubuntu: apt-get install mariadb-server-core)")
+    return found
+
+
+@cache
+def _template() -> Path:
+    """A fresh data directory, made once for each process; it goes with the last server of the process.
+
+    Made as mariadb-install-db does it, but without that script: it needs a program of the client's package.
+    """
+    data = _scratch() / "template"
+    data.mkdir()
+    statements = ["create database if not exists mysql;", "use mysql;", "set @auth_root_socket=null;"]
+    for name in SYSTEM_TABLES:
+        found = next((path for word in ("mysql", "mariadb") for path in _share().glob(f"{word}_{name}.sql")), None)
+        if found is None:
+            raise ServerMissing(f"{_share()} has no file for {name}; it comes with the package mariadb-server-core")
+        statements.append(found.read_text(encoding="utf-8"))
+    command = [find_server(), "--no-defaults", *_as_root(), "--bootstrap", f"--datadir={data}", "--log-warnings=0", "--enforce-storage-engine="]
+    command += ["--max_allowed_packet=8M", "--net_buffer_length=16K", *SMALL]
+    done = subprocess.run(command, input="\n".join(statements), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"mariadbd --bootstrap failed: {done.stderr or done.stdout}")
+    return data
+
+
+def _share() -> Path:
+    """Where the server's own SQL files are."""
+    prefix = Path(find_server()).resolve().parent.parent
+    return next((prefix / "share" / name for name in ("mysql", "mariadb") if (prefix / "share" / name).is_dir()), prefix / "share")
+
+
+def _as_root() -> list[str]:
+    """The server refuses to be root unless it is told."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+@cache
+def _scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix="tidegate-mariadb-"))
+
+
+_alive: set["MariaDbServer"] = set()
+
+
+class MariaDbServer:
+    """One server. `stop` and `kill` leave the data for the next `start` on the same port; the end of the `with` removes it."""
+
+    user = "tidegate"
+    password = 'p"ss wörd%/@'
+
+    def __init__(self, *, settings: dict[str, str] | None = None) -> None:
+        own = {"log-bin": "binlog", "binlog-format": "ROW", "binlog-row-image": "FULL", "binlog-row-metadata": "FULL", "server-id": "1"}
+        self._settings = {**own, "gtid-strict-mode": "1", "local-infile": "1", "performance-schema": "0", **(settings or {})}
+        self._program = find_server()
+        self._base = Path(tempfile.mkdtemp(prefix="server-", dir=_scratch()))
+        self._data = self._base / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        _alive.add(self)
+
+    def url(self, database: str = "") -> str:
+        """Its address as job files write it."""
+        return f"jdbc:mysql://127.0.0.1:{self.port}/{database}"
+
+    def connect(self, database: str | None = None) -> "pymysql.Connection[Any]":
+        """A connection of the administrator, in autocommit."""
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, charset="utf8mb4", ssl_disabled=True, connect_timeout=10
+        )
+
+    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run statements one after the other; the rows of the last."""
+        connection = self.connect(database)
+        try:
+            with connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def __enter__(self) -> "MariaDbServer":
+        try:
+            shutil.copytree(_template(), self._data)
+            self.start()
+            self._make_user()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove()
+
+    def start(self) -> None:
+        """Start on the data that is there, and wait until it takes connections."""
+        assert self._process is None, "the server runs already"
+        places = {"datadir": self._data, "socket": self._base / "s", "pid-file": self._base / "pid", "log-error": self._base / "log"}
+        settings = [f"--{name}={value}" for name, value in {**places, **self._settings}.items()]
+        command = ["setpriv", "--pdeathsig", "KILL", self._program, "--no-defaults", *_as_root(), f"--port={self.port}", "--bind-address=127.0.0.1"]
+        command += ["--skip-name-resolve", *SMALL, *settings]
+        with (self._base / "out").open("ab") as out:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self._base, start_new_session=True)
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """Stop in good order; connections are cut."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9, as the end of a container would."""
+        self._end(signal.SIGKILL)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """SIGSTOP: packets are still acknowledged, and nothing is answered."""
+        assert self._process is not None, "the server does not run"
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def remove(self) -> None:
+        """End it at once and remove its data; with the last server of the process the template goes too."""
+        self.kill()
+        shutil.rmtree(self._base, ignore_errors=True)
+        _alive.discard(self)
+        if not _alive:
+            shutil.rmtree(_scratch(), ignore_errors=True)
+            _scratch.cache_clear()
+            _template.cache_clear()
+
+    def log(self) -> str:
+        """What the server has said."""
+        return "".join(path.read_text(errors="replace") for path in (self._base / "out", self._base / "log") if path.exists())
+
+    def _make_user(self) -> None:
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("create user tidegate@'127.0.0.1' identified by %s", (self.password,))
+                cursor.execute("grant all on *.* to tidegate@'127.0.0.1'")
+        finally:
+            connection.close()
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        self._process.wait(timeout=START_TIMEOUT_S)
+        self._process = None
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self.connect().close()
+            except pymysql.err.OperationalError as error:
+                if self._process.poll() is not None or time.monotonic() > deadline_s:
+                    raise RuntimeError(f"the MariaDB server does not start: {error}\n{self.log()}") from error
+                time.sleep(0.02)  # between two looks at another process
+            else:
+                return

@@ -1,0 +1,63 @@
+"""One MariaDB and one PostgreSQL for the whole tier. A test takes a database, or a schema, of its own."""
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from database_kit import Place  # found beside this file
+
+from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.postgres import PostgresServer
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    """For all that do not end it."""
+    with MariaDbServer(settings={"innodb-flush-method": "nosync", "sync-binlog": "0"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """For all that do not end it."""
+    settings = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "fsync": "off", "max_connections": "100"}
+    with PostgresServer(settings=settings) as server:
+        yield server
+
+
+@pytest.fixture
+def maria(mariadb: MariaDbServer) -> Place:
+    """An empty database of MariaDB."""
+    name = f"shop{next(_numbers)}"
+    mariadb.execute(f"create database {name} character set utf8mb4")
+    return Place(url=mariadb.url(name), user=mariadb.user, password=mariadb.password, database=name)
+
+
+@pytest.fixture
+def pg(postgres: PostgresServer) -> Place:
+    """An empty database of PostgreSQL."""
+    name = f"shop{next(_numbers)}"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"create database {name}")  # type: ignore[call-overload]  # the name is ours
+    return Place(url=f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}", user="postgres", password="any", database=name)
+
+
+@pytest.fixture
+def lite(tmp_path: Path) -> Place:
+    """An empty file of SQLite."""
+    return Place(url=f"jdbc:sqlite:{tmp_path / 'shop.db'}", user="", password="", database="")
+
+
+@pytest.fixture(params=["maria", "pg", "lite"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each of the three."""
+    found: Place = request.getfixturevalue(request.param)
+    return found

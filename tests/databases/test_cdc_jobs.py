@@ -1,0 +1,166 @@
+"""Whole jobs from a CDC source into PostgreSQL, killed -9 at failpoints while the source goes on changing. The plain engine runs the protocol; kills are real.
+
+With stop.mode = latest the target must be, at the end, exactly what the source was when the job began, however late its chunks were read.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from database_kit import Place
+
+from tidegate.home import Home
+from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
+from tidegate.testing.failpoints import failpoint_names
+from tidegate.testing.in_process import run_in_process
+from tidegate.testing.plain_engine import PlainEngine
+from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.postgres import PostgresServer
+
+COLUMNS = "id, name, amount, note"
+CHANGES = (
+    "update orders set name = 'later', amount = amount + 1 where id > 20",
+    "delete from orders where id % 7 = 3",
+    "update orders set id = id + 100000 where id % 11 = 5",
+    "insert into orders select max(id) + 1, 'new', 1, null from orders",
+)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[CrashRuns]:
+    with CrashRuns() as started:
+        yield started
+
+
+def job(reader: str, target: Place) -> str:
+    return f"""
+env {{ job.mode = "STREAMING", job.name = "cdc", parallelism = 2, checkpoint.interval = 10, batch.max-rows = 100, checkpoint.max-retained = 2 }}
+source {{ {reader} }}
+sink {{ Jdbc {{ url = "{target.url}", driver = "org.postgresql.Driver", username = "{target.user}", password = "{target.password}"
+  generate_sink_sql = true, database = "{target.database}", table = "public.copied", primary_keys = ["id"] }} }}"""
+
+
+def copied(target: Place, server: PostgresServer) -> list[tuple[Any, ...]]:
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True) as connection:
+        return connection.execute(f"select {COLUMNS} from copied order by id".encode()).fetchall()
+
+
+class Story:
+    """One job, killed at one failpoint after the other, each in a run of its own."""
+
+    def __init__(self, runs: CrashRuns, root: Path, text: str) -> None:
+        self.runs, self.home, self.file = runs, root / "home", root / "job.conf"
+        self.file.write_text(text)
+
+    def killed_at(self, failpoint: str) -> None:
+        result = self.runs.run(RunRequest(home=str(self.home), file=str(self.file), failpoints=f"{failpoint}@1"))
+        assert result.code == KILLED, f"{failpoint} was not reached: {result}"
+
+    def finishes(self) -> None:
+        result = self.runs.run(RunRequest(home=str(self.home), file=str(self.file)))
+        assert (result.code, result.status) == (0, "FINISHED"), result.error
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
+    runs: CrashRuns, mariadb: MariaDbServer, maria: Place, pg: Place, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    create = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text) character set utf8mb4"
+    fill = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, 'x') from seq_1_to_200"
+    mariadb.execute(create, fill, database=maria.database)
+    before = list(mariadb.execute(f"select {COLUMNS} from orders order by id", database=maria.database))
+    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
+      stop.mode = "latest", snapshot.split.size = 40 }}"""
+    story = Story(runs, tmp_path, job(reader, pg))
+    for failpoint in ("ledger.begin.after", "batch.write.after", "jdbcsink.merge.middle", "batch.commit.after", "ledger.complete.after"):
+        story.killed_at(failpoint)
+        mariadb.execute(*CHANGES, database=maria.database)
+    story.finishes()
+    assert copied(pg, postgres) == before
+
+
+@pytest.mark.timeout(600)
+def test_an_added_column_reaches_the_target_of_a_running_job(mariadb: MariaDbServer, maria: Place, pg: Place, postgres: PostgresServer, tmp_path: Path) -> None:
+    mariadb.execute("create table orders (id int primary key, name varchar(80))", "insert into orders values (1, 'a'), (2, 'b')", database=maria.database)
+    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
+      schema-changes.enabled = true }}"""
+    file = tmp_path / "job.conf"
+    file.write_text(job(reader, pg).replace("parallelism = 2,", "parallelism = 2, job.retry.interval.seconds = 1,"))
+    trouble: list[BaseException] = []
+
+    def alter() -> None:
+        try:
+            wait_for_rows(postgres, pg, 2)
+            mariadb.execute(
+                "insert into orders values (3, 'c')",
+                "alter table orders add column extra int",
+                "insert into orders values (4, 'd', 40)",
+                "update orders set extra = 10 where id = 1",
+                database=maria.database,
+            )
+        except BaseException as error:
+            trouble.append(error)
+
+    writer = threading.Thread(target=alter)
+    writer.start()
+    run_in_process(str(file), Home(tmp_path / "home"), PlainEngine(), stop_at_rows=6)
+    writer.join()
+    assert trouble == []
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True) as connection:
+        assert connection.execute("select id, name, extra from copied order by id").fetchall() == [(1, "a", 10), (2, "b", None), (3, "c", None), (4, "d", 40)]
+
+
+def wait_for_rows(server: PostgresServer, target: Place, rows: int) -> None:
+    deadline_s = time.monotonic() + 120
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True) as connection:
+        while True:
+            there = connection.execute("select to_regclass('copied') is not null").fetchone()
+            if there == (True,) and connection.execute("select count(*) from copied").fetchone() == (rows,):
+                return
+            assert time.monotonic() < deadline_s, "the rows do not come"
+            time.sleep(0.05)  # between two looks at another process
+
+
+@pytest.mark.timeout(600)
+def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(runs: CrashRuns, pg: Place, postgres: PostgresServer, tmp_path: Path) -> None:
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True) as connection:
+        connection.execute("create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)")
+        connection.execute("alter table orders replica identity full")
+        connection.execute("insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end from generate_series(1, 200) s")
+        reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any", table-names = ["{pg.database}.public.orders"]
+          slot.name = "jobs", stop.mode = "latest", snapshot.split.size = 40 }}"""
+        story = Story(runs, tmp_path, job(reader, pg))
+        making = [f"postgrescdc.{step}.{side}" for step in ("publication", "slot") for side in ("before", "after")]
+        moving = ["postgrescdc.advance.before", "postgrescdc.advance.after"]
+        assert {*making, *moving} == {name for name in failpoint_names() if name.startswith("postgrescdc.")}
+        for failpoint in making:
+            story.killed_at(failpoint)
+        change(connection)  # after the slot was made, and before the job has begun
+        before = connection.execute(f"select {COLUMNS} from orders order by id".encode()).fetchall()
+        for failpoint in ("batch.commit.after", *moving):
+            story.killed_at(failpoint)
+            change(connection)
+        story.finishes()
+        assert copied(pg, postgres) == before
+        wait_and_drop(connection, "jobs")
+
+
+def change(connection: "psycopg.Connection[Any]") -> None:
+    for statement in CHANGES:
+        connection.execute(statement.encode())
+
+
+def wait_and_drop(connection: "psycopg.Connection[Any]", slot: str) -> None:
+    """A reader that was killed may hold it for a moment."""
+    for _ in range(600):
+        try:
+            connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+        except psycopg.errors.ObjectInUse:
+            connection.execute("select pg_sleep(0.1)")
+        else:
+            return
+    raise AssertionError("a slot stays in use")

@@ -1,0 +1,280 @@
+"""The Jdbc sink on real databases, driven by hand: what becomes visible, once, by whom, and what is left."""
+
+import datetime
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from database_kit import CONTEXT, Driven, Place, sink, table
+
+from tidegate.connectors.jdbc.merge import ColumnMissing
+from tidegate.connectors.jdbc.prepare import NotPrepared
+from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.target import KeyMissing
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
+from tidegate.model.errors import Fenced, UserError
+from tidegate.plugin.contract import AlreadyCommitted, Committed
+
+ORDERS = table("shop.orders", ["id"], id="bigint", name="string", amount="decimal(12,2)")
+CHANGES = replace(ORDERS, kinds=True)
+FIRST = [(1, "a", Decimal("1.50")), (2, None, None), (3, "", Decimal("-3.00"))]
+
+
+def rows(place: Place, name: str = "orders", columns: str = "id, name, amount") -> list[tuple[Any, ...]]:
+    found = place.execute(f"select {columns} from {name} order by 1")
+    return [tuple(Decimal(v) if c == "amount" and v is not None else v for c, v in zip(columns.split(", "), row, strict=True)) for row in found]
+
+
+def test_a_batch_is_visible_with_its_commit_and_nothing_is_left(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    messages = driven.stage(1, (ORDERS, FIRST))
+    assert len(place.our_tables()) == 1
+    assert messages[0]["rows"] == 3
+    assert isinstance(driven.commit(1, messages), Committed)
+    assert rows(place) == FIRST
+    assert place.our_tables() == []
+    driven.committer.finish()
+    driven.committer.close()
+    assert place.execute("select count(*) from tidegate_sink_record") == [(0,)]
+
+
+def test_a_repeated_batch_is_skipped_and_other_ranges_are_an_error(place: Place) -> None:
+    plain = replace(ORDERS, primary_key=())
+    Driven(sink(place, table="orders")).batch(1, (plain, FIRST))
+    again = Driven(sink(place, table="orders"), 2, pending=1)
+    assert isinstance(again.batch(1, (plain, FIRST)), AlreadyCommitted)
+    assert rows(place) == FIRST
+    assert place.our_tables() == []
+    with pytest.raises(OtherOffsets):
+        again.commit(1, again.stage(1, (plain, FIRST)), {"s": {"start": 0, "end": 9}})
+    assert isinstance(again.batch(2, (plain, FIRST)), Committed)
+    assert len(rows(place)) == 6
+    with pytest.raises(OtherOffsets, match="is at checkpoint 2 already"):
+        again.batch(1, (plain, FIRST))
+
+
+def test_an_older_generation_is_fenced_in_the_database(place: Place) -> None:
+    old = Driven(sink(place, table="orders"), 1)
+    staged = old.stage(1, (ORDERS, FIRST))
+    new = Driven(sink(place, table="orders"), 2)
+    assert place.our_tables() == [], "the dead generation's staging is dropped"
+    with pytest.raises(Fenced):
+        old.commit(1, staged)
+    with pytest.raises(Fenced):
+        Driven(sink(place, table="orders"), 1)
+    late = old.stage(1, (ORDERS, [(9, "late", None)]))
+    assert isinstance(new.batch(1, (ORDERS, FIRST)), Committed)
+    with pytest.raises(Fenced):
+        old.commit(1, late)
+    assert rows(place) == FIRST
+    assert place.our_tables() == [], "also what a zombie staged later"
+
+
+def test_a_finished_sink_refuses_who_comes_after(place: Place) -> None:
+    old = Driven(sink(place, table="orders"), 1)
+    staged = old.stage(1, (ORDERS, FIRST))
+    new = Driven(sink(place, table="orders"), 2)
+    new.committer.finish()
+    new.committer.close()
+    with pytest.raises(Fenced):
+        old.commit(1, staged)
+
+
+def test_the_last_change_of_a_key_counts_and_a_changed_key_is_followed(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    driven.batch(1, (CHANGES, [("+I", n, "old", None) for n in range(1, 8)]))
+    changes = [
+        ("-U", 1, "old", None), ("+U", 1, "x", None), ("-U", 1, "x", None), ("+U", 1, "y", Decimal("1.00")),
+        ("-D", 2, "old", None),
+        ("-D", 3, "old", None), ("+I", 3, "again", None),
+        ("-U", 4, "old", None), ("+U", 40, "old", None),
+        ("+I", 50, "born", None), ("-D", 50, "born", None),
+        ("-U", 5, "old", None), ("+U", 6, "moved onto", None), ("-D", 7, "old", None),
+    ]  # fmt: skip
+    driven.batch(2, (CHANGES, changes))
+    assert rows(place) == [(1, "y", Decimal("1.00")), (3, "again", None), (6, "moved onto", None), (40, "old", None)]
+
+
+def test_rows_without_kinds_replace_those_with_their_key(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    driven.batch(1, (ORDERS, FIRST))
+    driven.batch(2, (ORDERS, [(2, "two", None), (4, "four", None), (2, "second", None)]))
+    assert [row[:2] for row in rows(place)] == [(1, "a"), (2, "second"), (3, ""), (4, "four")]
+
+
+def test_without_an_index_on_the_key_the_result_is_the_same(place: Place) -> None:
+    place.execute("create table orders (id bigint, name varchar(20), amount decimal(12,2))", "insert into orders values (1, 'one', 1), (2, 'two', 2)")
+    driven = Driven(sink(place, table="orders", primary_keys=["id"]))
+    driven.batch(1, (ORDERS, [(1, "x", None), (3, "y", None), (3, "z", None)]))
+    driven.batch(2, (CHANGES, [("-D", 2, "two", None), ("-U", 3, "z", None), ("+U", 3, "u", None)]))
+    assert [row[:2] for row in rows(place)] == [(1, "x"), (3, "u")]
+
+
+def test_keys_of_texts_and_of_several_columns(place: Place) -> None:
+    pairs = table("shop.pairs", ["shop", "code"], kinds=True, shop="string", code="bytes", what="string")
+    driven = Driven(sink(place, table="pairs"))
+    driven.batch(1, (pairs, [("+I", "A", b"\x00", "1"), ("+I", "A", b"\xff", "2"), ("+I", "ä'\\", b"\x00", "3")]))
+    driven.batch(2, (pairs, [("-D", "A", b"\xff", "2"), ("-U", "ä'\\", b"\x00", "3"), ("+U", "ä'\\", b"\x00", "4")]))
+    assert sorted(place.execute("select shop, what from pairs")) == [("A", "1"), ("ä'\\", "4")]
+
+
+def test_a_key_of_another_collation_is_deleted(maria: Place) -> None:
+    maria.execute("create table words (word varchar(40) character set latin1 collate latin1_german1_ci primary key, n int)")
+    words = table("shop.words", ["word"], kinds=True, word="string", n="int")
+    driven = Driven(sink(maria, table="words"))
+    driven.batch(1, (words, [("+I", "straße", 1), ("+I", "b", 2)]))
+    driven.batch(2, (words, [("-D", "straße", 1)]))
+    assert maria.execute("select word, n from words") == [("b", 2)]
+
+
+def test_several_tables_go_to_several_targets(place: Place) -> None:
+    visits = table("shop.visits", [], page="string", seconds="int")
+    driven = Driven(sink(place, table="copy_of_${table_name}", primary_keys=["${primary_key}"]))
+    first = driven.stage(1, (ORDERS, FIRST), (visits, [("x", 1)]))
+    second = driven.stage(1, (ORDERS, [(4, "four", None)]), (visits, [("x", 1), ("y", 2)]), subtask=1)
+    driven.commit(1, [*first, *second])
+    assert [row[0] for row in rows(place, "copy_of_orders")] == [1, 2, 3, 4]
+    assert sorted(place.execute("select page, seconds from copy_of_visits")) == [("x", 1), ("x", 1), ("y", 2)]
+
+
+def test_a_table_without_rows_is_made_too(place: Place) -> None:
+    Driven(sink(place, table="orders")).batch(1, (ORDERS, []))
+    assert rows(place) == []
+
+
+def test_names_are_written_as_field_ide_says(pg: Place) -> None:
+    mixed = table("shop.Orders", ["Id"], Id="bigint", Name="string")
+    Driven(sink(pg, table="${table_name}", field_ide="LOWERCASE")).batch(1, (mixed, [(1, "a")]))
+    Driven(sink(pg, replace(CONTEXT, operator="other"), table="${table_name}", field_ide="UPPERCASE")).batch(1, (mixed, [(1, "a")]))
+    assert pg.execute("select id, name from orders") == [(1, "a")]
+    assert pg.execute('select "ID", "NAME" from "ORDERS"') == [(1, "a")]
+
+
+def test_everything_is_in_the_schema_that_the_url_names(pg: Place) -> None:
+    pg.execute('create schema "Our Sales"')
+    there = replace(pg, url=f"{pg.url}?currentSchema=Our%20Sales")
+    Driven(sink(there, table="orders")).batch(1, (ORDERS, FIRST))
+    Driven(sink(there, table="made.orders"), 2, lineage="M").batch(1, (ORDERS, FIRST[:1]))
+    found = pg.execute("select schemaname, tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema') order by 1, 2")
+    assert found == [("Our Sales", "orders"), ("Our Sales", "tidegate_sink_record"), ("made", "orders")]
+
+
+def test_plain_inserts_refuse_a_key_that_is_there(place: Place) -> None:
+    driven = Driven(sink(place, table="orders", enable_upsert=False))
+    driven.batch(1, (ORDERS, FIRST))
+    with pytest.raises(StatementRefused):
+        driven.batch(2, (ORDERS, [(1, "again", None)]))
+    assert rows(place) == FIRST
+
+
+def test_an_own_query_is_run_for_every_row_once(place: Place) -> None:
+    place.execute("create table log (id bigint, what varchar(40), amount decimal(12,2))")
+    own = sink(place, generate_sink_sql=False, query="insert into log (id, what, amount) values (?, concat('100%?', ?), ?)", batch_size=2)
+    if place.url.startswith("jdbc:sqlite"):
+        own = sink(place, generate_sink_sql=False, query="insert into log (id, what, amount) values (?, '100%?' || ?, ?)", batch_size=2)
+    Driven(own).batch(1, (ORDERS, [(1, "a", Decimal("1.50")), (2, "b", None), (3, "c", None)]))
+    again = Driven(own, 2, pending=1)
+    again.batch(1, (ORDERS, [(1, "a", Decimal("1.50")), (2, "b", None), (3, "c", None)]))
+    assert place.execute("select id, what from log order by id") == [(1, "100%?a"), (2, "100%?b"), (3, "100%?c")]
+    with pytest.raises(UserError, match="3 times \\?"):
+        again.batch(2, (table("t", id="int"), [(1,)]))
+    with pytest.raises(UserError, match="deletes"):
+        again.batch(2, (CHANGES, [("-D", 1, "a", None)]))
+
+
+def test_updates_without_a_key_are_an_error_that_says_what_to_do(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    keyless = replace(CHANGES, primary_key=())
+    driven.batch(1, (keyless, [("+I", 1, "a", None)]))
+    with pytest.raises(KeyMissing, match="primary_keys"):
+        driven.batch(2, (keyless, [("-D", 1, "a", None)]))
+    with pytest.raises(KeyMissing, match="'nope'"):
+        Driven(sink(place, table="orders", primary_keys=["nope"]), 2).stage(2, (ORDERS, FIRST))
+    assert place.our_tables() == []
+
+
+def test_a_column_that_the_target_lacks_is_named(place: Place) -> None:
+    place.execute("create table orders (id bigint primary key)")
+    with pytest.raises(ColumnMissing, match="name, amount"):
+        Driven(sink(place, table="orders")).batch(1, (ORDERS, FIRST))
+
+
+def test_a_column_that_came_later_is_added_where_the_source_says_so(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    driven.batch(1, (table("shop.orders", ["id"], id="bigint"), [(1,)]))
+    driven.batch(2, (replace(ORDERS, options={"schema-changes.enabled": True}), [(2, "b", Decimal("2.00"))]))
+    assert rows(place) == [(1, None, None), (2, "b", Decimal("2.00"))]
+
+
+def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
+    driven = Driven(sink(place, table="orders"))
+    staged = driven.stage(1, (ORDERS, FIRST))
+    place.execute(f"delete from {place.our_tables()[0]}")
+    with pytest.raises(DatabaseTrouble, match="0 rows instead of 3"):
+        driven.commit(1, staged)
+    assert isinstance(driven.batch(1, (ORDERS, FIRST)), Committed)
+
+
+# -- save modes --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
+    place.execute("create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))", "insert into orders values (99, 'old', 1)")
+    options = {"table": "orders", "data_save_mode": "DROP_DATA"}
+    driven = Driven(sink(place, **options))
+    driven.batch(1, (ORDERS, FIRST[:1]))
+    state = driven.committer.state()
+    Driven(sink(place, **options), 2, checkpoint=1).batch(2, (ORDERS, FIRST[1:2]))
+    assert [row[0] for row in rows(place)] == [1, 2]
+    place.execute("drop table tidegate_sink_record")
+    Driven(sink(place, **options), 3, checkpoint=2, state=state).batch(3, (ORDERS, FIRST[2:]))
+    assert [row[0] for row in rows(place)] == [1, 2, 3], "a lost record does not empty the table again"
+    Driven(sink(place, **options), 1, lineage="M").batch(1, (ORDERS, FIRST[:1]))
+    assert [row[0] for row in rows(place)] == [1]
+
+
+def test_a_table_can_be_made_anew(place: Place) -> None:
+    place.execute("create table orders (other int)", "insert into orders values (1)")
+    Driven(sink(place, table="orders", schema_save_mode="RECREATE_SCHEMA")).batch(1, (ORDERS, FIRST))
+    assert rows(place) == FIRST
+
+
+def test_save_modes_that_refuse_say_why(place: Place) -> None:
+    with pytest.raises(NotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
+        Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(1, (ORDERS, FIRST))
+    with pytest.raises(TableMissing):
+        Driven(sink(place, table="orders", schema_save_mode="IGNORE"), 2).batch(1, (ORDERS, FIRST))
+    place.execute("create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))", "insert into orders values (99, 'old', 1)")
+    with pytest.raises(NotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
+        Driven(sink(place, table="orders", data_save_mode="ERROR_WHEN_DATA_EXISTS"), 3).batch(1, (ORDERS, FIRST))
+    Driven(sink(place, table="orders", data_save_mode="CUSTOM_PROCESSING", custom_sql="delete from orders where id = 99"), 4).batch(1, (ORDERS, FIRST))
+    assert rows(place) == FIRST
+
+
+def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> None:
+    place.execute("create table orders (id bigint primary key, name varchar(20) not null, amount decimal(12,2))")
+    driven = Driven(sink(place, table="orders"))
+    with pytest.raises(StatementRefused):
+        driven.batch(1, (ORDERS, FIRST))
+    assert rows(place) == []
+    again = Driven(sink(place, table="orders"), 2, pending=1)
+    assert isinstance(again.batch(1, (ORDERS, FIRST[:1])), Committed)
+
+
+def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place) -> None:
+    for place in (maria, pg):
+        place.execute("create table orders (id bigint primary key, name varchar(3), amount decimal(4,1))")
+        with pytest.raises(StatementRefused):
+            Driven(sink(place, table="orders")).batch(1, (ORDERS, [(1, "longer", None)]))
+        assert rows(place) == []
+
+
+def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> None:
+    pg.execute("create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date, tags text[], n numeric(10,3))")
+    incoming = table("x.t", ["id"], id="bigint", j="string", u="string", b="boolean", v="int", d="string", tags="array<string>", n="double")
+    row = (1, '{"a": 1}', "00000000-0000-0000-0000-000000000001", True, 12, "2024-02-03", ["a", None], 1.5)
+    Driven(sink(pg, table="t")).batch(1, (incoming, [row]))
+    assert pg.execute("select j->>'a', u::text, b, v, d, tags, n from t") == [
+        ("1", "00000000-0000-0000-0000-000000000001", True, "12", datetime.date(2024, 2, 3), ["a", None], Decimal("1.500"))
+    ]

@@ -1,0 +1,345 @@
+"""MySQL-CDC on a real MariaDB: snapshot, log and the hand-over between them, types, positions, changes of tables, what is gone."""
+
+import random
+import time
+from typing import Any
+
+import pytest
+from capture_kit import Mirror, make_source, rows_of
+from database_kit import Place
+
+from tidegate.databases.capture.errors import ColumnsAdded, NoKey, NotSetUp, PositionGone, TableChanged
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import System, parse_url
+from tidegate.plugin.contract import Limit
+from tidegate.testing.servers.mariadb import MariaDbServer
+
+ORDERS = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text) character set utf8mb4"
+ROWS = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, repeat('x', seq % 50)) from seq_1_to_{}"
+
+
+class Shop:
+    """A database of the server that a source reads."""
+
+    def __init__(self, server: MariaDbServer, place: Place) -> None:
+        self.server, self.place, self.name = server, place, place.database
+
+    def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(*statements, database=self.name)
+
+    def source(self, **more: Any) -> Any:
+        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100}
+        given = {"table-pattern": rf"{self.name}\..*", **{key.replace("__", "."): value for key, value in more.items()}}
+        return make_source("MySQL-CDC", {**options, **{k: v for k, v in given.items() if v is not None}})
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What the database itself says, read as the snapshot is."""
+        dialect, address = dialect_of(System.MYSQL), parse_url(self.place.url, self.place.user, self.place.password)
+        captured = self.source().captured[f"{self.name}.{table}"]
+        types = {c.name: c.type for c in captured.table.columns}
+        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        batches = dialect.batches(address, f"select {selected} from {self.name}.{table}", list(types.items()), 0)
+        found = [row for batch in batches for row in batch.to_pylist()]
+        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+
+
+@pytest.fixture
+def shop(mariadb: MariaDbServer, maria: Place) -> Shop:
+    return Shop(mariadb, maria)
+
+
+def change(rng: random.Random, number: int) -> list[str]:
+    """A transaction of all kinds of changes."""
+    steps = ["begin"]
+    for step in range(rng.choice([1, 3, 20])):
+        key, what = rng.randrange(1, 500), rng.random()
+        fresh = 1000 + number * 100 + step
+        if what < 0.4:
+            steps.append(f"insert into orders values ({fresh}, 'new {number}', {number} / 100, null)")
+        elif what < 0.7:
+            steps.append(f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}")
+        elif what < 0.85:
+            steps.append(f"delete from orders where id = {key}")
+        else:
+            steps.append(f"update orders set id = {10**7 + fresh} where id = {key}")
+    return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
+
+
+def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: Shop, seed: int) -> None:
+    shop(ORDERS, ROWS.format(500))
+    rng = random.Random(seed)
+    mirror = Mirror(shop.source())
+    numbers = iter(range(10_000))
+
+    def write() -> None:
+        for _ in range(3):
+            shop(*change(rng, next(numbers)))
+
+    for _ in range(12):
+        write()
+        mirror.step(Limit(rows=100), between=write)
+    mirror.run()
+    assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
+
+
+def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Shop) -> None:
+    shop(ORDERS, ROWS.format(300))
+    source = shop.source()
+    start = source.initial()
+    end = source.latest(start, Limit(rows=200))
+    first = sorted(str(row) for row in rows_of(source, start, end))
+    shop(
+        "update orders set name = 'later'",
+        "delete from orders where id % 2 = 0",
+        "insert into orders values (-5, 'new', 1, null)",
+        "update orders set id = id + 1000",
+    )
+    assert sorted(str(row) for row in rows_of(source, start, end)) == first
+    assert len(first) == 200
+
+
+def test_a_range_of_the_log_is_read_again_row_for_row(shop: Shop) -> None:
+    shop(ORDERS)
+    source = shop.source(startup__mode="latest")
+    start = source.initial()
+    shop(ROWS.format(50), "update orders set id = id + 100 where id < 10", "delete from orders where id > 140")
+    end = source.latest(start, Limit())
+    first = list(rows_of(source, start, end))
+    shop("update orders set name = 'later'")
+    assert list(rows_of(source, start, end)) == first
+    assert [row["__row_kind"] for _, row in first[50:52]] == [3, 0]  # a changed key is a delete and an insert
+
+
+EVERY_TYPE = """create table everything (id int primary key,
+  u int unsigned, s smallint, su smallint unsigned, ti tinyint, b1 tinyint(1), ub bigint unsigned, m mediumint, mu mediumint unsigned,
+  d decimal(12,2), dd decimal(38,10), d65 decimal(60,5), d0 decimal(9,0), f float, g double, y year,
+  dt date, t0 time, t6 time(6), dt0 datetime, dt3 datetime(3), dt6 datetime(6), ts0 timestamp null, ts6 timestamp(6) null,
+  c char(10), cl char(255), v varchar(300), l varchar(50) character set latin1, g2 varchar(20) character set gbk, u2 varchar(20) character set utf16,
+  bi binary(8), vb varbinary(20), tx text, bl blob, lt longtext, mb mediumblob, j json,
+  e enum('a','it''s','c'), st set('x','y','z'), bt bit(12), b1t bit(1), uu uuid, i6 inet6, i4 inet4,
+  gen int as (s + 1) stored, vir int as (s + 2) virtual) character set utf8mb4"""
+VALUES = [
+    "(1, 4294967295, -5, 65535, -7, 1, 18446744073709551615, -8388608, 16777215,"
+    " -1234567890.12, 1234567890123456789012345678.0123456789, -1234567890123456789012345678901234567890123456789012345.12345, 7, 1.5, -2.25e100, 1999,"
+    " '2020-02-29', '23:59:59', '11:22:33.123456', '1999-12-31 23:59:59', '2024-01-02 03:04:05.678', '9999-12-31 23:59:59.999999',"
+    " '2024-05-06 07:08:09', '2024-05-06 07:08:09.000001', 'chär', repeat('ü', 255), 'vär', 'äö€', '中文', 'é😀',"
+    " x'0102', '\\0a\\0', 'text', 'blob', repeat('long', 5000), x'00ff', '{\"a\": [1, 2]}', 'it''s', 'x,z', b'101010101010', b'1',"
+    " '123e4567-e89b-12d3-a456-426614174000', '2001:db8::ff00:42:8329', '10.1.2.3', default, default)",
+    "(2, 0, 32767, 0, 127, 0, 0, 8388607, 0, 0.00, -0.0000000001, 0.00001, -999999999, -0.0, 1e-300, 2155,"
+    " '0001-01-01', '00:00:00', '00:00:00.5', '0001-01-01 00:00:00', '1970-01-01 00:00:00.001', '1969-12-31 23:59:59.999999',"
+    " '2038-01-19 03:14:07', '1970-01-01 00:00:01.5', '', '', '', '', '', '',"
+    " '', '', '', '', '', '', 'null', 'c', '', b'0', b'0', '00000000-0000-0000-0000-000000000000', '::', '0.0.0.0', default, default)",
+]
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
+def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop, metadata: str) -> None:
+    shop(EVERY_TYPE)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    zero = "insert into everything (id, dt, dt0, ts0, y, t0) values (4, '0000-00-00', '2020-00-10 00:00:00', '0000-00-00 00:00:00', 0, '00:00:01')"
+    shop(f"set global binlog_row_metadata = {metadata}")
+    shop(
+        "set session time_zone = '+00:00'",
+        *(f"insert into everything values {values}" for values in VALUES),
+        "insert into everything (id) values (3)",
+        "set session sql_mode = ''",
+        zero,
+        "update everything set c = 'other' where id < 3",
+        "set global binlog_row_metadata = FULL",
+    )
+    mirror.run()
+    assert mirror.table(f"{shop.name}.everything") == shop.rows("everything")
+
+
+def test_compressed_events_are_read_as_others(shop: Shop) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    try:
+        shop("set global log_bin_compress = ON", "set global log_bin_compress_min_len = 10")
+        shop(ROWS.format(200), "update orders set name = repeat('a', 70)", "delete from orders where id > 150")
+    finally:
+        shop("set global log_bin_compress = OFF", "set global log_bin_compress_min_len = 256")
+    mirror.run()
+    assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
+
+
+def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: Shop) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    for number in range(4):
+        first = number * 100
+        shop("begin", *(f"insert into orders values ({first + n}, 'x', 1, null)" for n in range(10)), "commit", "flush binary logs")
+    assert mirror.step(Limit(bytes=1))
+    assert len(mirror.rows) == 10  # one transaction at least, and a whole one
+    mirror.run(Limit(rows=1))
+    assert len(mirror.rows) == 40
+    assert mirror.offset["log"]["gtid"].count("-") == 2
+
+
+def test_a_large_transaction_comes_in_many_batches(shop: Shop) -> None:
+    shop(ORDERS)
+    source = shop.source(startup__mode="latest")
+    start = source.initial()
+    shop(ROWS.format(50_000))
+    end = source.latest(start, Limit(bytes=1000))
+    (split,) = source.joint_splits(start, end, 4)
+    sizes = [batch.num_rows for batch in source.read(split)]
+    assert sum(sizes) == 50_000
+    assert max(sizes) < 20_000
+
+
+def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: Shop) -> None:
+    shop(ORDERS, "create table codes (code varchar(20), part int, v int, primary key (code, part))", "insert into codes values ('a', 1, 1), ('B', 2, 2)")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop(ROWS.format(20), "replace into codes values ('a', 1, 5), ('c', 1, 1)", "update codes set code = 'A' where code = 'a'")
+    source = mirror.source
+    end = source.latest(mirror.offset, Limit())
+    assert [split.table for split in source.joint_splits(mirror.offset, end, 4)] == [""]
+    assert sorted(split.table for split in source.splits(mirror.offset, end, 4)) == [f"{shop.name}.codes", f"{shop.name}.orders"]
+    assert list(rows_of(source, mirror.offset, end, joint=True))
+    mirror.step(joint=False)
+    shop("create table later (id int primary key, v int)", "insert into later values (1, 1), (2, 2)")
+    mirror.source = shop.source()  # as a new driver sees it
+    shop("update later set v = 9 where id = 1")
+    mirror.run()
+    for table in ("orders", "codes", "later"):
+        assert mirror.table(f"{shop.name}.{table}") == shop.rows(table)
+
+
+def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: Shop) -> None:
+    shop("create table loose (a int, b int)", "insert into loose values (1, 2)")
+    with pytest.raises(NoKey, match="loose has no primary key"):
+        shop.source().tables()
+    config = [{"table": f"{shop.name}.loose", "primaryKeys": ["a"]}]
+    mirror = Mirror(shop.source(**{"table-names-config": config}))
+    mirror.run()
+    assert mirror.table(f"{shop.name}.loose") == [{"a": 1, "b": 2}]
+
+
+def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None:
+    shop(ORDERS, ROWS.format(10))
+    file, pos = shop("show master status")[0][:2]
+    shop("update orders set name = 'x' where id = 1")
+    at = {"startup__specific-offset.file": file, "startup__specific-offset.pos": pos}
+    kinds = [row["__row_kind"] for row in _all(shop.source(startup__mode="specific", stop__mode="latest", **at))]
+    assert kinds == [1, 2]
+    assert [r["__row_kind"] for r in _all(shop.source(startup__mode="earliest", stop__mode="specific", **_stop(file, pos)))] == [0] * 10
+    assert len(_all(shop.source(startup__mode="timestamp", startup__timestamp=1000, stop__mode="latest"))) == 12
+    assert len(_all(shop.source(startup__mode="snapshot-only"))) == 10
+    assert _all(shop.source(startup__mode="latest", stop__mode="latest")) == []
+
+
+def _stop(file: str, pos: int) -> dict[str, Any]:
+    return {"stop__specific-offset.file": file, "stop__specific-offset.pos": pos}
+
+
+def _all(source: Any) -> list[dict[str, Any]]:
+    """All rows of a source that ends."""
+    offset, found = source.initial(), []
+    for _ in range(50):
+        if source.at_end(offset):
+            return found
+        end = source.latest(offset, Limit())
+        found += [row for _, row in rows_of(source, offset, end)]
+        offset = end
+    raise AssertionError("the source does not end")
+
+
+def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(shop: Shop) -> None:
+    shop(ORDERS, ROWS.format(10))
+    source = shop.source(startup__mode="latest")
+    old = source.initial()
+    assert source.runway(old).held
+    shop(
+        "flush binary logs",
+        "insert into orders values (77, 'x', 1, null)",
+        "flush binary logs",
+        "insert into orders values (78, 'x', 1, null)",
+        "flush binary logs",
+    )
+    newest = shop("show master status")[0][0]
+    deadline_s = time.monotonic() + 60
+    while old["log"]["file"] in [row[0] for row in shop("show binary logs")]:  # a file stays until nothing in the engine needs it
+        assert time.monotonic() < deadline_s, "the file is not purged"
+        shop(f"purge binary logs to '{newest}'", "insert into orders values (79, 'x', 1, null)", "delete from orders where id = 79")
+    oldest = shop("show binary logs")[0][0]
+    with pytest.raises(
+        PositionGone, match=rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was purged.*oldest.*{oldest}.*--restore fresh"
+    ):
+        source.latest(old, Limit())
+    assert not source.runway(old).held
+    assert not source.runway({"log": {"file": "binlog.999999", "pos": 4}}).held
+
+
+def test_an_idle_table_does_not_fall_off_the_log(shop: Shop, mariadb: MariaDbServer) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)", "insert into elsewhere.t values (1)")
+    assert not mirror.step()  # a little of other tables is passed over
+    mariadb.execute("flush binary logs")
+    assert mirror.step()
+    assert mirror.offset["log"]["file"] == shop("show master status")[0][0]
+    assert mirror.rows == {}
+
+
+def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: Shop) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add index by_name (name)", "insert into orders values (2, 'y', 1, null)")
+    mirror.run()
+    assert len(mirror.rows) == 2
+
+
+@pytest.mark.parametrize(
+    "statement", ["truncate table orders", "alter table orders drop column note", "alter table orders modify name text", "drop table orders"]
+)
+def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: Shop, statement: str) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
+    shop("insert into orders values (1, 'x', 1, null)", statement)
+    assert mirror.step()
+    assert len(mirror.rows) == 1
+    with pytest.raises(TableChanged, match=f"(?i){statement.replace('orders', '`?orders')}"):
+        mirror.run()
+
+
+def test_added_columns_are_carried_on_where_that_is_wanted(shop: Shop) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    wanting = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
+    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add column extra int after name, add more text")
+    shop("insert into orders values (2, 'y', 7, 1, null, 'm')")
+    mirror.step()
+    with pytest.raises(TableChanged):
+        mirror.run()
+    wanting.step()
+    with pytest.raises(ColumnsAdded, match="extra, more"):
+        wanting.run()
+    wanting.source = shop.source(startup__mode="latest", **{"schema-changes.enabled": True})  # the pipeline is built anew
+    wanting.run()
+    added = wanting.table(f"{shop.name}.orders")[1]
+    assert (added["id"], added["extra"], added["more"]) == (2, 7, "m")
+
+
+def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: Shop) -> None:
+    shop(ORDERS)
+    try:
+        shop("set global binlog_row_image = MINIMAL")
+        with pytest.raises(NotSetUp, match=r"binlog_row_image = FULL \(it is MINIMAL\)"):
+            shop.source().tables()
+    finally:
+        shop("set global binlog_row_image = FULL")
+
+
+def test_a_server_that_was_killed_is_asked_again(shop: Shop, mariadb: MariaDbServer) -> None:
+    shop(ORDERS, ROWS.format(250))
+    mirror = Mirror(shop.source())
+    mirror.step(Limit(rows=100))
+    mariadb.kill()
+    mariadb.start()
+    shop("update orders set name = 'after' where id < 20")
+    mirror.run()
+    assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")

@@ -1,0 +1,324 @@
+"""Postgres-CDC on a real PostgreSQL: snapshot, slot and the hand-over between them, types, positions, changes of tables, what is gone."""
+
+import contextlib
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from capture_kit import Mirror, kept, make_source, rows_of
+from database_kit import Place
+
+from tidegate.databases.capture.errors import ColumnsAdded, NotSetUp, PositionGone, TableChanged
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.pgoutput import lsn
+from tidegate.databases.pgoutput.errors import IdentityMissing
+from tidegate.databases.url import System, parse_url
+from tidegate.plugin.contract import Limit
+from tidegate.testing.servers.postgres import PostgresServer
+
+ORDERS = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+FULL = "alter table orders replica identity full"
+ROWS = "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then repeat('x', s % 50) end from generate_series(1, {}) s"
+_slots = itertools.count(1)
+
+
+class Shop:
+    """A database of the server that a source reads, with a slot of its own."""
+
+    def __init__(self, server: PostgresServer, place: Place) -> None:
+        self.place, self.name, self.slot = place, place.database, f"slot_{next(_slots)}"
+        self.connection = psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{self.name}", autocommit=True)
+
+    def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
+        for statement in statements:
+            cursor = self.connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def source(self, **more: Any) -> Any:
+        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100, "slot.name": self.slot}
+        given = {"table-pattern": rf"{self.name}\.public\..*", **{key.replace("__", "."): value for key, value in more.items()}}
+        return make_source("Postgres-CDC", {**options, **given})
+
+    def drop_slots(self) -> None:
+        """Readers that were cut off may hold them for a moment."""
+        mine = "from pg_replication_slots where database = current_database() and not temporary"
+        deadline_s = time.monotonic() + 60
+        while self(f"select 1 {mine}"):
+            assert time.monotonic() < deadline_s, "a slot stays in use"
+            with contextlib.suppress(psycopg.errors.ObjectInUse):
+                self(f"select pg_terminate_backend(active_pid) {mine} and active", f"select pg_drop_replication_slot(slot_name) {mine}")
+
+    def path(self, table: str) -> str:
+        return f"{self.name}.public.{table}"
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What the database itself says, read as the snapshot is."""
+        dialect, address = dialect_of(System.POSTGRES), parse_url(self.place.url, self.place.user, self.place.password)
+        captured = self.source().captured[self.path(table)]
+        types = {c.name: c.type for c in captured.table.columns}
+        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        found = [row for batch in dialect.batches(address, f"select {selected} from {table}", list(types.items()), 0) for row in batch.to_pylist()]
+        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer, pg: Place) -> Iterator[Shop]:
+    made = Shop(postgres, pg)
+    yield made
+    made.drop_slots()
+    made.connection.close()
+
+
+def change(rng: random.Random, number: int) -> list[str]:
+    """A transaction of all kinds of changes."""
+    steps = ["begin"]
+    for step in range(rng.choice([1, 3, 20])):
+        key, what = rng.randrange(1, 500), rng.random()
+        fresh = 1000 + number * 100 + step
+        if what < 0.4:
+            steps.append(f"insert into orders values ({fresh}, 'new {number}', {number} / 100.0, null)")
+        elif what < 0.7:
+            steps.append(f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}")
+        elif what < 0.85:
+            steps.append(f"delete from orders where id = {key}")
+        else:
+            steps.append(f"update orders set id = {10**7 + fresh} where id = {key}")
+    return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
+
+
+def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: Shop, seed: int) -> None:
+    shop(ORDERS, FULL, ROWS.format(500))
+    rng = random.Random(seed)
+    mirror = Mirror(shop.source())
+    numbers = iter(range(10_000))
+
+    def write() -> None:
+        for _ in range(3):
+            shop(*change(rng, next(numbers)))
+
+    for turn in range(8):
+        write()
+        mirror.step(Limit(rows=100), between=write)
+        if turn % 4 == 3:
+            mirror.source.release(mirror.offset)
+    mirror.run()
+    assert mirror.table(shop.path("orders")) == shop.rows("orders")
+
+
+def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Shop) -> None:
+    shop(ORDERS, FULL, ROWS.format(300))
+    source = shop.source()
+    start = source.initial()
+    end = source.latest(start, Limit(rows=200))
+    first = sorted(str(row) for row in rows_of(source, start, end))
+    shop(
+        "update orders set name = 'later'",
+        "delete from orders where id % 2 = 0",
+        "insert into orders values (-5, 'new', 1, null)",
+        "update orders set id = id + 1000",
+    )
+    assert sorted(str(row) for row in rows_of(source, start, end)) == first
+    assert len(first) == 200
+
+
+EVERY_TYPE = """create table everything (id int primary key, s smallint, b bigint, f real, g double precision, n numeric(12,2), nn numeric(38,10),
+  un numeric, bo boolean, t text, v varchar(30), c char(5), by bytea, d date, ti time, ts timestamp, tz timestamptz, j json, jb jsonb, u uuid,
+  i interval, inet inet, ia int[], ta text[], na numeric(6,2)[], mood mood, gen int generated always as (id * 2) stored)"""
+VALUES = [
+    "(1, -32768, 9223372036854775807, 1.5, -2.25e100, -1234567890.12, 1234567890123456789012345678.0123456789, 12.5, true, 'tëxt', 'vär', 'ab',"
+    " '\\x00ff', '2020-02-29', '23:59:59.123456', '1999-12-31 23:59:59.999999', '2024-05-06 07:08:09.000001+02', '{\"a\": 1}', '{\"b\":2}',"
+    " '123e4567-e89b-12d3-a456-426614174000', '1 day 2 hours', '10.0.0.1', '{1,NULL,3}', '{\"a b\",NULL,\"q\\\"x\\\\y\",\"\",\"NULL\"}', '{1.50,2.25}', 'sad')",
+    "(2, 0, 0, 'Infinity', '-Infinity', 0, 0, 0, false, '', '', '', '', 'infinity', '00:00', 'infinity', '-infinity', 'null', '[]',"
+    " null, null, null, '{}', '{}', null, null)",
+    "(3, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null)",
+]
+
+
+def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop) -> None:
+    shop("create type mood as enum ('sad', 'ok')", EVERY_TYPE, "alter table everything replica identity full")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop("set time zone 'Asia/Tokyo'", "set datestyle = 'German'", *(f"insert into everything values {values}" for values in VALUES))
+    shop("update everything set s = 7", "update everything set c = 'x' where id = 1", "reset all")
+    mirror.run()
+    got = mirror.table(shop.path("everything"))
+    assert got == shop.rows("everything")
+    assert "gen" not in got[0]  # the log does not have it
+
+
+def test_large_values_that_an_update_leaves_alone_stay_what_they_are(shop: Shop) -> None:
+    shop(ORDERS, FULL, "alter table orders alter note set storage external")
+    shop("insert into orders select 1, 'x', 1, repeat('large', 5000)")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop("update orders set name = 'y'", "update orders set id = 2")
+    mirror.run()
+    assert mirror.table(shop.path("orders")) == shop.rows("orders")
+    shop("alter table orders replica identity default", "update orders set name = 'z'")
+    with pytest.raises(IdentityMissing, match="left note unchanged"):
+        mirror.run()
+
+
+def test_tables_with_only_keys_in_the_log_are_refused_or_settled_by_upserts(shop: Shop) -> None:
+    shop(ORDERS, ROWS.format(20))
+    with pytest.raises(NotSetUp, match=r'ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL'):
+        shop.source().initial()
+    source = shop.source(**{"require-replica-identity-full": False})
+    offset = kept(source.initial())
+    rows: dict[int, Any] = {}
+    for _ in range(2):
+        end = kept(source.latest(offset, Limit()))
+        shop("update orders set name = 'new' where id = 3", "delete from orders where id = 4", "update orders set id = 105 where id = 5")
+        for _, row in rows_of(source, offset, end):
+            if row.pop("__row_kind") in (0, 2):
+                rows[row["id"]] = row
+            else:
+                rows.pop(row["id"], None)
+        offset = end
+    assert sorted(rows.values(), key=lambda r: str(r["id"])) == shop.rows("orders")
+
+
+def test_a_transaction_belongs_to_the_range_of_its_commit(shop: Shop, postgres: PostgresServer) -> None:
+    shop(ORDERS, FULL)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}") as long:
+        long.execute("insert into orders values (1, 'long', 1, null)")
+        shop("insert into orders values (2, 'short', 1, null)")
+        mirror.run()
+        assert [row["id"] for row in mirror.table(shop.path("orders"))] == [2]
+        long.commit()
+    mirror.run()
+    assert [row["id"] for row in mirror.table(shop.path("orders"))] == [1, 2]
+
+
+def test_a_slot_that_somebody_reads_is_read_all_the_same(shop: Shop, postgres: PostgresServer) -> None:
+    shop(ORDERS, FULL)
+    source = shop.source(startup__mode="latest")
+    start = kept(source.initial())
+    shop(ROWS.format(400))
+    end = kept(source.latest(start, Limit()))
+    other = psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}?replication=database", autocommit=True)
+    try:
+        begin = f"START_REPLICATION SLOT {shop.slot} LOGICAL 0/0 (proto_version '1', publication_names 'tidegate_{shop.slot}')"
+        assert other.pgconn.exec_(begin.encode()).status == psycopg.pq.ExecStatus.COPY_BOTH
+        assert len(list(rows_of(source, start, end))) == 400
+        source.release(end)  # does not move, as the slot is in use, and does no harm
+        assert source.runway(start).held
+    finally:
+        other.close()
+
+
+def test_the_slot_moves_on_only_by_release_and_with_other_tables(shop: Shop) -> None:
+    shop(ORDERS, FULL)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    before = _confirmed(shop)
+    shop("create table other (id int)", "insert into other select generate_series(1, 100000)")
+    assert mirror.step()  # nothing of ours, but much of the log
+    assert mirror.rows == {}
+    assert _confirmed(shop) == before
+    mirror.source.release(mirror.offset)
+    assert _confirmed(shop) >= lsn.number(mirror.offset["log"]["lsn"]) > before
+    mirror.source.release(mirror.offset)
+
+
+def _confirmed(shop: Shop) -> int:
+    return lsn.number(shop(f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{shop.slot}'")[0][0])
+
+
+def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> None:
+    shop(ORDERS, FULL, ROWS.format(5))
+    source = shop.source()
+    old = kept(source.initial())
+    assert source.runway(old).held
+    shop("update orders set name = 'x'")
+    shop(f"select pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
+    with pytest.raises(PositionGone, match=f"(?s)from {old['log']['lsn']} on.*moved on by somebody else.*oldest position that it has is .*--restore fresh"):
+        source.latest(old, Limit())
+    shop(f"select pg_drop_replication_slot('{shop.slot}')")
+    with pytest.raises(PositionGone, match="there is no replication slot"):
+        source.latest(old, Limit())
+    assert "no replication slot" in source.runway(old).reason
+
+
+def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: Shop) -> None:
+    shop(ORDERS, FULL, "create table codes (code text, part int, v int, primary key (code, part))", "alter table codes replica identity full")
+    shop("insert into codes values ('a', 1, 1), ('B', 2, 2)")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop(ROWS.format(20), "update codes set code = 'A' where code = 'a'", "insert into codes values ('c', 1, 1)")
+    end = mirror.source.latest(mirror.offset, Limit())
+    assert [split.table for split in mirror.source.joint_splits(mirror.offset, end, 4)] == [""]
+    mirror.step(joint=False)
+    shop("create table later (id int primary key, v int)", "alter table later replica identity full", "insert into later values (1, 1), (2, 2)")
+    mirror.source = shop.source()  # as a new driver sees it
+    mirror.step(between=lambda: shop("update later set v = 9 where id = 1"))
+    mirror.run()
+    for table in ("orders", "codes", "later"):
+        assert mirror.table(shop.path(table)) == shop.rows(table)
+
+
+def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None:
+    shop(ORDERS, FULL, ROWS.format(10))
+    source = shop.source(startup__mode="snapshot-only")
+    assert len(_all(source)) == 10
+    shop("update orders set name = 'x' where id = 1")
+    assert [row["__row_kind"] for row in _all(shop.source(startup__mode="committed-offset", stop__mode="latest"))] == [1, 2]
+    assert _all(shop.source(startup__mode="latest", stop__mode="latest")) == []
+
+
+def _all(source: Any) -> list[dict[str, Any]]:
+    """All rows of a source that ends."""
+    offset, found = source.initial(), []
+    for _ in range(50):
+        if source.at_end(offset):
+            return found
+        end = source.latest(offset, Limit())
+        found += [row for _, row in rows_of(source, offset, end)]
+        offset = end
+    raise AssertionError("the source does not end")
+
+
+def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Shop) -> None:
+    shop(ORDERS, FULL)
+    mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
+    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add column extra int", "insert into orders values (2, 'y', 1, null, 7)")
+    mirror.step()
+    assert [row["id"] for row in mirror.table(shop.path("orders"))] == [1]
+    with pytest.raises(ColumnsAdded, match="extra"):
+        mirror.run()
+    mirror.source = shop.source(startup__mode="latest", **{"schema-changes.enabled": True})  # the pipeline is built anew
+    mirror.run()
+    assert mirror.table(shop.path("orders"))[1]["extra"] == 7
+    shop("insert into orders values (3, 'z', 1, null, 8)", "alter table orders drop column note", "insert into orders values (4, 'z', 1, 9)")
+    mirror.step()
+    assert len(mirror.rows) == 3
+    with pytest.raises(TableChanged, match="its columns were"):
+        mirror.run()
+
+
+def test_an_emptied_table_stops_the_job(shop: Shop) -> None:
+    shop(ORDERS, FULL, ROWS.format(3))
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop("truncate orders")
+    with pytest.raises(TableChanged, match="TRUNCATE"):
+        mirror.run()
+
+
+def test_a_server_that_was_killed_is_asked_again(shop: Shop, postgres: PostgresServer) -> None:
+    shop(ORDERS, FULL, ROWS.format(250))
+    mirror = Mirror(shop.source())
+    mirror.step(Limit(rows=100))
+    shop.connection.close()
+    postgres.kill()
+    postgres.start()
+    shop.connection = psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}", autocommit=True)
+    shop("update orders set name = 'after' where id < 20")
+    mirror.run()
+    assert mirror.table(shop.path("orders")) == shop.rows("orders")

@@ -1,0 +1,246 @@
+"""The binary log from bytes: events, layouts, values in Python and compiled, and packets that were cut, turned or made up."""
+
+import random
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.databases.binlog import values
+from tidegate.databases.binlog.charsets import codec_of
+from tidegate.databases.binlog.ddl import Effect, table_statement
+from tidegate.databases.binlog.errors import LayoutChanged, LogDamaged, PartialImages
+from tidegate.databases.binlog.events import ROW_EVENTS, Change, EventReader, EventType, read_table_map, rotation, row_event, statement, unpacked
+from tidegate.databases.binlog.json_text import json_text
+from tidegate.databases.binlog.layout import LogColumn, check
+from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.values import compiled, decoder, raw_column
+from tidegate.model.errors import TidegateError, Unsupported
+
+DECODERS = [None, *([compiled()] if compiled() is not None else [])]
+"""The one in Python, and the compiled one where it was built."""
+TYPES = [
+    (1, 0),
+    (2, 0),
+    (3, 0),
+    (4, 4),
+    (5, 8),
+    (7, 0),
+    (8, 0),
+    (9, 0),
+    (10, 0),
+    (11, 0),
+    (12, 0),
+    (13, 0),
+    (15, 40),
+    (15, 4000),
+    (16, 5 << 8 | 1),
+    (17, 0),
+    (17, 6),
+    (18, 3),
+    (18, 6),
+    (19, 0),
+    (19, 2),
+    (19, 6),
+    (246, 12 << 8 | 2),
+    (246, 38 << 8 | 10),
+    (246, 9 << 8),
+    (246, 65 << 8 | 30),
+    (252, 1),
+    (252, 2),
+    (252, 4),
+    (254, 254 << 8 | 40),
+    (254, 247 << 8 | 1),
+    (254, 248 << 8 | 2),
+]
+
+
+def table_map_body(types: bytes, metas: bytes, extra: bytes = b"") -> bytes:
+    nulls = b"\xff" * ((len(types) + 7) // 8)
+    return b"\x07\0\0\0\0\0\1\0\4shop\0\6orders\0" + bytes([len(types)]) + types + bytes([len(metas)]) + metas + nulls + extra
+
+
+def event(kind: int, body: bytes, end: int = 1000, *, checksum: bool = False) -> bytes:
+    data = struct.pack("<IBIIIH", 1, kind, 1, 19 + len(body) + 4 * checksum, end, 0) + body
+    return data + (zlib.crc32(data).to_bytes(4, "little") if checksum else b"")
+
+
+def format_body(algorithm: int) -> bytes:
+    return struct.pack("<H", 4) + b"10.11".ljust(50, b"\0") + b"\0\0\0\0" + b"\x13" + b"\0" * 40 + bytes([algorithm])
+
+
+def test_checksums_are_cut_off_where_the_format_says_that_there_are_some() -> None:
+    reader = EventReader()
+    assert rotation(reader.event(event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0, checksum=True))) == ("binlog.000002", 4)
+    assert rotation(reader.event(event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0))) == ("binlog.000002", 4)
+    reader.event(event(EventType.FORMAT, format_body(1), checksum=True))
+    assert reader.event(event(EventType.XID, b"12345678", checksum=True)).body == b"12345678"
+    without = EventReader()
+    without.event(event(EventType.FORMAT, format_body(0) + b"\0\0\0\0"))
+    assert without.event(event(EventType.XID, b"12345678")).body == b"12345678"
+
+
+def test_a_layout_has_names_and_signs_where_the_server_writes_them() -> None:
+    signs, names = b"\1\1\x40", b"\4\6\2id\2an"
+    found = read_table_map(table_map_body(b"\x08\x03", b"", signs + names))
+    assert (found.database, found.table, found.names, found.unsigned) == ("shop", "orders", ("id", "an"), (False, True))
+    check(found, (LogColumn("id", "bigint(20)"), LogColumn("an", "int(10) unsigned")))
+    with pytest.raises(LayoutChanged, match=r"column 2 of shop\.orders is an of type 3 in the log, and another int"):
+        check(found, (LogColumn("id", "bigint(20)"), LogColumn("another", "int")))
+    with pytest.raises(LayoutChanged, match="2 columns in the log and 1"):
+        check(found, (LogColumn("id", "bigint(20)"),))
+
+
+def test_rows_of_both_versions_and_packed_ones_are_the_same() -> None:
+    images = b"\0" + struct.pack("<i", 5)
+    body = b"\7\0\0\0\0\0\1\0"
+    reader = EventReader()
+    first = row_event(reader.event(event(EventType.WRITE_V1, body + b"\1\xff" + images)))
+    second = row_event(reader.event(event(EventType.WRITE_V2, body + b"\4\0xx" + b"\1\xff" + images)))
+    packed = b"\x81" + bytes([len(images)]) + zlib.compress(images)
+    third = row_event(reader.event(event(EventType.WRITE_PACKED_V1, body + b"\1\xff" + packed)))
+    assert first == second == third
+    assert (first.table_id, first.change, first.images) == (7, Change.INSERT, images)
+    with pytest.raises(PartialImages, match="binlog_row_image = FULL"):
+        row_event(reader.event(event(EventType.WRITE_V1, body + b"\2\1" + images)))
+
+
+@pytest.mark.parametrize("fast", DECODERS)
+def test_values_that_end_too_early_are_damage_and_nothing_else(fast: Any) -> None:
+    columns = [raw_column(kind, meta, unsigned=False, name="c") for kind, meta in TYPES]
+    rng = random.Random(7)
+    decode = decoder(columns, fast)
+    for _ in range(300):
+        data = b"\0\0\0\0" + rng.randbytes(rng.randrange(0, 400))
+        lists: list[list[Any]] = [[] for _ in columns]
+        try:
+            decode(data, 0, len(data), lists)
+        except LogDamaged:
+            continue
+
+
+@pytest.mark.parametrize("fast", DECODERS)
+@pytest.mark.parametrize(("kind", "meta"), TYPES)
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_the_compiled_decoder_gives_what_the_one_in_python_gives(fast: Any, kind: int, meta: int, unsigned: bool) -> None:
+    column = raw_column(kind, meta, unsigned=unsigned, name="c")
+    plain, other = decoder([column]), decoder([column], fast)
+    rng = random.Random(kind * 1000 + meta)
+    for _ in range(60):
+        data = b"".join((b"\1" if rng.random() < 0.2 else b"\0" + rng.randbytes(rng.randrange(0, 14))) for _ in range(2))
+        assert outcome(plain, data) == outcome(other, data)
+
+
+def outcome(decode: Any, data: bytes) -> str:
+    found: list[Any] = []
+    try:
+        return f"{decode(data, 0, len(data), [found])} {found!r}"
+    except LogDamaged:
+        return "damaged"
+
+
+def test_python_alone_is_taken_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
+    assert values.compiled() is None
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.binary(max_size=80), st.sampled_from(sorted({int(k) for k in EventType})))
+def test_made_up_events_are_read_or_refused_in_our_words(body: bytes, kind: int) -> None:
+    reader = EventReader()
+    try:
+        found = reader.event(event(kind, body))
+        if kind in (EventType.QUERY, EventType.QUERY_PACKED):
+            statement(found)
+        elif kind == EventType.TABLE_MAP:
+            reader.table_map(found.body)
+        elif kind == EventType.ROTATE:
+            rotation(found)
+        elif kind in ROW_EVENTS:
+            row_event(found)
+    except TidegateError:
+        return
+
+
+@settings(derandomize=True, max_examples=200)
+@given(st.data())
+def test_cut_and_turned_layouts_are_read_or_refused_in_our_words(data: st.DataObject) -> None:
+    whole = bytearray(table_map_body(b"\x08\x0f\xf6", b"\x28\0\x0c\2", b"\1\1\x40\4\6\2id\2an"))
+    for _ in range(data.draw(st.integers(0, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    try:
+        EventReader().table_map(cut)
+    except LogDamaged:
+        return
+
+
+def test_a_small_packet_cannot_ask_for_much_memory() -> None:
+    with pytest.raises(ValueError, match="after decompression"):
+        unpacked(b"\x84\xff\xff\xff\xff" + zlib.compress(b"x"))
+    with pytest.raises(ValueError, match="after decompression"):
+        unpacked(b"\x81\x02" + zlib.compress(b"x" * 100_000)[:-20])
+
+
+@pytest.mark.parametrize(
+    ("text", "effect", "tables"),
+    [
+        ("alter table orders add column x int", Effect.ADD_COLUMN, [("shop", "orders")]),
+        ("ALTER TABLE `shop2`.`or``ders` ADD `x` decimal(10,2) default 1 after y, add column z text", Effect.ADD_COLUMN, [("shop2", "or`ders")]),
+        ("alter table orders add index (a)", Effect.ALTER, [("shop", "orders")]),
+        ("alter table orders add column x int, drop y", Effect.ALTER, [("shop", "orders")]),
+        ("alter table orders rename to other", Effect.REMOVE, [("shop", "orders")]),
+        ("alter table orders rename column a to b", Effect.ALTER, [("shop", "orders")]),
+        ("/* hi */ drop table if exists a, shop2.b", Effect.REMOVE, [("shop", "a"), ("shop2", "b")]),
+        ("DROP TABLE `orders` /* generated by server */", Effect.REMOVE, [("shop", "orders")]),
+        ("truncate orders", Effect.REMOVE, [("shop", "orders")]),
+        ("rename table a to b, c.d to e", Effect.REMOVE, [("shop", "a"), ("shop", "b"), ("c", "d"), ("shop", "e")]),
+        ("create table if not exists n (a int)", Effect.CREATE, [("shop", "n")]),
+        ("create or replace table n (a int)", Effect.REMOVE, [("shop", "n")]),
+        ("drop database shop2", Effect.REMOVE, [("shop2", None)]),
+    ],
+)
+def test_statements_tell_which_tables_they_change_and_how(text: str, effect: Effect, tables: list[tuple[str, str | None]]) -> None:
+    found = table_statement("shop", text)
+    assert found is not None
+    assert (found.effect, list(found.tables)) == (effect, tables)
+
+
+@pytest.mark.parametrize(
+    "text", ["create index i on orders (a)", "insert into t values (1)", "drop view v", "create temporary table t (a int)", "grant all on *.* to x", "BEGIN"]
+)
+def test_statements_that_change_no_table_are_passed_over(text: str) -> None:
+    assert table_statement("shop", text) is None
+
+
+def test_binary_json_comes_out_as_the_server_writes_it() -> None:
+    document = b"\0" + struct.pack("<HH", 2, 29) + struct.pack("<HHHH", 18, 1, 19, 1) + b"\5\x05\0" + b"\x0c\x14\0" + b"ab" + b"\2hi"
+    assert json_text(document) == '{"a": 5, "b": "hi"}'
+    assert json_text(b"\2" + struct.pack("<HH", 2, 10) + b"\4\0\0" + b"\4\1\0") == "[null, true]"
+    assert json_text(b"\x0f\xf6\4\4\2\x8c\x22") == "12.34"
+    assert json_text(b"") == "null"
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.binary(max_size=60))
+def test_made_up_json_is_read_or_refused_in_our_words(data: bytes) -> None:
+    try:
+        json_text(data)
+    except LogDamaged:
+        return
+
+
+def test_positions_are_ordered_by_the_number_of_their_file() -> None:
+    assert Position("b.999999", 5).key < Position("b.1000000", 4).key
+    assert Position.of(Position("b.000001", 7).json()) == Position("b.000001", 7)
+    with pytest.raises(ValueError, match="no name of a binary log file"):
+        Position("nothing", 1).key  # noqa: B018  # asking is the point
+
+
+def test_character_sets_are_those_of_the_server() -> None:
+    assert b"\x80\x81".decode(codec_of("latin1")) == "€\x81"
+    with pytest.raises(Unsupported, match="geostd8"):
+        codec_of("geostd8")

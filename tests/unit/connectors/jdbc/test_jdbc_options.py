@@ -1,0 +1,103 @@
+"""What a Jdbc block may say: all problems at once, in words, without the password, and without asking a database."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.jdbc.options import CONNECTORS
+from tidegate.databases.url import System, parse_url, shown_url
+from tidegate.model.job import BlockKind
+from tidegate.model.problem import Location, Problem
+from tidegate.plugin.connector import GoBack
+from tidegate.plugin.option import Block
+
+SOURCE = next(c for c in CONNECTORS if c.kind is BlockKind.SOURCE)
+SINK = next(c for c in CONNECTORS if c.kind is BlockKind.SINK)
+URL = "jdbc:mysql://host/shop"
+
+
+def problems(connector: Any, **given: Any) -> list[Problem]:
+    block = Block(given, lambda _: Location("job.conf", 1), "block")
+    values, found = connector.options.read(block)
+    return [*found, *connector.check(block, values)]
+
+
+def messages(connector: Any, **given: Any) -> list[str]:
+    return [problem.message for problem in problems(connector, **given)]
+
+
+def test_blocks_that_are_right_have_no_problem() -> None:
+    assert problems(SOURCE, url=URL, table_path="shop.orders", user="u", password="p") == []
+    assert problems(SOURCE, url=URL, query="select 1", partition_column="id", partition_num=4) == []
+    assert problems(SOURCE, url="jdbc:sqlite:/tmp/x.db", table_list=[{"table_path": "a"}, {"table_path": "b", "query": "select 1"}]) == []
+    assert problems(SINK, url=URL, generate_sink_sql=True, table="${table_name}") == []
+    assert problems(SINK, url=URL, query="insert into t values (?)") == []
+
+
+def test_all_problems_of_a_source_are_told_at_once() -> None:
+    found = messages(SOURCE, url="jdbc:oracle:thin:@host", where_condition="id > 1", partition_num=0, use_regex=True, table_path="(")
+    assert len(found) == 4
+    assert 'Spark { format = "jdbc"' in " ".join(found)
+    assert any("begins with `where`" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "what to read is missing"),
+        ({"table_path": "t", "table_list": [{"table_path": "u"}]}, "instead of query and table_path"),
+        ({"table_list": [{"table_path": "t"}, {"table_path": "t"}]}, "two tables 't'"),
+        ({"table_list": [{"query": "select 1"}]}, "table_path is missing"),
+        ({"table_list": ["t"]}, "is a block"),
+        ({"table_path": "t", "partition_lower_bound": 3}, "needs partition_column"),
+        ({"query": "select 1", "table_path": "t", "use_regex": True}, "do not go together"),
+    ],
+)
+def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: str) -> None:
+    assert [m for m in messages(SOURCE, url=URL, **given) if message in m]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "what to write is missing"),
+        ({"query": "insert into t values (?)", "table": "t"}, "instead of generate_sink_sql"),
+        ({"query": "insert into t values (1)"}, "no ?"),
+        ({"table": "t", "data_save_mode": "CUSTOM_PROCESSING"}, "custom_sql is missing"),
+        ({"table": "t", "data_save_mode": "DROP"}, "not possible"),
+        ({"table": "t", "url": "jdbc:postgresql://host/a", "database": "b"}, "sees no other"),
+        ({"table": "t", "url": "jdbc:mysql://host:port/a"}, "host and port"),
+        ({"table": "t", "url": "jdbc:sqlite:"}, "no file"),
+    ],
+)
+def test_what_does_not_go_together_in_a_sink(given: dict[str, Any], message: str) -> None:
+    assert [m for m in messages(SINK, **{"url": URL, **given}) if message in m]
+
+
+def test_without_keys_going_back_would_double_rows() -> None:
+    def back(**given: Any) -> GoBack | None:
+        values, _ = SINK.options.read(Block({"url": URL, **given}, lambda _: Location(""), ""))
+        return SINK.capabilities_of(values).go_back
+
+    assert back(table="t", primary_keys=["id"]) is GoBack.REPLAY
+    assert back(table="t") is GoBack.DUPLICATE
+    assert back(query="insert into t values (?)") is GoBack.DUPLICATE
+
+
+def test_a_url_is_read_and_never_shows_its_password() -> None:
+    address = parse_url("jdbc:mariadb://user:s%40cret@db.example:3307/shop?useSSL=true")
+    assert (address.system, address.host, address.port, address.database, address.user, address.password) == (
+        System.MYSQL, "db.example", 3307, "shop", "user", "s@cret",
+    )  # fmt: skip
+    assert "s@cret" not in f"{address} {address!r}"
+    assert address.masked("failed with s@cret, s%40cret") == "failed with ******, ******"
+    assert parse_url("jdbc:postgresql://[::1]/db?user=u&password=p").uri("postgresql") == "postgresql://u:p@[::1]:5432/db"
+    assert parse_url("jdbc:postgresql://h/db", "a", 'p"ss /word').uri("postgresql") == "postgresql://a:p%22ss%20%2Fword@h:5432/db"
+    assert parse_url("jdbc:sqlite:/data/x.db?mode=ro").database == "/data/x.db"
+    assert shown_url("jdbc:mysql://u:p@h/db?password=x&a=b") == "jdbc:mysql://u:******@h/db?password=******&a=b"
+
+
+@pytest.mark.parametrize("url", ["mysql", "jdbc:db2://h/x", "jdbc:mysql://", "jdbc:sqlite::memory:", "jdbc:mysql://h:99999999/x"])
+def test_a_url_that_cannot_be_read_says_why(url: str) -> None:
+    with pytest.raises(ValueError, match=r"\w+ \w+"):
+        parse_url(url)

@@ -1,0 +1,157 @@
+"""The pure parts of the Jdbc connectors: positions, names of staging tables, targets, statements, literals, chunks."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.jdbc.merge import ColumnMissing, Merge
+from tidegate.connectors.jdbc.names import Stage, is_dead, lineage_digest, record_id, sink_digest, stage_prefix
+from tidegate.connectors.jdbc.options import SINK_OPTIONS
+from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
+from tidegate.connectors.jdbc.query import parameterised
+from tidegate.connectors.jdbc.stage_mysql import encoded
+from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.chunks import Cut, as_bound, condition, even
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import System, parse_url
+from tidegate.model.errors import TerminalError, UserError
+from tidegate.model.job import JobMode
+from tidegate.model.problem import Location
+from tidegate.model.types import Column, Table, parse_type
+from tidegate.plugin.contract import OperatorContext
+from tidegate.plugin.option import Block, Values
+from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+
+CONTEXT = OperatorContext(job_id=7, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
+ORDERS = Table(path="shop.public.orders", columns=(Column(name="Id", type=parse_type("int")), Column(name="n", type=parse_type("string"))), primary_key=("Id",))
+MYSQL, POSTGRES, SQLITE = (dialect_of(system) for system in System)
+
+
+def values(**given: Any) -> Values:
+    return SINK_OPTIONS.read(Block({"url": "jdbc:mysql://h/db", "generate_sink_sql": True, **given}, lambda _: Location(""), ""))[0]
+
+
+def test_positions_count_chunks_over_all_tables() -> None:
+    position = Position(tables=(TableChunks(path="a", column="id", edges=(10, 20), rows_each=5), TableChunks(path="b", rows_each=7)))
+    assert (position.total, position.rows(2), position.rows(4)) == (4, 10, 22)
+    assert list(position.spans(4)) == [(0, 0, 3), (1, 0, 1)]
+    assert list(replace(position, done=2).spans(4)) == [(0, 2, 3), (1, 0, 1)]
+    assert list(replace(position, done=3).spans(3)) == []
+    assert [position.tables[0].bounds(0, 1), position.tables[0].bounds(1, 3), position.tables[0].bounds(0, 3)] == [(None, 10), (10, None), (None, None)]
+    assert Position.of(position.to_json()) == position
+    with pytest.raises(TerminalError, match="version 2"):
+        Position.of({"version": 2})
+
+
+def test_too_many_edges_are_thinned_until_they_fit() -> None:
+    (table,) = thinned([TableChunks(path="a", column="k", edges=tuple(f"key {i:05}" for i in range(1000)), rows_each=10)], chars_max=4000)
+    assert 100 < len(table.edges) < 400
+    assert table.rows_each * table.count == pytest.approx(10_000, rel=0.05)
+    assert list(table.edges) == sorted(table.edges)
+
+
+def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
+    stage = Stage(sink_digest(CONTEXT), lineage_digest("L"), 123_456, 12_345_678, "0123456789", 999)
+    assert len(str(stage)) <= 63
+    assert Stage.read(str(stage)) == stage
+    assert str(stage).startswith(stage_prefix(CONTEXT))
+    assert Stage.read("tidegate_s_users") is None
+    assert is_dead(stage, "L", 123_456)
+    assert not is_dead(stage, "L", 123_455)
+    assert is_dead(stage, "M", 1)
+    assert len({record_id(CONTEXT, "L"), record_id(CONTEXT, "M"), record_id(replace(CONTEXT, pipeline=2), "L")}) == 3
+
+
+def test_placeholders_stand_for_the_incoming_table() -> None:
+    words = table_words(ORDERS)
+    assert for_table("${database_name}_${schema_name}.${table_name}_${comment:x}_${unique_key}", words) == "shop_public.orders_x_${unique_key}"
+    assert list_for_table(["${primary_key}"], words) == ["Id"]
+    assert list_for_table(["${unique_key}"], words) == []
+
+
+def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
+    mysql, postgres = parse_url("jdbc:mysql://h/db"), parse_url("jdbc:postgresql://h/db?currentSchema=sales")
+    assert target_of(ORDERS, values(), MYSQL, mysql).name == TableName("db", "", "orders")
+    assert target_of(ORDERS, values(database="other"), MYSQL, mysql).name == TableName("other", "", "orders")
+    assert target_of(ORDERS, values(table="${schema_name}.${table_name}"), POSTGRES, postgres).name == TableName("db", "public", "orders")
+    assert target_of(ORDERS, values(), POSTGRES, postgres).name == TableName("db", "sales", "orders")
+    upper = target_of(ORDERS, values(field_ide="UPPERCASE", primary_keys=["id"]), POSTGRES, postgres)
+    assert (upper.name.table, upper.names(), upper.key) == ("ORDERS", ["ID", "N"], ("ID",))
+    with pytest.raises(KeyMissing):
+        target_of(ORDERS, values(primary_keys=["nope"]), MYSQL, mysql)
+    with pytest.raises(UserError, match="placeholder"):
+        target_of(replace(ORDERS, path="orders"), values(table="${schema_name}_x"), MYSQL, mysql)
+    with pytest.raises(UserError, match="one database only"):
+        target_of(ORDERS, values(table="elsewhere.public.t"), POSTGRES, postgres)
+
+
+def test_a_table_in_a_message_comes_back() -> None:
+    rich = replace(
+        ORDERS, columns=(*ORDERS.columns, Column(name="m", type=parse_type("array<decimal(5,2)>")), Column(name="r", type=parse_type({"a b": "int"})))
+    )
+    back = from_message(as_message(rich))
+    assert [str(c.type) for c in back.columns] == ["int", "string", "array<decimal(5,2)>", "map<string,string>"]
+    assert (back.path, back.primary_key, back.kinds) == (rich.path, rich.primary_key, False)
+
+
+def merge(dialect: Any, *, kinds: bool = False, upsert: bool = True, key: tuple[str, ...] = ("Id",)) -> Merge:
+    target = target_of(replace(ORDERS, kinds=kinds, primary_key=key), values(), dialect, parse_url("jdbc:mysql://h/db"))
+    columns = (NativeColumn(name="Id", native="integer"), NativeColumn(name="n", native="character varying(20)", charset="latin1", collation="latin1_bin"))
+    info = TableInfo(name=TableName("db", "s", "orders"), columns=columns, primary_key=("Id",))
+    return Merge(dialect=dialect, target=target, info=info, stage=TableName("db", "s", "stage"), upsert=upsert)
+
+
+def test_statements_follow_the_key() -> None:
+    (upsert,) = merge(POSTGRES).statements(distinct=False)
+    assert upsert == (
+        'insert into "s"."orders" ("Id", "n") select s.c0, s.c1 from "s"."stage" s where true on conflict ("Id") do update set "n" = excluded."n"'
+    )
+    assert "group by c0" in merge(POSTGRES).statements(distinct=True)[0]
+    (insert,) = merge(MYSQL, key=()).statements(distinct=False)
+    assert "duplicate key" not in insert
+    assert "convert(s.c1 using latin1) collate latin1_bin" in insert
+    delete, put = merge(SQLITE, kinds=True).statements(distinct=False)
+    assert delete.startswith('delete from "orders" where ("Id") in (select c0')
+    assert "kind in (1, 3)" in delete
+    assert "kind in (0, 2)" in put
+    assert [s.split()[0] for s in merge(MYSQL, kinds=True, upsert=False).statements(distinct=False)] == ["delete", "insert"]
+    assert len(merge(MYSQL, upsert=False).statements(distinct=False)) == 1
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    lacking = replace(merge(MYSQL), info=TableInfo(name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),)))
+    with pytest.raises(ColumnMissing, match=r"no column n\b"):
+        lacking.statements(distinct=False)
+
+
+def test_a_query_of_ones_own_keeps_what_stands_in_quotes() -> None:
+    assert parameterised("insert into t values (?, 'a?b%', \"c?\", ?) -- ?\n;") == ("insert into t values (%s, 'a?b%%', \"c?\", %s) -- ?\n", 2)
+
+
+def test_literals_cannot_end_early() -> None:
+    assert MYSQL.literal("a'b\\") == "_utf8mb4 x'6127625c'"
+    assert POSTGRES.literal("a'b") == "'a''b'"
+    assert POSTGRES.literal("a\\'b") == "E'a\\\\''b'"
+    assert SQLITE.literal("a'b") == "'a''b'"
+    assert [d.quote('a`"b') for d in (MYSQL, POSTGRES)] == ['`a``"b`', '"a`""b"']
+    assert [MYSQL.number_or_text(text) for text in ("12.5", "1 or 1")] == ["12.5", "_utf8mb4 x'31206f722031'"]
+
+
+def test_chunks_leave_no_number_out_and_none_twice() -> None:
+    chunks = list(even(-7, 1000, Cut(rows_each=10, rows=300)))
+    assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
+    assert all(a.high == b.low for a, b in pairwise(chunks))
+    assert condition(POSTGRES, "id", 5, None, nulls=False) == '("id" >= 5)'
+    assert condition(POSTGRES, "id", None, as_bound(b"\x01"), nulls=True) == '("id" < \'\\x01\'::bytea or "id" is null)'
+    assert condition(POSTGRES, "id", None, None, nulls=True) == ""
+
+
+def test_rows_for_load_data_tell_null_from_empty() -> None:
+    import pyarrow as pa
+
+    batch = pa.RecordBatch.from_pydict({"a": ["", None, "\\N", "t\tn\n"], "b": [b"\xff", None, b"", b"\0"], "c": [True, None, False, True]})
+    assert encoded(batch) == b"\tff\t1\n\\N\t\\N\t\\N\n\\\\N\t\t0\nt\\tn\\n\t00\t1\n"
+    assert encoded(batch.slice(0, 0)) == b""
