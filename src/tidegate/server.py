@@ -185,6 +185,8 @@ class Server:
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
+        self.desk.logs = start.home.root / "logs"
+        self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
         leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock), moved)
         leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)

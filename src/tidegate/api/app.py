@@ -19,9 +19,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.desk import Desk
-from tidegate.api.prometheus import CONTENT_TYPE, Scrape
+from tidegate.api.logs import Logs
+from tidegate.api.many import Many
+from tidegate.api.nodes import Nodes
+from tidegate.api.pending import Pending
+from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
+from tidegate.api.tools import encrypt_config, option_rules
 from tidegate.api.writes import BodyTooLarge, Writes
 from tidegate.model.engine import HttpSettings
 from tidegate.model.errors import TransientError, UserError
@@ -41,26 +47,55 @@ def make_app(desk: Desk) -> Starlette:
 
 def _routes(desk: Desk) -> list[BaseRoute]:
     reads, writes, scrape = Reads(desk), Writes(desk), Scrape(desk)
+    many, checkpoints, pending, logs, nodes = Many(desk, writes), Checkpoints(desk), Pending(desk), Logs(desk), Nodes(desk)
 
     async def metrics(_request: Request) -> Response:
         return Response(await run_in_threadpool(scrape.text), media_type=CONTENT_TYPE)
 
+    async def open_metrics(_request: Request) -> Response:
+        return Response(await run_in_threadpool(scrape.open_text), media_type=OPEN_CONTENT_TYPE)
+
     gets: dict[str, Handler] = {
         "/overview": reads.overview,
         "/running-jobs": reads.running_jobs,
+        "/running-jobs/summary": reads.running_jobs,
+        "/pending-jobs": pending.jobs,
         "/job-info": reads.job_info,
         "/job-info/{job_id}": reads.job_info,
+        "/job-info/{job_id}/failures": reads.failures,
         "/running-job": reads.job_info,
         "/running-job/{job_id}": reads.job_info,
         "/finished-jobs": reads.finished_jobs,
         "/finished-jobs/{state}": reads.finished_jobs,
+        "/jobs/checkpoints/history/{job_id}": checkpoints.history,
+        "/jobs/checkpoints/{job_id}": checkpoints.overview,
+        "/system-monitoring-information": nodes.monitoring,
+        "/thread-dump": nodes.thread_dump,
+        "/running-threads": nodes.running_threads,
+        "/logs": logs.listed,
+        "/logs/{name:path}": logs.listed,
+        "/log": logs.here,
+        "/log/{name:path}": logs.here,
+        "/get-all-log-name": logs.names,
+        "/option-rules": option_rules,
         "/metrics": metrics,
+        "/openmetrics": open_metrics,
         "/health": reads.health,
     }
-    posts: dict[str, Handler] = {"/submit-job": writes.submit_job, "/stop-job": writes.stop_job}
+    posts: dict[str, Handler] = {
+        "/submit-job": writes.submit_job,
+        "/submit-job/upload": many.upload,
+        "/submit-jobs": many.submit_jobs,
+        "/stop-job": writes.stop_job,
+        "/stop-jobs": many.stop_jobs,
+        "/encrypt-config": encrypt_config,
+        "/update-tags": nodes.update_tags,
+    }
     return [
         *(Route(path, answered(handler), methods=["GET"]) for path, handler in gets.items()),
         *(Route(path, answered(handler), methods=["POST"]) for path, handler in posts.items()),
+        Route("/loggers", answered(nodes.loggers), methods=["GET"]),
+        Route("/loggers/{name}", answered(nodes.loggers), methods=["GET", "POST", "PUT", "DELETE"]),
     ]
 
 

@@ -5,8 +5,9 @@ that could not be refreshed for a while is not shown: an answer that may be wron
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.observe import Picture
@@ -42,6 +43,8 @@ class Desk:
     def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
         self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
         self._trouble = "this server has only just started"
+        self.logs: Path | None = None  # the folder of the logs that this server shows
+        self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
         self._catching_up = threading.Lock()
         self._began_s = float("-inf")  # when the last good turn of the picture began

@@ -233,6 +233,19 @@ def error_text(failures: Sequence[Failure]) -> str | None:
     return failures[-1].message if failures else None
 
 
+def failure(failed: Failure) -> dict[str, Any]:
+    """One entry of the failure history."""
+    return {
+        "timestamp": failed.at_ms,
+        "time": time_text(failed.at_ms),
+        "generation": failed.generation,
+        "pipelineId": failed.pipeline or None,
+        "condition": failed.condition,
+        "domain": failed.domain,
+        "message": failed.message,
+    }
+
+
 def _started_ms(entered: Mapping[str, int]) -> int:
     return entered.get(JobStatus.SCHEDULED.value) or entered.get(JobStatus.RUNNING.value) or 0
 

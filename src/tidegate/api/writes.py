@@ -38,14 +38,15 @@ class Writes:
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
         query, body = request.query_params, await body_of(request)
-        if "dryRun" in query:
-            raise UserError("dryRun is not known here: `tidegate validate` judges a job file without starting anything")
-        format, wish = format_of(query.get("format")), wish_of(query)
-        job_id = job_id_of(query["jobId"]) if "jobId" in query else None
-        record = await run_in_threadpool(self._submit, body, format, job_id, query.get("jobName") or None, wish)
+        record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query)
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
-    def _submit(self, body: bytes, format: Format, job_id: int | None, name: str | None, wish: RestoreWish) -> JobRecord:
+    def submit(self, body: bytes, format: Format, query: Mapping[str, str]) -> JobRecord:
+        """Take a job in, in a thread; `query` are the parameters of the request."""
+        if "dryRun" in query:
+            raise UserError("dryRun is not known here: `tidegate validate` judges a job file without starting anything")
+        wish, name = wish_of(query), query.get("jobName") or None
+        job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         plan = plan_text(decoded(body), format)
         try:
             record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by="rest")
@@ -57,14 +58,12 @@ class Writes:
     async def stop_job(self, request: Request) -> Response:
         """Want a job to end. An id that nobody knows is answered like any other, as the reference does."""
         given = object_of(await body_of(request))
-        job_id = job_id_of(_scalar_text(given.get("jobId")))
-        if flag(given, "isStopWithSavePoint"):
-            raise UserError(NO_SAVEPOINTS)
-        wish = Wish.FORCE_STOP if flag(given, "force") else Wish.CANCEL
-        await run_in_threadpool(self._stop, job_id, wish)
+        job_id = job_id_of(scalar_text(given.get("jobId")))
+        await run_in_threadpool(self.stop, job_id, stop_wish(given))
         return JSONResponse({"jobId": str(job_id)})
 
-    def _stop(self, job_id: int, wish: Wish) -> None:
+    def stop(self, job_id: int, wish: Wish) -> None:
+        """Record the wish, in a thread."""
         try:
             self.desk.commands.stop(job_id, wish, by="rest")
         except UserError as error:
@@ -95,6 +94,13 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise UserError("the body of the request is not a JSON object")
     return value
+
+
+def stop_wish(given: Mapping[str, Any]) -> Wish:
+    """What a request to stop wants."""
+    if flag(given, "isStopWithSavePoint"):
+        raise UserError(NO_SAVEPOINTS)
+    return Wish.FORCE_STOP if flag(given, "force") else Wish.CANCEL
 
 
 def flag(values: Mapping[str, Any], name: str) -> bool:
@@ -130,5 +136,6 @@ def refused(error: UserError) -> UserError:
     return changed
 
 
-def _scalar_text(value: Any) -> str:
+def scalar_text(value: Any) -> str:
+    """A plain value as text; empty where there is none."""
     return str(value) if isinstance(value, int | str) and not isinstance(value, bool) else "" if value is None else json.dumps(value)

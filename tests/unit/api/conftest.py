@@ -93,6 +93,9 @@ class Caller:
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.post(path, **options))
 
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.delete(path, **options))
+
     def close(self) -> None:
         self._runner.run(self._client.aclose())
         self._runner.close()
