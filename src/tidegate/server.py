@@ -12,10 +12,12 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -58,9 +60,10 @@ class PortTaken(UserError):
     condition = "port-taken"
 
     def __init__(self, http: HttpSettings, error: OSError) -> None:
-        range_text = f" to {http.port + http.port_range}" if http.dynamic_port else ""
+        port = http.https_port if http.https else http.port
+        range_text = f" to {port + http.port_range}" if http.dynamic_port else ""
         super().__init__(
-            f"the server cannot listen on {http.host}:{http.port}{range_text}: {error.strerror or error}. Is another server running there? "
+            f"the server cannot listen on {http.host}:{port}{range_text}: {error.strerror or error}. Is another server running there? "
             "Choose another port with --http-port, or `http.port` in the engine's file"
         )
 
@@ -177,7 +180,7 @@ class Server:
 
     def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
         settings, self.listener = start.settings, listener
-        self.me = Me(id=process_name(), address=address_of(listener))
+        self.me = Me(id=process_name(), address=address_of(listener, settings.http.https))
         storage = checkpoint_storage(start)
         picture = Picture(store, clock)
         self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
@@ -224,6 +227,7 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
+            **tls(self.desk.settings.http),
         )
         HttpServer(config, told).run(sockets=[self.listener])
 
@@ -242,6 +246,7 @@ def serve(start: Start, say: Say) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
     told = threading.Event()
     end_on_signals(told)
+    check_tls(start.settings.http)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
         start.home.make()
@@ -313,10 +318,11 @@ def listen(http: HttpSettings) -> socket.socket:
         unused = socket.socket()
         unused.bind(("127.0.0.1", 0))
         return unused
-    last = http.port + (http.port_range if http.dynamic_port else 0)
+    first = http.https_port if http.https else http.port
+    last = first + (http.port_range if http.dynamic_port else 0)
     family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
     error = OSError(f"ports end at {PORT_MAX}")
-    for port in range(http.port, min(last, PORT_MAX) + 1):
+    for port in range(first, min(last, PORT_MAX) + 1):
         try:
             listener = socket.create_server((http.host, port), family=family, backlog=256)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small answers wait 40 ms for an acknowledgement; connections inherit it
@@ -341,14 +347,39 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
     return CheckpointStorage(Path(start.settings.checkpoint.storage_root or start.home.checkpoints))
 
 
+def tls(http: HttpSettings) -> dict[str, Any]:
+    """How uvicorn is told to serve https; nothing where it is off."""
+    if not http.https:
+        return {}
+    options: dict[str, Any] = {"ssl_certfile": http.certificate, "ssl_keyfile": http.private_key}
+    if http.client_authorities:
+        options |= {"ssl_ca_certs": http.client_authorities, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options
+
+
+def check_tls(http: HttpSettings) -> None:
+    """UserError where the files of https cannot be used: before anything is started."""
+    if not http.https:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(http.certificate, http.private_key, password=lambda: "")
+        if http.client_authorities:
+            context.load_verify_locations(http.client_authorities)
+    except (OSError, ssl.SSLError) as error:
+        files, why = ", ".join(filter(None, (http.certificate, http.private_key, http.client_authorities))), error.strerror or error
+        raise UserError(f"https cannot be served with {files}: {why}. All of them must be PEM files, the key without a pass phrase") from None
+
+
 def process_name() -> str:
     """A name for this process and no other, also no later one."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def address_of(listener: socket.socket) -> str:
+def address_of(listener: socket.socket, https: bool = False) -> str:
     """How others reach this server. Where it listens everywhere, by the name of the host."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = socket.gethostname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if https else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

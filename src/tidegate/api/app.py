@@ -4,9 +4,6 @@ Every answer that is no success is `{"status": "fail", "message": "..."}`: 400 f
 mistakes, which are in the log with their trace and in the answer without it.
 """
 
-import base64
-import binascii
-import hmac
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -15,10 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.api.access import Door, who_of
+from tidegate.api.answers import fail
 from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.desk import Desk
 from tidegate.api.logs import Logs
@@ -29,8 +27,8 @@ from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
 from tidegate.api.tools import encrypt_config, option_rules
 from tidegate.api.writes import BodyTooLarge, Writes
-from tidegate.model.engine import HttpSettings
 from tidegate.model.errors import TransientError, UserError
+from tidegate.model.records import Role
 
 LOG = logging.getLogger("tidegate.api")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -42,7 +40,7 @@ def make_app(desk: Desk) -> Starlette:
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
     routes: list[BaseRoute] = [*_routes(desk)] if prefix == "/" else [Mount(prefix, routes=_routes(desk))]
-    return Starlette(routes=routes, middleware=[Middleware(Door, http=http)], exception_handlers={HTTPException: _not_here})
+    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: _not_here})
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:
@@ -89,20 +87,25 @@ def _routes(desk: Desk) -> list[BaseRoute]:
         "/stop-job": writes.stop_job,
         "/stop-jobs": many.stop_jobs,
         "/encrypt-config": encrypt_config,
-        "/update-tags": nodes.update_tags,
     }
+    admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
-        *(Route(path, answered(handler), methods=["GET"]) for path, handler in gets.items()),
-        *(Route(path, answered(handler), methods=["POST"]) for path, handler in posts.items()),
-        Route("/loggers", answered(nodes.loggers), methods=["GET"]),
-        Route("/loggers/{name}", answered(nodes.loggers), methods=["GET", "POST", "PUT", "DELETE"]),
+        *(Route(path, answered(handler, Role.VIEWER), methods=["GET"]) for path, handler in gets.items()),
+        *(Route(path, answered(handler, Role.OPERATOR), methods=["POST"]) for path, handler in posts.items()),
+        *(Route(path, answered(handler, Role.ADMIN), methods=["POST"]) for path, handler in admins.items()),
+        Route("/loggers", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers/{name}", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers/{name}", answered(nodes.loggers, Role.ADMIN), methods=["POST", "PUT", "DELETE"]),
     ]
 
 
-def answered(handler: Handler) -> Handler:
-    """The handler, with every error as an answer."""
+def answered(handler: Handler, needed: Role) -> Handler:
+    """The handler, for those who may, with every error as an answer."""
 
     async def answer(request: Request) -> Response:
+        who = who_of(request)
+        if not who.role.may(needed):
+            return fail(403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}")
         try:
             return await handler(request)
         except UserError as error:
@@ -116,12 +119,6 @@ def answered(handler: Handler) -> Handler:
     return answer
 
 
-def fail(status: int, message: str) -> Response:
-    """The reference's shape of an error."""
-    headers = {"Retry-After": "1"} if status == 503 else None
-    return JSONResponse({"status": "fail", "message": message}, status, headers)
-
-
 async def _not_here(request: Request, error: Exception) -> Response:
     """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
@@ -129,34 +126,3 @@ async def _not_here(request: Request, error: Exception) -> Response:
     answer = fail(status, text)
     answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
     return answer
-
-
-class Door:
-    """Who may come in: with basic auth only who knows the password, and never a form or script of another web site that a person happens to visit."""
-
-    def __init__(self, app: ASGIApp, http: HttpSettings) -> None:
-        self.app, self.http = app, http
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
-        if scope["type"] == "http" and (refusal := self._refusal(Request(scope))) is not None:
-            await refusal(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _refusal(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD") and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return fail(403, "a page of another web site may not do this")
-        if self.http.basic_auth and not self._knows_password(request.headers.get("authorization", "")):
-            answer = fail(401, "user name and password are needed")
-            answer.headers["WWW-Authenticate"] = 'Basic realm="Tidegate"'
-            return answer
-        return None
-
-    def _knows_password(self, header: str) -> bool:
-        scheme, _, encoded = header.partition(" ")
-        try:
-            given = base64.b64decode(encoded, validate=True) if scheme.lower() == "basic" else b""
-        except (ValueError, binascii.Error):
-            return False
-        return hmac.compare_digest(given, f"{self.http.username}:{self.http.password}".encode())

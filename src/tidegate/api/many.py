@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
 from tidegate.api.reads import job_id_of
 from tidegate.api.writes import Writes, body_of, scalar_text, stop_wish
@@ -29,18 +30,18 @@ class Many:
         self.desk, self.writes = desk, writes
 
     async def submit_jobs(self, request: Request) -> Response:
-        """Each item is a job with `params` besides. Items are taken in one after the other, as the reference does; the answer tells for each what became of it."""
+        """Each item is a job with `params` besides. Each is taken in by itself; the answer tells what became of it."""
         items = _list(await body_of(request))
-        return JSONResponse([await run_in_threadpool(self._submit_one, item, i) for i, item in enumerate(items)])
+        return JSONResponse([await run_in_threadpool(self._submit_one, item, i, who_of(request).name) for i, item in enumerate(items)])
 
-    def _submit_one(self, item: Mapping[str, Any], index: int) -> dict[str, str]:
+    def _submit_one(self, item: Mapping[str, Any], index: int, by: str) -> dict[str, str]:
         params = item.get("params", {})
         try:
             if not isinstance(params, Mapping):
                 raise UserError("params is not an object")
             query = {str(key): scalar_text(value).lower() if isinstance(value, bool) else scalar_text(value) for key, value in params.items()}
             job = {key: value for key, value in item.items() if key != "params"}
-            record = self.writes.submit(json.dumps(job).encode(), Format.JSON, query)
+            record = self.writes.submit(json.dumps(job).encode(), Format.JSON, query, by)
         except (UserError, TransientError) as error:
             return {"status": "fail", "message": f"job {index + 1}: {error}"}
         return {"jobId": str(record.job_id), "jobName": record.name}
@@ -50,7 +51,7 @@ class Many:
         items = _list(await body_of(request))
         wishes = [(job_id_of(scalar_text(item.get("jobId"))), stop_wish(item)) for item in items]
         for job_id, wish in wishes:
-            await run_in_threadpool(self.writes.stop, job_id, wish)
+            await run_in_threadpool(self.writes.stop, job_id, wish, who_of(request).name)
         return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
 
     async def upload(self, request: Request) -> Response:
@@ -59,7 +60,7 @@ class Many:
         format = FORMATS.get(PurePosixPath(name).suffix.lower())
         if format is None:
             raise UserError(f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}")
-        record = await run_in_threadpool(self.writes.submit, content, format, dict(request.query_params))
+        record = await run_in_threadpool(self.writes.submit, content, format, dict(request.query_params), who_of(request).name)
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
 

@@ -24,7 +24,10 @@ from tidegate.model.errors import UserError
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
 _NUMBERS = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR, "OFF": logging.CRITICAL + 10}
 ROOT = "tidegate"
-QUEUES = "async client client.query client.blocking query scheduled io system operations priorityOperation mapLoad mapLoadAllKeys cluster response".split()
+QUEUES = (
+    *("async", "client", "client.query", "client.blocking", "query", "scheduled", "io"),
+    *("system", "operations", "priorityOperation", "mapLoad", "mapLoadAllKeys", "cluster", "response"),
+)
 
 
 class Nodes:

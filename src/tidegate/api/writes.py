@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
@@ -38,10 +39,10 @@ class Writes:
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
         query, body = request.query_params, await body_of(request)
-        record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query)
+        record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query, who_of(request).name)
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
-    def submit(self, body: bytes, format: Format, query: Mapping[str, str]) -> JobRecord:
+    def submit(self, body: bytes, format: Format, query: Mapping[str, str], by: str) -> JobRecord:
         """Take a job in, in a thread; `query` are the parameters of the request."""
         if "dryRun" in query:
             raise UserError("dryRun is not known here: `tidegate validate` judges a job file without starting anything")
@@ -49,7 +50,7 @@ class Writes:
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         plan = plan_text(decoded(body), format)
         try:
-            record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by="rest")
+            record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by)
         except UserError as error:
             raise refused(error) from error
         self.desk.catch_up()
@@ -59,13 +60,13 @@ class Writes:
         """Want a job to end. An id that nobody knows is answered like any other, as the reference does."""
         given = object_of(await body_of(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
-        await run_in_threadpool(self.stop, job_id, stop_wish(given))
+        await run_in_threadpool(self.stop, job_id, stop_wish(given), who_of(request).name)
         return JSONResponse({"jobId": str(job_id)})
 
-    def stop(self, job_id: int, wish: Wish) -> None:
+    def stop(self, job_id: int, wish: Wish, by: str) -> None:
         """Record the wish, in a thread."""
         try:
-            self.desk.commands.stop(job_id, wish, by="rest")
+            self.desk.commands.stop(job_id, wish, by=by)
         except UserError as error:
             if error.condition != "unknown-job":
                 raise

@@ -15,7 +15,6 @@ from tidegate.plugin.option import Block, Values
 LOCAL = "localfile"
 SLOTS_OF_A_CORE = 2
 _STORES = ("sqlite", "postgresql", "postgres", "etcd")
-_HOME_HOSTS = ("localhost", "::1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,17 @@ def _storage_problems(settings: EngineSettings, block: Block) -> Iterator[Proble
 
 def _http_problems(settings: EngineSettings, values: Values, block: Block) -> Iterator[Problem]:
     http = settings.http
-    if values[HTTPS]:
-        yield block.problem((HTTPS,), "https is not there yet: set it to false, keep http.host on this machine and put a proxy with TLS in front")
     if not http.enabled:
         return
+    if values[HTTPS] and not (http.certificate and http.private_key):
+        text = (
+            "https needs http.certificate-file and http.private-key-file, in PEM. A key store becomes both by "
+            "`openssl pkcs12 -in STORE -nodes -out both.pem` (a JKS one by `keytool -importkeystore -deststoretype pkcs12` first)"
+        )
+        yield block.problem((HTTPS,), text)
     if http.basic_auth and http.password == "admin":
         yield block.problem(("http.enable-basic-auth",), "the password is the default one, which anyone can guess", severity=Severity.WARNING)
-    if not (http.basic_auth or http.host.startswith("127.") or http.host in _HOME_HOSTS):
-        text = f"anyone who reaches {http.host} can submit jobs, which run code: turn on http.enable-basic-auth"
+    if http.reachable and not http.https:
+        token = "" if http.basic_auth or http.tokens else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
+        text = f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or put a proxy with TLS in front{token}"
         yield block.problem(("http.host",), text, severity=Severity.WARNING)

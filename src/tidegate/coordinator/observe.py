@@ -20,7 +20,9 @@ from tidegate.model.records import (
     MONITOR,
     PIPELINES,
     STATES,
+    TOKENS,
     WORKERS,
+    AccessToken,
     Assignment,
     Beat,
     CheckpointHistory,
@@ -53,6 +55,7 @@ KINDS: dict[str, type] = {
     MONITOR: CheckpointHistory,
     CLEANUP: CleanupRecord,
     FINISHED: JobOutcome,
+    TOKENS: AccessToken,
 }
 OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
 OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED)
@@ -199,6 +202,10 @@ class Picture:
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
+
+    def tokens(self) -> Mapping[str, Seen[AccessToken]]:
+        """Who may come in, by the id of the token."""
+        return self._view[TOKENS]
 
     def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
         """Who holds an office."""

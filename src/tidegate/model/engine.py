@@ -44,6 +44,22 @@ class HttpSettings:
     basic_auth: bool = False
     username: str = "admin"
     password: str = field(default="admin", repr=False)  # as the reference; only used with basic_auth
+    tokens: bool = False  # ask for a token; always where the API can be reached from elsewhere and nothing else is asked for
+    https: bool = False
+    https_port: int = 8443
+    certificate: str = ""  # PEM files
+    private_key: str = ""
+    client_authorities: str = ""  # with it, clients must show a certificate that one of these has signed
+
+    @property
+    def reachable(self) -> bool:
+        """Whether others than this host may come."""
+        return not (self.host.startswith("127.") or self.host in ("localhost", "::1", "[::1]"))
+
+    @property
+    def guarded(self) -> bool:
+        """Whether callers must say who they are."""
+        return self.basic_auth or self.tokens or (self.reachable and not self.client_authorities)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

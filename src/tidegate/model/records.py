@@ -13,6 +13,7 @@
 | JobOutcome | finished-job-state | whoever ends the job | version, term |
 | Lease | leases | elector (`coordinator`), worker (`worker/<id>`) | version |
 | Beat | lease-beats | the holder of the lease of the same key | version of the lease |
+| AccessToken | access-tokens | commands of an admin | version |
 | WorkerRecord | workers | worker | version of its lease |
 """
 
@@ -36,6 +37,7 @@ DRIVERS = "drivers"
 LEASES = "leases"
 BEATS = "lease-beats"
 WORKERS = "workers"
+TOKENS = "access-tokens"
 
 
 class JobStatus(StrEnum):
@@ -249,6 +251,31 @@ class WorkerRecord:
     warm: int = 0
     started_ms: int = 0
     address: str = ""
+
+
+class Role(StrEnum):
+    """What a caller may do, each more than the one before."""
+
+    VIEWER = "viewer"  # look
+    OPERATOR = "operator"  # submit, stop, restore, save
+    ADMIN = "admin"  # everything: tokens, tags, log levels, deleting state
+
+    def may(self, needed: "Role") -> bool:
+        """Whether this role is enough."""
+        return list(Role).index(self) >= list(Role).index(needed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessToken:
+    """Who may come in with a secret, of which only the digest is kept: it is long and random, so nothing is gained by guessing."""
+
+    version: int = 1
+    id: str
+    name: str
+    role: Role
+    sha256: str
+    created_ms: int
+    expires_ms: int = 0  # 0 = never
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,9 @@ def test_one_bad_id_stops_no_job(site) -> None:
 
 
 def test_a_job_file_is_uploaded(site) -> None:
-    hocon = b'env { job.mode = "BATCH" }\nsource { FakeSource { plugin_output = "t", schema { fields { id = bigint } } } }\nsink { Console { plugin_input = "t" } }\n'
+    hocon = (
+        b'source { FakeSource { plugin_output = "t", schema { fields { id = bigint } } } }\nsink { Console { plugin_input = "t" } }\nenv { job.mode = "BATCH" }'
+    )
     for job_id, (name, content) in enumerate([("job.conf", hocon), ("job.json", json.dumps(JOB).encode())], start=21):
         answer = site.http.post(f"/submit-job/upload?jobId={job_id}&jobName=up", files={"config_file": (name, content)})
         assert (answer.status_code, answer.json()) == (200, {"jobId": str(job_id), "jobName": "up"})

@@ -103,7 +103,6 @@ def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
         "checkpoint.max-concurrent",
         "jar-storage",
         "telemetry",
-        "http.https-port",
     )
     assert sources.ignored == ignored
     assert len(problems) == 1
@@ -138,7 +137,7 @@ def test_every_setting_has_a_key_and_every_key_its_setting() -> None:
     plain = {f.name for f in fields(EngineSettings)} - {"checkpoint", "http", "coordinator", "worker", "events", "spark"}
     sections = {f"{name}.{f.name}" for name in ("checkpoint", "http", "coordinator", "worker", "events") for f in fields(getattr(EngineSettings(), name))}
     assert sorted(key.field for key in KEYS if key.field) == sorted(plain | sections)
-    assert [key.name for key in KEYS if not key.field] == ["http.enable-https", "slot-service.dynamic-slot"]
+    assert [key.name for key in KEYS if not key.field] == ["slot-service.dynamic-slot"]
 
 
 def test_the_defaults_that_are_documented_are_those_in_force() -> None:
