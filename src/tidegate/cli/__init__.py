@@ -7,14 +7,22 @@ import click
 from tidegate import __version__
 
 VERBS = {
+    "cancel": "tidegate.cli.jobs:cancel",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
     "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",
     "explain": "tidegate.cli.explain:explain",
+    "jobs": "tidegate.cli.jobs:jobs",
+    "logs": "tidegate.cli.jobs:logs",
     "run": "tidegate.cli.run:run",
+    "seatunnel": "tidegate.cli.seatunnel:seatunnel",
     "server": "tidegate.cli.server:server",
+    "show": "tidegate.cli.jobs:show",
     "spark-conf": "tidegate.cli.spark_submit:spark_conf",
+    "stop": "tidegate.cli.jobs:stop",
+    "submit": "tidegate.cli.submit:submit",
+    "token": "tidegate.cli.token:token",
     "validate": "tidegate.cli.validate:validate",
     "worker": "tidegate.cli.server:worker",
 }

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,7 +128,7 @@ def audit() -> Iterator[list[logging.LogRecord]]:
     log.setLevel(level)
 
 
-def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogRecord], tmp_path: Path) -> None:  # noqa: ARG001
+def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogRecord]) -> None:
     operator = holder(closed, Role.OPERATOR)
     closed.http.post("/stop-job", json={"jobId": 1}, headers=operator)
     closed.http.post("/submit-job?jobId=7", content=b"password = hunter2", headers=operator)
