@@ -13,7 +13,7 @@ from runpy import run_path
 import click
 
 from tidegate.cli import VERBS
-from tidegate.cli.connectors import abilities, bounds, rules, shown_default
+from tidegate.cli.connectors import abilities, bounds, shown_default
 from tidegate.config.engine_options import DIFFERENCES, IGNORED
 from tidegate.config.engine_options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
@@ -22,6 +22,7 @@ from tidegate.model.job import BlockKind
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.option import Option, OptionSet
 from tidegate.plugin.registry import connectors
+from tidegate.plugin.rules import rules
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MARK = "<!-- Written by `make docs` from the code: do not edit. -->"

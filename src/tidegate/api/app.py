@@ -26,6 +26,7 @@ from tidegate.api.pending import Pending
 from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
 from tidegate.api.tools import encrypt_config, option_rules
+from tidegate.api.v1.app import typed_api
 from tidegate.api.writes import BodyTooLarge, Writes
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import Role
@@ -90,6 +91,7 @@ def _routes(desk: Desk) -> list[BaseRoute]:
     }
     admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
+        Mount("/api/v1", typed_api(desk)),
         *(Route(path, answered(handler, Role.VIEWER), methods=["GET"]) for path, handler in gets.items()),
         *(Route(path, answered(handler, Role.OPERATOR), methods=["POST"]) for path, handler in posts.items()),
         *(Route(path, answered(handler, Role.ADMIN), methods=["POST"]) for path, handler in admins.items()),

@@ -1,5 +1,6 @@
 """POST: wishes. Handlers for app.py. What they do to the store is done in threads, and durable before the answer; the answer does not wait for its effect."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from tidegate.api.reads import job_id_of
 from tidegate.config.load import Format
 from tidegate.coordinator.wish import From, RestoreWish
 from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import JobRecord, Wish
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
@@ -42,15 +44,17 @@ class Writes:
         record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query, who_of(request).name)
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
-    def submit(self, body: bytes, format: Format, query: Mapping[str, str], by: str) -> JobRecord:
+    def submit(self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = "") -> JobRecord:
         """Take a job in, in a thread; `query` are the parameters of the request."""
         if "dryRun" in query:
             raise UserError("dryRun is not known here: `tidegate validate` judges a job file without starting anything")
         wish, name = wish_of(query), query.get("jobName") or None
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
+        if request_key and job_id is None:
+            job_id = id_of_key(request_key, by)
         plan = plan_text(decoded(body), format)
         try:
-            record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by)
+            record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by, key=digest_of(request_key))
         except UserError as error:
             raise refused(error) from error
         self.desk.catch_up()
@@ -84,6 +88,16 @@ async def body_of(request: Request) -> bytes:
     if not size:
         raise UserError("the body of the request is empty")
     return b"".join(parts)
+
+
+def id_of_key(key: str, by: str) -> int:
+    """The id of a job that has none: the same for the same key of the same caller."""
+    return int.from_bytes(hashlib.sha256(f"{by}\n{key}".encode()).digest()[:8]) % JOB_ID_MAX + 1
+
+
+def digest_of(key: str) -> str:
+    """What is kept of an idempotency key."""
+    return hashlib.sha256(key.encode()).hexdigest() if key else ""
 
 
 def object_of(body: bytes) -> Mapping[str, Any]:

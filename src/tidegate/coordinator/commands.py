@@ -84,11 +84,11 @@ class Commands:
     def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
         self.store, self.storage, self.settings, self.clock = store, storage, settings, clock
 
-    def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "") -> JobRecord:
+    def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "", key: str = "") -> JobRecord:
         """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
         for _ in range(TRIES_MAX):
             try:
-                return self._submit(plan, file, job_id or self._new_id(), name or plan.job_name, restore, by)
+                return self._submit(plan, file, job_id or self._new_id(), name or plan.job_name, restore, by, key)
             except Conflict:
                 continue
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
@@ -114,9 +114,11 @@ class Commands:
             return
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
-    def _submit(self, plan: Plan, file: str, job_id: int, name: str, wish: RestoreWish, by: str) -> JobRecord:
+    def _submit(self, plan: Plan, file: str, job_id: int, name: str, wish: RestoreWish, by: str, key: str) -> JobRecord:
         known, cleanup = look(self.store, job_id), self.store.get(CLEANUP, str(job_id))
         if known.record is not None:
+            if key and known.record.value.key == key:
+                return known.record.value
             raise JobExists(job_id, known.state.value.status.value if known.state else "there")
         left = from_document(CleanupRecord, cleanup.value, f"cleanup of job {job_id}") if cleanup else None
         start = self._decide(known, left, name, wish)
@@ -125,7 +127,7 @@ class Commands:
         if start is Start.RESUME:
             check_compatible(plan, known, self.storage)
             restore_points(self.storage, (p.value for p in known.pipelines), wish.checkpoint or None)
-        record = self._record(plan, file, known, name, wish, start, by)
+        record = replace(self._record(plan, file, known, name, wish, start, by), key=key)
         checks, writes = self._writes(known, cleanup, record, fresh=start is Start.FRESH)
         failpoint("command.submit.before")
         self.store.transact(checks, writes)

@@ -147,6 +147,7 @@ class JobRecord:
     intent: JobIntent = JobIntent()
     restored: bool = False  # continues an earlier incarnation
     checkpoint: int = 0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
+    key: str = ""  # the digest of the request that brought it, where it had a key: the same request is not taken in twice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
