@@ -39,6 +39,7 @@ from tidegate.model.errors import TransientError, UserError
 from tidegate.pipeline.clock import Clock, SystemClock
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
+from tidegate.ui.app import routes as pages
 from tidegate.worker.host import WorkerThread, open_worker
 
 LOG = logging.getLogger("tidegate.server")
@@ -217,7 +218,7 @@ class Server:
             told.wait()
             return
         config = uvicorn.Config(
-            make_app(self.desk),
+            make_app(self.desk, pages(self.desk)),
             loop="asyncio",
             http="h11",
             ws="none",

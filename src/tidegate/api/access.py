@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from starlette.requests import Request
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.answers import fail
@@ -19,6 +20,7 @@ from tidegate.coordinator.tokens import recognised
 from tidegate.model.records import AccessToken, Role
 
 AUDIT = logging.getLogger("tidegate.audit")
+COOKIE = "tidegate_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 CHALLENGE = 'Basic realm="Tidegate", Bearer'
 
@@ -32,6 +34,7 @@ class Who:
 
 
 LOCAL = Who("local", Role.ADMIN)
+STRANGER = Who("", Role.VIEWER)  # sees the page where one says who one is, and nothing else
 
 
 class Door:
@@ -47,7 +50,11 @@ class Door:
         request = Request(scope)
         if request.method not in SAFE and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return await fail(403, "a page of another web site may not do this")(scope, receive, send)
-        who = self._who(request.headers.get("authorization", ""))
+        path = request.url.path.removeprefix(self.root)
+        open_to_all = path == "/ui/login" or path.startswith("/ui/static/")
+        who = self._who(request) or (STRANGER if open_to_all else None)
+        if who is None and request.method in SAFE and (path == "/" or path.startswith("/ui/")) and not self.desk.settings.http.basic_auth:
+            return await RedirectResponse(f"{self.root}/ui/login", 303)(scope, receive, send)
         if who is None:
             answer = fail(401, "who are you? Send a token (Authorization: Bearer ...), or user name and password where the server has them")
             answer.headers["WWW-Authenticate"] = CHALLENGE
@@ -57,10 +64,17 @@ class Door:
             return await self.app(scope, receive, send)
         await self._audited(request, who, scope, receive, send)
 
-    def _who(self, header: str) -> Who | None:
+    @property
+    def root(self) -> str:
+        """What stands in front of every path."""
+        path = self.desk.settings.http.context_path.strip("/")
+        return f"/{path}" if path else ""
+
+    def _who(self, request: Request) -> Who | None:
         http = self.desk.settings.http
         if not http.guarded:
             return LOCAL
+        header = request.headers.get("authorization") or (f"Bearer {request.cookies[COOKIE]}" if COOKIE in request.cookies else "")
         scheme, _, credentials = header.partition(" ")
         if scheme.lower() == "bearer" and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms())) is not None:
             return Who(token.name, token.role)

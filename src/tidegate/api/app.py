@@ -5,7 +5,7 @@ mistakes, which are in the log with their trace and in the answer without it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -36,11 +36,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 METHODS = {404: "there is no {path} here", 405: "{method} is not for {path}"}
 
 
-def make_app(desk: Desk) -> Starlette:
-    """The API of one server."""
+def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
+    """The API of one server, and the pages beside it."""
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
-    routes: list[BaseRoute] = [*_routes(desk)] if prefix == "/" else [Mount(prefix, routes=_routes(desk))]
+    routes: list[BaseRoute] = [*_routes(desk), *pages] if prefix == "/" else [Mount(prefix, routes=[*_routes(desk), *pages])]
     return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: _not_here})
 
 

@@ -39,7 +39,7 @@ class Logs:
         name = request.path_params.get("name", "")
         if name.endswith(SUFFIXES):
             return await self._text(name)
-        names = [each for each in await run_in_threadpool(self._names) if name in each]
+        names = [each for each in await run_in_threadpool(self.file_names) if name in each]
         node = self.desk.me.address.removeprefix("http://").removeprefix("https://")
         links = [{"node": node, "logLink": f"{self.desk.me.address}{self._prefix()}/logs/{each}", "logName": each} for each in names]
         if request.query_params.get("format", "html").lower() == "json":
@@ -51,32 +51,34 @@ class Logs:
         name = request.path_params.get("name", "")
         if name:
             return await self._text(name)
-        return _page([(f"log/{each}", each) for each in await run_in_threadpool(self._names)])
+        return _page([(f"log/{each}", each) for each in await run_in_threadpool(self.file_names)])
 
     async def names(self, _request: Request) -> Response:
         """The names alone."""
-        return JSONResponse(await run_in_threadpool(self._names))
+        return JSONResponse(await run_in_threadpool(self.file_names))
 
     async def _text(self, name: str) -> Response:
-        return PlainTextResponse(await run_in_threadpool(self._tail, name))
+        return PlainTextResponse(await run_in_threadpool(self.tail, name))
 
     def _prefix(self) -> str:
         path = self.desk.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
-    def _names(self) -> list[str]:
+    def file_names(self) -> list[str]:
+        """What there is, below the folder."""
         folder = self.desk.logs
         return sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
 
-    def _tail(self, name: str) -> str:
+    def tail(self, name: str, bytes_max: int = BYTES_MAX) -> str:
+        """The last part of a file."""
         folder = self.desk.logs
-        if folder is None or name not in self._names():  # only what is listed can be asked for: no path is ever made of what was sent
+        if folder is None or name not in self.file_names():  # only what is listed can be asked for: no path is ever made of what was sent
             raise NoSuchLog(name)
         try:
             with open(folder / name, "rb") as file:
                 size = file.seek(0, 2)
-                file.seek(max(0, size - BYTES_MAX))
-                return file.read(BYTES_MAX).decode("utf-8", "replace")
+                file.seek(max(0, size - bytes_max))
+                return file.read(bytes_max).decode("utf-8", "replace")
         except OSError:
             raise NoSuchLog(name) from None
 

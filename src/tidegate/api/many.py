@@ -1,7 +1,7 @@
 """POST: wishes in other wrappings than one by one: lists of jobs, a job as an uploaded file. Handlers for app.py, on top of `writes`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.parser import BytesParser
 from email.policy import HTTP
 from pathlib import PurePosixPath
@@ -80,9 +80,15 @@ def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
     """File name and content of the part `config_file` of a form."""
     if not content_type.lower().startswith("multipart/form-data"):
         raise UserError(f"the request is no form: send the job file as the part {PART} of multipart/form-data")
+    for name, file, content in parts_of(content_type, body):
+        if name == PART:
+            return file, content
+    raise UserError(f"the form has no part {PART}: the job file")
+
+
+def parts_of(content_type: str, body: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Name, file name and content of every part of a form."""
     message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body)
     for part in message.iter_parts() if message.is_multipart() else ():
-        if part.get_param("name", header="content-disposition") == PART:
-            content = part.get_payload(decode=True)
-            return part.get_filename() or "", content if isinstance(content, bytes) else b""
-    raise UserError(f"the form has no part {PART}: the job file")
+        content = part.get_payload(decode=True)
+        yield str(part.get_param("name", header="content-disposition") or ""), part.get_filename() or "", content if isinstance(content, bytes) else b""

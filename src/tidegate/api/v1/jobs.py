@@ -41,9 +41,9 @@ def routes(desk: Desk) -> APIRouter:
     ) -> models.JobPage:
         """Jobs, the newest first: those that run or wait, and those that have ended."""
         picture, now_ms = desk.current(), desk.clock.now_ms()
-        found = _found(picture, ended=ended, wanted=_filter(status, health, name))
-        shown, following = page(found, _order, cursor, limit)
-        return models.JobPage(jobs=[_shape(picture, each, now_ms) for each in shown], next=following, total=len(found))
+        found = found_jobs(picture, ended=ended, wanted=filter_of(status, health, name))
+        shown, following = page(found, order_of, cursor, limit)
+        return models.JobPage(jobs=[job_of(picture, each, now_ms) for each in shown], next=following, total=len(found))
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
     def submit_job(
@@ -64,15 +64,15 @@ def routes(desk: Desk) -> APIRouter:
         response.headers["ETag"] = tag
         if request.headers.get("if-none-match") == tag:
             response.status_code = 304
-        return _details(picture, job_id_of(job_id), desk.clock.now_ms())
+        return job_details(picture, job_id_of(job_id), desk.clock.now_ms())
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
     def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
         """Want a job to end: at its next checkpoint, with a savepoint, or killed at once. A job that has ended stays as it is."""
         wanted = job_id_of(job_id)
-        _details(desk.current(), wanted, 0)  # an id that nobody knows is told
+        job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
         writes.stop(wanted, Wish(body.how), who_of(request).name)
-        return _details(desk.current(), wanted, desk.clock.now_ms())
+        return job_details(desk.current(), wanted, desk.clock.now_ms())
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
     def list_checkpoints(
@@ -80,22 +80,15 @@ def routes(desk: Desk) -> APIRouter:
     ) -> models.CheckpointPage:
         """The last checkpoints of a job, the newest first. The history is bounded: 32 for each pipeline."""
         picture, wanted = desk.current(), job_id_of(job_id)
-        _details(picture, wanted, 0)
-        entries = {seen.key: seen.value.entries for seen in picture.history(wanted)}
-        found = [
-            shapes.checkpoint(ref, p.value)
-            for p in picture.pipelines(wanted)
-            if pipeline in (None, p.value.pipeline)
-            for ref in entries.get(p.key, p.value.retained)
-        ]
-        found.sort(key=_checkpoint_order, reverse=True)
+        job_details(picture, wanted, 0)
+        found = checkpoints_of(picture, wanted, pipeline)
         shown, following = page(found, _checkpoint_order, cursor, limit)
         return models.CheckpointPage(checkpoints=shown, next=following)
 
     @router.get("/{job_id}/failures", dependencies=[VIEWER])
     def list_failures(job_id: JobIdPath) -> list[models.Failure]:
         """What went wrong, the newest first; bounded."""
-        return _details(desk.current(), job_id_of(job_id), 0).failures
+        return job_details(desk.current(), job_id_of(job_id), 0).failures
 
     return router
 
@@ -103,7 +96,9 @@ def routes(desk: Desk) -> APIRouter:
 Found = Going | Seen[JobOutcome]
 
 
-def _filter(status: list[JobStatus] | None, health: list[CheckpointHealth] | None, name: str | None) -> Callable[[Found], bool]:
+def filter_of(status: list[JobStatus] | None, health: list[CheckpointHealth] | None, name: str | None) -> Callable[[Found], bool]:
+    """Whether a job is one of those that are asked for."""
+
     def wanted(each: Found) -> bool:
         facts: tuple[str, CheckpointHealth | None, str]
         if isinstance(each, Going):
@@ -115,16 +110,18 @@ def _filter(status: list[JobStatus] | None, health: list[CheckpointHealth] | Non
     return wanted
 
 
-def _found(picture: Picture, *, ended: bool | None, wanted: Callable[[Found], bool]) -> list[Found]:
+def found_jobs(picture: Picture, *, ended: bool | None, wanted: Callable[[Found], bool]) -> list[Found]:
+    """Jobs, the newest first."""
     running = {job.state.job_id: job for job in going(picture)} if ended is not True else {}
     found: list[Found] = [job for job in running.values() if wanted(job)]
     if ended is not False:
         found += [outcome for outcome in picture.outcomes().values() if int(outcome.peek("job_id")) not in running and wanted(outcome)]
-    found.sort(key=_order, reverse=True)
+    found.sort(key=order_of, reverse=True)
     return found
 
 
-def _order(each: Found) -> tuple[int, int]:
+def order_of(each: Found) -> tuple[int, int]:
+    """By time of submission."""
     if isinstance(each, Going):
         return each.record.value.initialization_ms, each.state.job_id
     return int(each.peek("initialization_ms")), int(each.peek("job_id"))
@@ -134,11 +131,13 @@ def _checkpoint_order(each: models.Checkpoint) -> tuple[float, int, int]:
     return each.completed.timestamp(), each.pipeline, each.checkpoint
 
 
-def _shape(picture: Picture, each: Found, now_ms: int) -> models.Job:
+def job_of(picture: Picture, each: Found, now_ms: int) -> models.Job:
+    """One of them as it is shown."""
     return shapes.running(picture, each, now_ms) if isinstance(each, Going) else shapes.ended(each.value)
 
 
-def _details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
+def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
+    """One job with all that belongs to it; UnknownJob."""
     record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
     job = going_of(picture, record) if record is not None else None
     if job is not None and (outcome is None or not job.state.status.terminal):
@@ -146,6 +145,19 @@ def _details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
     if outcome is None:
         raise UnknownJob(job_id)
     return shapes.ended_details(picture, outcome.value)
+
+
+def checkpoints_of(picture: Picture, job_id: int, pipeline: int | None = None) -> list[models.Checkpoint]:
+    """The last checkpoints of a job, or of one of its pipelines, the newest first."""
+    entries = {seen.key: seen.value.entries for seen in picture.history(job_id)}
+    found = [
+        shapes.checkpoint(ref, p.value)
+        for p in picture.pipelines(job_id)
+        if pipeline in (None, p.value.pipeline)
+        for ref in entries.get(p.key, p.value.retained)
+    ]
+    found.sort(key=_checkpoint_order, reverse=True)
+    return found
 
 
 def etag(picture: Picture, job_id: int) -> str:
