@@ -12,12 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from tidegate.api.access import Door, who_of
 from tidegate.api.answers import fail
 from tidegate.api.checkpoints import Checkpoints
+from tidegate.api.described import document
 from tidegate.api.desk import Desk
 from tidegate.api.logs import Logs
 from tidegate.api.many import Many
@@ -54,7 +55,11 @@ def _routes(desk: Desk) -> list[BaseRoute]:
     async def open_metrics(_request: Request) -> Response:
         return Response(await run_in_threadpool(scrape.open_text), media_type=OPEN_CONTENT_TYPE)
 
+    async def description(_request: Request) -> Response:
+        return JSONResponse(document(desk.settings.http.context_path.rstrip("/")))
+
     gets: dict[str, Handler] = {
+        "/openapi.json": description,
         "/overview": reads.overview,
         "/running-jobs": reads.running_jobs,
         "/running-jobs/summary": reads.running_jobs,

@@ -13,7 +13,17 @@ from tidegate.model.errors import UserError
 from tidegate.model.records import TOKENS, Role
 
 READS = (
-    *("/overview", "/running-jobs", "/running-jobs/summary", "/pending-jobs", "/job-info/1", "/job-info/1/failures", "/running-job/1", "/finished-jobs"),
+    *(
+        "/openapi.json",
+        "/overview",
+        "/running-jobs",
+        "/running-jobs/summary",
+        "/pending-jobs",
+        "/job-info/1",
+        "/job-info/1/failures",
+        "/running-job/1",
+        "/finished-jobs",
+    ),
     *("/finished-jobs/FAILED", "/jobs/checkpoints/1", "/jobs/checkpoints/history/1", "/system-monitoring-information", "/thread-dump", "/running-threads"),
     *("/logs", "/logs/a.log", "/log", "/log/a.log", "/get-all-log-name", "/option-rules", "/metrics", "/openmetrics", "/health", "/loggers", "/loggers/x"),
 )
