@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+from tidegate.cli.bundle import clean
 
 JOB = """
 env { job.mode = "BATCH", job.name = "waiting", job.retry.times = 0 }
@@ -197,3 +200,19 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
         assert text not in log
     finally:
         pair.close()
+
+
+def test_a_support_bundle_has_everything_and_no_secret(pair: Pair) -> None:
+    pair.say(*words("submit job.conf -i rows=5 --job-id 51 --name bundled"))
+    assert "files" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"))
+    with tarfile.open(pair.folder / "bundle.tar.gz") as bundle:
+        names = {name.removeprefix("job-51/") for name in bundle.getnames()}
+    assert {"job.json", "failures.json", "checkpoints.json", "pending.json", "metrics.txt", "threads.json"} <= names
+    assert any(name.startswith("logs/server-") for name in names)
+    assert "is there already" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"), code=2)
+
+
+def test_what_looks_like_a_secret_is_masked() -> None:
+    text = 'password = "hunter2", url = "postgresql://ann:hunter2@host/db", "access_key": "hunter2", checkpoint.interval = 5'
+    assert "hunter2" not in clean(text)
+    assert "checkpoint.interval = 5" in clean(text)

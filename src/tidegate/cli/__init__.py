@@ -22,6 +22,7 @@ VERBS = {
     "spark-conf": "tidegate.cli.spark_submit:spark_conf",
     "stop": "tidegate.cli.jobs:stop",
     "submit": "tidegate.cli.submit:submit",
+    "support-bundle": "tidegate.cli.bundle:support_bundle",
     "token": "tidegate.cli.token:token",
     "validate": "tidegate.cli.validate:validate",
     "worker": "tidegate.cli.server:worker",
