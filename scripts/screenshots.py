@@ -1,4 +1,4 @@
-"""Pictures of the web pages for the docs: starts a server in a folder of its own, runs some jobs, and looks at the pages in Debian's Chromium. `make screenshots`."""
+"""Pictures of the web pages for the docs, by `make screenshots`: a server in a folder of its own, some jobs, and Debian's Chromium."""
 
 import json
 import os
