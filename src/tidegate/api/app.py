@@ -23,6 +23,7 @@ from tidegate.api.desk import Desk
 from tidegate.api.prometheus import CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
 from tidegate.api.writes import BodyTooLarge, Writes
+from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.engine import HttpSettings
 from tidegate.model.errors import TransientError, UserError
 
@@ -74,6 +75,8 @@ def answered(handler: Handler) -> Handler:
             return fail(413 if isinstance(error, BodyTooLarge) else 400, str(error))
         except TransientError as error:
             return fail(503, str(error))
+        except StorageRefused as error:
+            return fail(502, str(error))
         except Exception:
             LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
             return fail(500, "this server made a mistake; its log has the details")

@@ -11,13 +11,13 @@ from starlette.responses import JSONResponse, Response
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import flag, refused, wish_of
 from tidegate.config.load import Format
-from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.coordinator.wish import RestoreWish
 from tidegate.model.errors import UserError
 from tidegate.model.records import JobRecord, Wish
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
-NO_SAVEPOINTS = "savepoints are not available yet; stop without one keeps every checkpoint"
 
 
 class BodyTooLarge(UserError):
@@ -59,10 +59,20 @@ class Writes:
         given = object_of(await body_of(request))
         job_id = job_id_of(_scalar_text(given.get("jobId")))
         if flag(given, "isStopWithSavePoint"):
-            raise UserError(NO_SAVEPOINTS)
+            await run_in_threadpool(self._stop_with_savepoint, job_id)
+            return JSONResponse({"jobId": str(job_id)})
         wish = Wish.FORCE_STOP if flag(given, "force") else Wish.CANCEL
         await run_in_threadpool(self._stop, job_id, wish)
         return JSONResponse({"jobId": str(job_id)})
+
+    def _stop_with_savepoint(self, job_id: int) -> None:
+        """As `_stop`: a job that has ended, or was never there, stays as it is."""
+        try:
+            self.desk.commands.savepoint(job_id, stop=True, by="rest")
+        except UserError as error:
+            if error.condition not in ("unknown-job", "job-ended"):
+                raise
+        self.desk.catch_up()
 
     def _stop(self, job_id: int, wish: Wish) -> None:
         try:
@@ -95,39 +105,6 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise UserError("the body of the request is not a JSON object")
     return value
-
-
-def flag(values: Mapping[str, Any], name: str) -> bool:
-    """A boolean, or its text."""
-    match values.get(name, False):
-        case bool(value):
-            return value
-        case "true" | "false" as text:
-            return bool(text == "true")
-        case other:
-            raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
-
-
-def wish_of(query: Mapping[str, str]) -> RestoreWish:
-    """From where the job shall go on: `restore`, or the reference's isStartWithSavePoint."""
-    start = {**query, "isStartWithSavePoint": query.get("isStartWithSavePoint", "false").lower()}
-    try:
-        wish = RestoreWish.parse(query.get("restore"))
-    except UserError as error:
-        raise refused(error) from error
-    if not flag(start, "isStartWithSavePoint"):
-        return wish
-    if "jobId" not in query:
-        raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
-    return RestoreWish(From.LATEST) if wish.start is From.ASK else wish
-
-
-def refused(error: UserError) -> UserError:
-    """The same refusal in the words of a request: what is an option of the command line is a parameter here."""
-    text = str(error).replace("--restore ", "restore=").replace("without --restore", "without restore")
-    changed = UserError(text)
-    changed.condition = error.condition
-    return changed
 
 
 def _scalar_text(value: Any) -> str:

@@ -7,14 +7,19 @@ import click
 from tidegate import __version__
 
 VERBS = {
+    "capacity": "tidegate.cli.capacity:capacity",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
     "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",
     "explain": "tidegate.cli.explain:explain",
+    "restore-plan": "tidegate.cli.restore_plan:restore_plan",
     "run": "tidegate.cli.run:run",
+    "savepoint": "tidegate.cli.savepoint:savepoint",
+    "savepoints": "tidegate.cli.savepoint:savepoints",
     "server": "tidegate.cli.server:server",
     "spark-conf": "tidegate.cli.spark_submit:spark_conf",
+    "state": "tidegate.cli.state:state",
     "validate": "tidegate.cli.validate:validate",
     "worker": "tidegate.cli.server:worker",
 }
