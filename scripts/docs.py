@@ -4,6 +4,7 @@ Called by `make docs`; with `--check` it writes nothing and fails where a page i
 never edited by hand: the words are in the `Option`s and docstrings.
 """
 
+import copy
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -146,6 +147,8 @@ def _command_lines() -> Iterator[str]:
 
 
 def _help_lines(title: str, command: click.Command) -> Iterator[str]:
+    command = copy.copy(command)
+    command._help_option = None  # click keeps the first one that it makes, with the names of that call
     context = click.Context(command, info_name=title, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS)
     yield from (f"## {title}", "", "```", *command.get_help(context).splitlines(), "```", "")
     if isinstance(command, click.Group):

@@ -16,15 +16,16 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from tidegate.api.app import make_app
 from tidegate.api.desk import Desk, Me
+from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.engine_view import masked_url
+from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
@@ -48,6 +49,7 @@ LEAD_EVERY_S = 0.15
 WOKEN_AFTER_S = 0.02  # a loop that is woken again and again turns so often at most
 ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
 TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
+COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
 AFTER_A_MISTAKE_S = 1.0
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
@@ -200,10 +202,12 @@ class Server:
             Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
             leader,
         ]
+        collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
+        self.collector = Loop("collector", collector.step, COLLECT_EVERY_S, clock)
 
     def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
         """Until it is told to end."""
-        for loop in self.loops:
+        for loop in (*self.loops, self.collector):
             loop.start()
         if self.worker is not None:
             self.worker.start()
@@ -237,6 +241,7 @@ class Server:
         for loop in reversed(self.loops):
             loop.stop()
         self.elector.resign()
+        self.collector.stop()  # a pass that is under way has nothing to say any more, and ends
         if self.worker is not None:
             self.worker.stop()
         if self.webhook is not None:
@@ -345,7 +350,7 @@ def store_url(start: Start) -> str:
 
 def checkpoint_storage(start: Start) -> CheckpointStorage:
     """Where the checkpoints are: the engine's root, else the home's own."""
-    return CheckpointStorage(Path(start.settings.checkpoint.storage_root or start.home.checkpoints))
+    return open_storage(start.settings.checkpoint, start.home)
 
 
 def tls(http: HttpSettings) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tidegate.api.reads import Reads
 from tidegate.api.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import typed_api
 from tidegate.api.writes import BodyTooLarge, Writes
+from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import Role
 
@@ -119,6 +120,8 @@ def answered(handler: Handler, needed: Role) -> Handler:
             return fail(413 if isinstance(error, BodyTooLarge) else 400, str(error))
         except TransientError as error:
             return fail(503, str(error))
+        except StorageRefused as error:
+            return fail(502, str(error))
         except Exception:
             LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
             return fail(500, "this server made a mistake; its log has the details")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,14 +14,21 @@ from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import flag, refused, wish_of
 from tidegate.config.load import Format
-from tidegate.coordinator.wish import From, RestoreWish
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import JobRecord, Wish
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
-NO_SAVEPOINTS = "savepoints are not available yet; stop without one keeps every checkpoint"
+
+
+class How(StrEnum):
+    """How a job shall end."""
+
+    CANCEL = "cancel"  # at its next checkpoint
+    SAVEPOINT = "savepoint"  # with a savepoint
+    FORCE = "force-stop"  # killed now
 
 
 class BodyTooLarge(UserError):
@@ -67,12 +75,15 @@ class Writes:
         await run_in_threadpool(self.stop, job_id, stop_wish(given), who_of(request).name)
         return JSONResponse({"jobId": str(job_id)})
 
-    def stop(self, job_id: int, wish: Wish, by: str) -> None:
-        """Record the wish, in a thread."""
+    def stop(self, job_id: int, how: How, by: str) -> None:
+        """Record the wish, in a thread. A job that has ended, or was never there, stays as it is."""
         try:
-            self.desk.commands.stop(job_id, wish, by=by)
+            if how is How.SAVEPOINT:
+                self.desk.commands.savepoint(job_id, stop=True, by=by)
+            else:
+                self.desk.commands.stop(job_id, Wish(how.value), by=by)
         except UserError as error:
-            if error.condition != "unknown-job":
+            if error.condition not in ("unknown-job", "job-ended"):
                 raise
         self.desk.catch_up()
 
@@ -111,44 +122,11 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     return value
 
 
-def stop_wish(given: Mapping[str, Any]) -> Wish:
+def stop_wish(given: Mapping[str, Any]) -> How:
     """What a request to stop wants."""
     if flag(given, "isStopWithSavePoint"):
-        raise UserError(NO_SAVEPOINTS)
-    return Wish.FORCE_STOP if flag(given, "force") else Wish.CANCEL
-
-
-def flag(values: Mapping[str, Any], name: str) -> bool:
-    """A boolean, or its text."""
-    match values.get(name, False):
-        case bool(value):
-            return value
-        case "true" | "false" as text:
-            return bool(text == "true")
-        case other:
-            raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
-
-
-def wish_of(query: Mapping[str, str]) -> RestoreWish:
-    """From where the job shall go on: `restore`, or the reference's isStartWithSavePoint."""
-    start = {**query, "isStartWithSavePoint": query.get("isStartWithSavePoint", "false").lower()}
-    try:
-        wish = RestoreWish.parse(query.get("restore"))
-    except UserError as error:
-        raise refused(error) from error
-    if not flag(start, "isStartWithSavePoint"):
-        return wish
-    if "jobId" not in query:
-        raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
-    return RestoreWish(From.LATEST) if wish.start is From.ASK else wish
-
-
-def refused(error: UserError) -> UserError:
-    """The same refusal in the words of a request: what is an option of the command line is a parameter here."""
-    text = str(error).replace("--restore ", "restore=").replace("without --restore", "without restore")
-    changed = UserError(text)
-    changed.condition = error.condition
-    return changed
+        return How.SAVEPOINT
+    return How.FORCE if flag(given, "force") else How.CANCEL
 
 
 def scalar_text(value: Any) -> str:

@@ -8,6 +8,7 @@ from tidegate import __version__
 
 VERBS = {
     "cancel": "tidegate.cli.jobs:cancel",
+    "capacity": "tidegate.cli.capacity:capacity",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
     "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
@@ -15,11 +16,15 @@ VERBS = {
     "explain": "tidegate.cli.explain:explain",
     "jobs": "tidegate.cli.jobs:jobs",
     "logs": "tidegate.cli.jobs:logs",
+    "restore-plan": "tidegate.cli.restore_plan:restore_plan",
     "run": "tidegate.cli.run:run",
+    "savepoint": "tidegate.cli.savepoint:savepoint",
+    "savepoints": "tidegate.cli.savepoint:savepoints",
     "seatunnel": "tidegate.cli.seatunnel:seatunnel",
     "server": "tidegate.cli.server:server",
     "show": "tidegate.cli.jobs:show",
     "spark-conf": "tidegate.cli.spark_submit:spark_conf",
+    "state": "tidegate.cli.state:state",
     "stop": "tidegate.cli.jobs:stop",
     "submit": "tidegate.cli.submit:submit",
     "support-bundle": "tidegate.cli.bundle:support_bundle",

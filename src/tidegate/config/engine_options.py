@@ -91,12 +91,62 @@ _CHECKPOINT = (
     _key("checkpoint.min-pause", Kind.LONG, "checkpoint.pause_ms_min", "milliseconds at least between two checkpoints; -1 is none", minimum=-1),
     _key("checkpoint.tolerable-failure", Kind.INT, "checkpoint.tolerable_failures", "missed checkpoints in a row before a job counts as stalled", minimum=0),
     _key("checkpoint.retain-after-job-cancelled", Kind.BOOL, "checkpoint.retain_after_cancel", "keep the checkpoints of a cancelled job, to resume it"),
+    _key(
+        "checkpoint.runway-interval",
+        Kind.LONG,
+        "checkpoint.runway_interval_ms",
+        "milliseconds between two questions to a source what it still holds",
+        minimum=100,
+    ),
+    _key(
+        "checkpoint.runway-warning",
+        Kind.LONG,
+        "checkpoint.runway_warning_ms",
+        "warn where a source will hold what the oldest retained checkpoint needs for fewer milliseconds than this",
+        minimum=0,
+    ),
     _key("checkpoint.storage.max-retained", Kind.INT, "checkpoint.retained_max", "completed checkpoints to keep of each pipeline", minimum=1),
     _key(
-        STORAGE_TYPE, Kind.TEXT, "checkpoint.storage_type", "`localfile`, or `hdfs` with `fs.defaultFS: file:///`, which is the same; others are not there yet"
+        "checkpoint.orphan-ttl",
+        Kind.INT,
+        "checkpoint.orphan_ttl_minutes",
+        "minutes that state of a job that the store has forgotten stays, before it is put into quarantine; 0: for ever",
+        minimum=0,
     ),
-    _key(NAMESPACE, Kind.TEXT, "checkpoint.storage_root", "absolute path of the directory for checkpoints; `checkpoints` in the home without it"),
-    _key(PLUGIN_CONFIG, Kind.MAP, "checkpoint.storage_options", "settings of the storage: `fs.defaultFS` and others"),
+    _key("checkpoint.quarantine-delay", Kind.INT, "checkpoint.quarantine_minutes", "minutes that state in quarantine can be taken back", minimum=0),
+    _key(
+        "checkpoint.storage.quota-mb",
+        Kind.INT,
+        "checkpoint.quota_mb",
+        "how big the namespace may be, in millions of bytes; above it orphans go before their time, the oldest first. 0: no limit",
+        minimum=0,
+    ),
+    _key(
+        "checkpoint.storage.quota-warning-percent",
+        Kind.INT,
+        "checkpoint.quota_warning_percent",
+        "from which part of the quota on it is warned",
+        minimum=1,
+        maximum=100,
+    ),
+    _key(
+        STORAGE_TYPE,
+        Kind.TEXT,
+        "checkpoint.storage_type",
+        "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which also stands for the others, as `storage.type` or `fs.defaultFS` say (`file:///`: local files)",
+    ),
+    _key(
+        NAMESPACE,
+        Kind.TEXT,
+        "checkpoint.storage_root",
+        "the directory for checkpoints: an absolute path (`checkpoints` in the home without it), a folder of the bucket, or a whole address that fsspec knows",
+    ),
+    _key(
+        PLUGIN_CONFIG,
+        Kind.MAP,
+        "checkpoint.storage_options",
+        "settings of the storage: `s3.bucket`, `fs.s3a.endpoint`, `fs.s3a.access.key`, `fs.s3a.secret.key`, `fs.defaultFS`; `fsspec.<option>` for others",
+    ),
 )
 
 _HTTP = (

@@ -15,11 +15,10 @@ from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.jobs import job_details
-from tidegate.api.writes import Writes, body_of
+from tidegate.api.writes import How, Writes, body_of
 from tidegate.coordinator.tokens import recognised
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
-from tidegate.model.records import Wish
 from tidegate.ui.drawing import graph
 from tidegate.ui.frame import Frame
 
@@ -38,7 +37,7 @@ sink {
   Console { plugin_input = "people" }
 }
 """
-HOW = {Wish.CANCEL: "at its next checkpoint", Wish.SAVEPOINT: "with a savepoint", Wish.FORCE_STOP: "by force"}
+HOW = {How.CANCEL: "at its next checkpoint", How.SAVEPOINT: "with a savepoint", How.FORCE: "by force"}
 COOKIE_S = 12 * 3600
 
 
@@ -53,11 +52,11 @@ class Acting:
         job_id = job_id_of(request.path_params["job_id"])
         job = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
         if request.method == "POST":
-            wish = _wish((await _form(request)).get("how", ""))
-            await run_in_threadpool(self.writes.stop, job_id, wish, who_of(request).name)
+            how = _how((await _form(request)).get("how", ""))
+            await run_in_threadpool(self.writes.stop, job_id, how, who_of(request).name)
             return self.frame.moved(f"/ui/jobs/{job_id}")
-        wish = _wish(request.query_params.get("how", Wish.CANCEL.value))
-        return self.frame.page(request, "stop.html", job=job, how=wish.value, words=HOW[wish])
+        how = _how(request.query_params.get("how", How.CANCEL.value))
+        return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
 
     async def submit(self, request: Request) -> Response:
         """A job file to paste or upload: judged with its lines and its graph, then taken in."""
@@ -103,10 +102,10 @@ class Acting:
         return answer
 
 
-def _wish(word: str) -> Wish:
-    if word not in {wish.value for wish in HOW}:
-        raise UserError(f"{word!r} is no way to stop a job: {', '.join(wish.value for wish in HOW)}")
-    return Wish(word)
+def _how(word: str) -> How:
+    if word not in {how.value for how in HOW}:
+        raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
+    return How(word)
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -224,6 +224,23 @@ def test_every_name_for_local_files_is_understood(storage: str, root: str) -> No
     assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == ("localfile", root)
 
 
+@pytest.mark.parametrize(
+    ("storage", "kind", "root"),
+    [
+        ("{type: s3, plugin-config: {s3.bucket: b}}", "s3", "s3://b/tidegate/checkpoints"),
+        ("{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace: /x/y/, fs.s3a.endpoint: h}}", "s3", "s3://b/x/y"),
+        ("{type: hdfs, plugin-config: {fs.defaultFS: 's3n://b/', namespace: /x}}", "s3", "s3://b/x"),
+        ("{type: hdfs, plugin-config: {storage.type: gcs, gcs.bucket: 'gs://b'}}", "gcs", "gs://b/tidegate/checkpoints"),
+        ("{type: hdfs, plugin-config: {fs.defaultFS: 'hdfs://h:8020', namespace: /x}}", "hdfs", "hdfs://h:8020/x"),
+        ("{plugin-config: {namespace: 'abfs://container/x/', fsspec.account_name: a}}", "abfs", "abfs://container/x"),
+        ("{plugin-config: {namespace: 's3a://b/x'}}", "s3", "s3a://b/x"),
+    ],
+)
+def test_every_name_for_other_storages_is_understood(storage: str, kind: str, root: str) -> None:
+    settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
+    assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == (kind, root)
+
+
 def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret:with$\n")
     text = f"""tidegate:

@@ -77,19 +77,21 @@ def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: s
 
 
 @pytest.mark.parametrize(
-    ("storage", "named"),
+    ("storage", "kind", "words"),
     [
-        ("{type: s3}", "s3"),
-        ("{type: hdfs, plugin-config: {storage.type: OSS}}", "oss"),
-        ("{type: hdfs, plugin-config: {namespace: /x, fs.defaultFS: 'hdfs://h:9000'}}", "hdfs"),
-        ("{type: hdfs}", "hdfs"),
+        ("{type: s3}", "s3", "checkpoints on s3 need a bucket: checkpoint.storage.plugin-config.s3.bucket"),
+        ("{type: hdfs, plugin-config: {storage.type: OSS}}", "oss", "checkpoints on oss need a bucket"),
+        ("{type: hdfs, plugin-config: {storage.type: cos}}", "cos", "cos is not a storage by name: use localfile, s3, gcs, oss or hdfs, or give an address"),
+        ("{type: hdfs}", "hdfs", "checkpoints on hdfs need an address"),
+        ("{type: s3, plugin-config: {s3.bucket: b, fs.s3a.access.key: hunter2}}", "s3", "belong together: give both"),
     ],
 )
-def test_a_storage_that_is_not_there_yet_is_kept_and_refused_by_name(storage: str, named: str) -> None:
+def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(storage: str, kind: str, words: str) -> None:
     settings, _, problems = read_engine(f"tidegate:\n  checkpoint.storage: {storage}\n", "e.yaml", {})
-    assert settings.checkpoint.storage_type == named
+    assert settings.checkpoint.storage_type == kind
     assert [(problem.at.line, problem.severity) for problem in problems] == [(2, Severity.ERROR)]
-    assert f"checkpoints cannot be kept on {named} yet" in problems[0].message
+    assert words in problems[0].message
+    assert "hunter2" not in str(problems[0])
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from tidegate.api.reads import job_id_of
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.roles import OPERATOR, VIEWER
-from tidegate.api.writes import Writes
+from tidegate.api.writes import How, Writes
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.observe import Picture
-from tidegate.model.records import CheckpointHealth, JobOutcome, JobStatus, Wish
+from tidegate.model.records import CheckpointHealth, JobOutcome, JobStatus
 from tidegate.store.follow import Seen
 
 JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
@@ -71,7 +71,7 @@ def routes(desk: Desk) -> APIRouter:
         """Want a job to end: at its next checkpoint, with a savepoint, or killed at once. A job that has ended stays as it is."""
         wanted = job_id_of(job_id)
         job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
-        writes.stop(wanted, Wish(body.how), who_of(request).name)
+        writes.stop(wanted, How(body.how), who_of(request).name)
         return job_details(desk.current(), wanted, desk.clock.now_ms())
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
