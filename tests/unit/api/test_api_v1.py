@@ -143,7 +143,7 @@ def test_a_job_file_is_judged_and_nothing_is_started(site) -> None:
     assert site.get("/api/v1/jobs").json()["total"] == 0
 
 
-def test_the_installation(site) -> None:
+def test_the_installation_in_figures_workers_and_servers(site) -> None:
     site.leader()
     site.running(1, health=CheckpointHealth.STALLED)
     site.worker("w1", slots=3, tags={"group": "a"}, holds=(1,))

@@ -160,7 +160,7 @@ def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(si
     for flag in (True, "true"):
         assert site.http.post("/stop-job", json={"jobId": 5, "isStopWithSavePoint": flag}).json() == {"jobId": "5"}
     (entry,) = site.solid.list(SAVEPOINTS)
-    assert (entry.key, entry.value["stop"], entry.value["status"], entry.value["by"]) == ("5", True, "wanted", "rest")
+    assert (entry.key, entry.value["stop"], entry.value["status"], entry.value["by"]) == ("5", True, "wanted", "local")
     assert intent(site, 5) == Wish.RUN.value
 
 
