@@ -227,6 +227,34 @@ def test_a_job_is_stopped_by_force(site: Site, page: Page) -> None:
     answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
 
 
+def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(site: Site, page: Page) -> None:
+    site.submit("saved", 51)
+    page.goto(f"{site.url}/ui/jobs/51/savepoint")
+    page.get_by_role("button", name="Make it").click()
+    answer(page).to_contain_text("saved")
+    page.goto(f"{site.url}/ui/jobs/51/stop?how=savepoint")
+    page.get_by_role("button", name="Stop it with a savepoint").click()
+    answer(page).to_contain_text("SAVEPOINT_DONE", timeout=PATIENCE_MS)
+    page.goto(f"{site.url}/ui/storage")
+    expect(page.get_by_role("link", name="saved").first).to_be_visible()
+    page.goto(f"{site.url}/ui/jobs/51")
+    page.get_by_role("link", name="Resume …").click()
+    answer(page).to_contain_text("Resume saved: ok")
+    expect(page.get_by_role("table")).to_contain_text("checkpoint")
+    page.get_by_role("button", name="Go on").click()
+    answer(page).to_contain_text("RUNNING", timeout=PATIENCE_MS)
+    page.get_by_text("Restore report").click()
+
+
+def test_the_storage_is_looked_at_and_collected(site: Site, page: Page) -> None:
+    page.goto(f"{site.url}/ui/storage")
+    page.get_by_role("button", name="Look now").click()
+    answer(page).to_contain_text("below the namespace")
+    expect(page.get_by_role("table").first).to_contain_text("live")
+    page.get_by_role("button", name="Collect orphans").click()
+    expect(page.get_by_text("Nothing is in quarantine")).to_be_visible()
+
+
 def test_cluster_and_cleanup(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/cluster")
     answer(page).to_contain_text("1 worker")

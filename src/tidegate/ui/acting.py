@@ -13,9 +13,12 @@ from tidegate.api.access import COOKIE, who_of
 from tidegate.api.job_text import format_of, judged
 from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import wish_of
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.jobs import job_details
+from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
 from tidegate.api.writes import How, Writes, body_of
+from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.tokens import recognised
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
@@ -57,6 +60,51 @@ class Acting:
             return self.frame.moved(f"/ui/jobs/{job_id}")
         how = _how(request.query_params.get("how", How.CANCEL.value))
         return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
+
+    async def savepoint(self, request: Request) -> Response:
+        """What a savepoint keeps; then the wish. The job goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        if request.method == "POST":
+            await run_in_threadpool(lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name))
+            self.desk.catch_up()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        return self.frame.page(request, "savepoint.html", job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()))
+
+    async def resume(self, request: Request) -> Response:
+        """The restore plan of an ended job, from where one wants; then it goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        outcome, given = self.desk.current().outcome(job_id), request.query_params.get("restore", "latest")
+        if outcome is None or outcome.value.plan is None:
+            raise UnknownJob(job_id)
+        plan, name = outcome.value.plan, outcome.value.name
+        if request.method == "POST":
+            query = {"jobId": str(job_id), "restore": (await _form(request)).get("restore", "latest")}
+            wish, by = wish_of(query), who_of(request).name
+            await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))
+            self.desk.catch_up()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        planned, refusal = None, ""
+        try:
+            planned = await run_in_threadpool(restore_plan, self.desk, plan, job_id, name, {"jobId": str(job_id), "restore": given})
+        except UserError as error:
+            refusal = str(error)
+        return self.frame.page(request, "resume.html", job_id=job_id, name=name, given=given, plan=planned, refusal=refusal)
+
+    async def survey(self, request: Request) -> Response:
+        """Look at the storage now; nothing is moved."""
+        found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
+        saved = await run_in_threadpool(self.desk.commands.savepoints.list)
+        return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=found)
+
+    async def collect(self, _request: Request) -> Response:
+        """One pass of the collector."""
+        await run_in_threadpool(collect, self.desk)
+        return self.frame.moved("/ui/storage")
+
+    async def undo(self, request: Request) -> Response:
+        """Take a quarantine back."""
+        await run_in_threadpool(undo, self.desk, (await _form(request)).get("id", ""))
+        return self.frame.moved("/ui/storage")
 
     async def submit(self, request: Request) -> Response:
         """A job file to paste or upload: judged with its lines and its graph, then taken in."""

@@ -27,6 +27,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
         "/jobs/{job_id}/logs": pages.logs,
         "/cluster": pages.cluster,
         "/cleanup": pages.cleanup,
+        "/storage": pages.storage,
     }
     return [
         Route("/", front, methods=["GET"]),
@@ -37,6 +38,11 @@ def routes(desk: Desk) -> list[BaseRoute]:
                 *(Route(path, frame.shown(handler, Role.VIEWER), methods=["GET"]) for path, handler in seen.items()),
                 Route("/submit", frame.shown(acting.submit, Role.OPERATOR), methods=["GET", "POST"]),
                 Route("/jobs/{job_id}/stop", frame.shown(acting.stop, Role.OPERATOR), methods=["GET", "POST"]),
+                Route("/jobs/{job_id}/savepoint", frame.shown(acting.savepoint, Role.OPERATOR), methods=["GET", "POST"]),
+                Route("/jobs/{job_id}/resume", frame.shown(acting.resume, Role.OPERATOR), methods=["GET", "POST"]),
+                Route("/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]),
+                Route("/storage/collect", frame.shown(acting.collect, Role.ADMIN), methods=["POST"]),
+                Route("/storage/undo", frame.shown(acting.undo, Role.ADMIN), methods=["POST"]),
                 Route("/login", acting.login, methods=["GET", "POST"]),
                 Route("/logout", acting.logout, methods=["POST"]),
             ],

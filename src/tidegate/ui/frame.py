@@ -34,9 +34,9 @@ class Frame:
             loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
         self.templates.filters |= {name: getattr(words, name) for name in ("sign", "kind", "number", "size", "span", "iso", "counted", "is_terminal")}
-        self.templates.globals |= {"root": self.root, "version": __version__, "ago": words.ago, "storage_page": False}
+        self.templates.globals |= {"root": self.root, "version": __version__, "ago": words.ago}
 
-    def page(self, request: Request, name: str, *, status: int = 200, **values: Any) -> Response:
+    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
         """A whole page. Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way."""
         who = who_of(request)
         now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
@@ -49,7 +49,7 @@ class Frame:
             "here": request.url.path,
             "query": request.query_params,
         }
-        text = self.templates.get_template(name).render(**known, **values)
+        text = self.templates.get_template(template).render(**known, **values)
         others = " ".join(sorted(self._servers() - {self.desk.me.address}))
         headers = {
             "Content-Security-Policy": f"default-src 'self'; connect-src 'self' {others}; frame-ancestors 'none'; form-action 'self'; base-uri 'none'",

@@ -13,8 +13,10 @@ from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.cluster import coordinators_of, overview_of, workers_of
 from tidegate.api.v1.jobs import checkpoints_of, filter_of, found_jobs, job_details, job_of, order_of
 from tidegate.api.v1.paging import page
+from tidegate.api.v1.state import as_plan, savepoint, storage
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobStatus
+from tidegate.model.restore import RestoreReport
 from tidegate.ui.drawing import graph, timeline
 from tidegate.ui.frame import Frame
 
@@ -71,7 +73,13 @@ class Pages:
             lines=lines,
             checkpoints=checkpoints_of(picture, job_id)[:ROWS],
             events=_events(details),
+            restored=as_plan(report) if (report := self._report(job_id)) else None,
         )
+
+    def _report(self, job_id: int) -> RestoreReport | None:
+        """What was restored when it was submitted, where it is known."""
+        record = self.desk.picture.jobs().get(job_id)
+        return record.value.restore if record is not None else None
 
     async def logs(self, request: Request) -> Response:
         """The end of the driver's log, as this server has it."""
@@ -86,6 +94,11 @@ class Pages:
     async def cluster(self, request: Request) -> Response:
         """Workers and servers."""
         return self.frame.page(request, "cluster.html", workers=workers_of(self.desk.current()), servers=coordinators_of(self.desk))
+
+    async def storage(self, request: Request) -> Response:
+        """What is below the namespace, as the last pass of the collector saw it; savepoints; quarantines."""
+        seen, saved = await run_in_threadpool(lambda: (storage(self.desk), self.desk.commands.savepoints.list()))
+        return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=None)
 
     async def cleanup(self, request: Request) -> Response:
         """What ended jobs have left."""

@@ -203,3 +203,42 @@ def test_without_the_store_the_answer_is_try_again(site) -> None:
     site.get("/api/v1/jobs")
     site.clock.turn(60)
     problem(site.http.get("/api/v1/jobs"), 503, "out-of-date")
+
+
+def test_savepoints_are_wanted_listed_and_deleted(site) -> None:
+    site.running(7)
+    made = site.http.post("/api/v1/jobs/7/savepoints", json={})
+    assert (made.status_code, made.json()["status"], made.json()["stop"]) == (202, "wanted", False)
+    joined = site.http.post("/api/v1/jobs/7/savepoints", json={"stop": True}).json()
+    assert (joined["id"], joined["stop"]) == (made.json()["id"], True)
+    assert site.get("/api/v1/jobs/7/savepoints/last").json()["id"] == joined["id"]
+    assert site.get("/api/v1/savepoints").json() == []
+    problem(site.http.delete("/api/v1/savepoints/7/1"), 404, "no-savepoint")
+    problem(site.http.post("/api/v1/jobs/99/savepoints", json={}), 404, "unknown-job")
+    site.ended(8)
+    site.desk.catch_up()
+    problem(site.http.post("/api/v1/jobs/8/savepoints", json={}), 409, "job-ended")
+
+
+def test_a_restore_is_planned_before_it_is_done(site) -> None:
+    fresh = site.http.post("/api/v1/restore-plan", json={"text": HOCON, "id": "5"}).json()
+    assert (fresh["verdict"], fresh["start"]) == ("ok", "fresh")
+    problem(site.http.post("/api/v1/restore-plan", json={"text": HOCON, "id": "5", "restore": "latest"}), 409, "nothing-to-restore")
+
+
+def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) -> None:
+    assert site.get("/api/v1/storage").json()["at"] is None
+    (tmp_path / "checkpoints").mkdir(exist_ok=True)
+    (tmp_path / "checkpoints" / "stranger.txt").write_text("not ours")
+    seen = site.http.post("/api/v1/storage/survey").json()
+    assert [(each["path"], each["kind"], each["due"]) for each in seen["findings"]] == [("stranger.txt", "unknown", False)]
+    after = site.http.post("/api/v1/storage/collect").json()
+    assert after["at"] is not None
+    assert (tmp_path / "checkpoints" / "stranger.txt").exists()
+    problem(site.http.post("/api/v1/storage/quarantines/none/undo"), 404, "quarantine-missing")
+
+
+def test_a_job_that_has_ended_is_shown_whole(site) -> None:
+    site.ended(8, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="broke"),))
+    job = site.get("/api/v1/jobs/8").json()
+    assert (job["status"], job["failures"][0]["message"], len(job["graph"])) == ("FAILED", "broke", 2)

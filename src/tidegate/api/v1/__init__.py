@@ -6,6 +6,7 @@
     paging     cursors: a page begins after the last row of the one before, whatever has come or gone meanwhile
     jobs       jobs: list, one, its pipelines, checkpoints and failures; submit, stop
     cluster    workers, servers, queue of cleanups
+    state      savepoints, restore plans, the checkpoint storage and its collector
     catalog    connectors with their options; a job file judged without starting it
     live       server-sent events: every change of a job, and a sign of life
 

@@ -9,10 +9,11 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
 from tidegate.api.desk import Desk
-from tidegate.api.v1 import catalog, cluster, jobs
+from tidegate.api.v1 import catalog, cluster, jobs, state
 from tidegate.api.v1.live import Live
 from tidegate.api.v1.models import Problem
 from tidegate.api.writes import BodyTooLarge
+from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.problem import BadJob
 
@@ -28,6 +29,12 @@ STATUSES = {
     "nothing-to-restore": 409,
     "restore-incompatible": 409,
     "job-alive": 409,
+    "job-ended": 409,
+    "needs-consent": 409,
+    "savepoint-in-use": 409,
+    "no-savepoint": 404,
+    "quarantine-missing": 404,
+    "namespace-of-another-store": 409,
 }
 TITLES = {
     400: "bad request",
@@ -39,10 +46,11 @@ TITLES = {
     413: "too large",
     422: "bad request",
     500: "our mistake",
+    502: "the checkpoint storage refuses",
     503: "try again",
 }
 RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}} for status in (400, 401, 403, 404, 409, 413, 422, 503)
+    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}} for status in (400, 401, 403, 404, 409, 413, 422, 502, 503)
 }
 
 
@@ -60,6 +68,7 @@ def typed_api(desk: Desk) -> FastAPI:
     app.include_router(jobs.routes(desk))
     app.include_router(cluster.routes(desk))
     app.include_router(catalog.routes())
+    app.include_router(state.routes(desk))
     app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(TidegateError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -82,6 +91,8 @@ async def _ours(_request: Request, error: Exception) -> Response:
         return problem(413, str(error), error.condition)
     if isinstance(error, UserError):
         return problem(STATUSES.get(error.condition, 400), str(error), error.condition)
+    if isinstance(error, StorageRefused):
+        return problem(502, str(error), error.condition)
     return problem(503 if isinstance(error, TransientError) else 500, str(error), error.condition)
 
 

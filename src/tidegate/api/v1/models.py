@@ -191,6 +191,98 @@ class FileProblem(Model):
     suggestion: str
 
 
+class SavepointWish(Model):
+    """A savepoint that is wanted."""
+
+    stop: bool = Field(default=False, description="end the job with it")
+
+
+class SavepointState(Model):
+    """A savepoint that was asked for, and what became of it."""
+
+    id: str
+    job: JobId
+    status: str = Field(description="wanted, done or failed")
+    stop: bool
+    reason: str
+    asked: datetime
+    by: str
+
+
+class Savepoint(Model):
+    """A savepoint that is there."""
+
+    id: str
+    job: JobId
+    name: str
+    path: str
+    made: datetime
+    checkpoints: dict[str, int] = Field(description="of which checkpoint each pipeline's part was made")
+    bytes: int
+    overtaken: bool = Field(description="the job went back behind it: its own lineage cannot go on from it any more")
+
+
+class RestorePlan(Model):
+    """What a restore would do."""
+
+    verdict: str = Field(description="ok, ok with replay, needs consent, impossible")
+    start: str
+    origin: str
+    problems: list[str]
+    consents: list[str]
+    notes: list[str]
+    document: dict[str, Any] = Field(description="all of it: pipelines and operators, what each resumes from and replays")
+
+
+class Quarantine(Model):
+    """Collected state that waits to be deleted, and can be taken back."""
+
+    id: str
+    begun: datetime
+    units: int
+    bytes: int
+
+
+class Storage(Model):
+    """The checkpoint storage as the last pass of the collector saw it."""
+
+    place: str
+    at: datetime | None
+    bytes: dict[str, int]
+    units: dict[str, int]
+    due: int
+    warning: str
+    failed: list[str]
+    quarantines: list[Quarantine]
+
+
+class Finding(Model):
+    """One thing below the namespace that belongs to nobody, or that nobody understands."""
+
+    path: str
+    kind: str
+    why: str
+    due: bool
+    bytes: int
+
+
+class Survey(Model):
+    """Everything below the namespace, looked at now."""
+
+    bytes: dict[str, int]
+    units: dict[str, int]
+    due: int
+    due_bytes: int
+    findings: list[Finding]
+
+
+class Undone(Model):
+    """What was taken back."""
+
+    moved: int
+    failed: list[str]
+
+
 class Worker(Model):
     """A worker and what it offers."""
 
