@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 FOLDERS = $(wildcard $(addprefix tests/,$(TIERS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv testbed demo test check format bench soak lock docs clean
+.PHONY: help setup venv testbed demo test check format bench soak lock docs screenshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ bench: setup ## Measure against raw PySpark, side by side in one run (ARGS go to
 
 soak: testbed ## The long tests: every failpoint on Spark, the oldest and the newest Spark
 	TIDEGATE_TEST_SEED=$${TIDEGATE_TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')} $(PYTEST) -m soak --timeout=0 $(FOLDERS) $(ARGS)
+
+screenshots: testbed ## Take the pictures of the web pages anew (docs/pictures)
+	$(BIN)/python scripts/screenshots.py
 
 docs: venv ## Write the generated parts of the documentation anew
 	$(BIN)/python scripts/docs.py

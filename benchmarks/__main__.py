@@ -5,14 +5,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.collector import collector
 from benchmarks.control_plane import serve
 from benchmarks.figures import HEADER, Report
 from benchmarks.parts import Bench, copy, small, sql
 from benchmarks.starts import start
+from benchmarks.storage import storage
 from benchmarks.store_growth import growth
 from benchmarks.warm_start import warm
 
-PARTS = {"copy": copy, "sql": sql, "small": small, "start": start, "serve": serve, "growth": growth, "warm": warm}
+PARTS = {"copy": copy, "sql": sql, "small": small, "start": start, "serve": serve, "growth": growth, "warm": warm, "storage": storage, "collector": collector}
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3
 BATCHES, BATCHES_QUICK = 60, 50

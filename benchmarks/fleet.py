@@ -67,7 +67,7 @@ class Hull:
         checks = [Check(STATES, key, state.version), Check(DRIVERS, key, before.version if before else 0)]
         self.registered = self.store.transact(checks, [Put(DRIVERS, key, to_document(record))])
         self.ledger.load()
-        self.ledger.start(lambda: {"source[0]": 0})
+        self.ledger.start({"source[0]": lambda: 0})
 
     def beat(self) -> None:
         """A sign of life, with figures."""

@@ -4,6 +4,7 @@ Called by `make docs`; with `--check` it writes nothing and fails where a page i
 never edited by hand: the words are in the `Option`s and docstrings.
 """
 
+import copy
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -13,7 +14,7 @@ from runpy import run_path
 import click
 
 from tidegate.cli import VERBS
-from tidegate.cli.connectors import abilities, bounds, rules, shown_default
+from tidegate.cli.connectors import abilities, bounds, shown_default
 from tidegate.config.engine_options import DIFFERENCES, IGNORED
 from tidegate.config.engine_options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
@@ -22,6 +23,7 @@ from tidegate.model.job import BlockKind
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.option import Option, OptionSet
 from tidegate.plugin.registry import connectors
+from tidegate.plugin.rules import rules
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MARK = "<!-- Written by `make docs` from the code: do not edit. -->"
@@ -145,6 +147,8 @@ def _command_lines() -> Iterator[str]:
 
 
 def _help_lines(title: str, command: click.Command) -> Iterator[str]:
+    command = copy.copy(command)
+    command._help_option = None  # click keeps the first one that it makes, with the names of that call
     context = click.Context(command, info_name=title, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS)
     yield from (f"## {title}", "", "```", *command.get_help(context).splitlines(), "```", "")
     if isinstance(command, click.Group):

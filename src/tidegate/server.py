@@ -12,17 +12,20 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from tidegate.api.app import make_app
 from tidegate.api.desk import Desk, Me
+from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.engine_view import masked_url
+from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
@@ -37,6 +40,7 @@ from tidegate.model.errors import TransientError, UserError
 from tidegate.pipeline.clock import Clock, SystemClock
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
+from tidegate.ui.app import routes as pages
 from tidegate.worker.host import WorkerThread, open_worker
 
 LOG = logging.getLogger("tidegate.server")
@@ -45,6 +49,7 @@ LEAD_EVERY_S = 0.15
 WOKEN_AFTER_S = 0.02  # a loop that is woken again and again turns so often at most
 ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
 TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
+COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
 AFTER_A_MISTAKE_S = 1.0
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
@@ -58,9 +63,10 @@ class PortTaken(UserError):
     condition = "port-taken"
 
     def __init__(self, http: HttpSettings, error: OSError) -> None:
-        range_text = f" to {http.port + http.port_range}" if http.dynamic_port else ""
+        port = http.https_port if http.https else http.port
+        range_text = f" to {port + http.port_range}" if http.dynamic_port else ""
         super().__init__(
-            f"the server cannot listen on {http.host}:{http.port}{range_text}: {error.strerror or error}. Is another server running there? "
+            f"the server cannot listen on {http.host}:{port}{range_text}: {error.strerror or error}. Is another server running there? "
             "Choose another port with --http-port, or `http.port` in the engine's file"
         )
 
@@ -177,7 +183,7 @@ class Server:
 
     def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
         settings, self.listener = start.settings, listener
-        self.me = Me(id=process_name(), address=address_of(listener))
+        self.me = Me(id=process_name(), address=address_of(listener, settings.http.https))
         storage = checkpoint_storage(start)
         picture = Picture(store, clock)
         self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
@@ -185,6 +191,8 @@ class Server:
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
+        self.desk.logs = start.home.root / "logs"
+        self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
         leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock), moved)
         leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
@@ -194,10 +202,12 @@ class Server:
             Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
             leader,
         ]
+        collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
+        self.collector = Loop("collector", collector.step, COLLECT_EVERY_S, clock)
 
     def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
         """Until it is told to end."""
-        for loop in self.loops:
+        for loop in (*self.loops, self.collector):
             loop.start()
         if self.worker is not None:
             self.worker.start()
@@ -212,7 +222,7 @@ class Server:
             told.wait()
             return
         config = uvicorn.Config(
-            make_app(self.desk),
+            make_app(self.desk, pages(self.desk)),
             loop="asyncio",
             http="h11",
             ws="none",
@@ -222,6 +232,7 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
+            **tls(self.desk.settings.http),
         )
         HttpServer(config, told).run(sockets=[self.listener])
 
@@ -230,6 +241,7 @@ class Server:
         for loop in reversed(self.loops):
             loop.stop()
         self.elector.resign()
+        self.collector.stop()  # a pass that is under way has nothing to say any more, and ends
         if self.worker is not None:
             self.worker.stop()
         if self.webhook is not None:
@@ -240,6 +252,7 @@ def serve(start: Start, say: Say) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
     told = threading.Event()
     end_on_signals(told)
+    check_tls(start.settings.http)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
         start.home.make()
@@ -311,10 +324,11 @@ def listen(http: HttpSettings) -> socket.socket:
         unused = socket.socket()
         unused.bind(("127.0.0.1", 0))
         return unused
-    last = http.port + (http.port_range if http.dynamic_port else 0)
+    first = http.https_port if http.https else http.port
+    last = first + (http.port_range if http.dynamic_port else 0)
     family = socket.AF_INET6 if ":" in http.host else socket.AF_INET
     error = OSError(f"ports end at {PORT_MAX}")
-    for port in range(http.port, min(last, PORT_MAX) + 1):
+    for port in range(first, min(last, PORT_MAX) + 1):
         try:
             listener = socket.create_server((http.host, port), family=family, backlog=256)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small answers wait 40 ms for an acknowledgement; connections inherit it
@@ -336,7 +350,31 @@ def store_url(start: Start) -> str:
 
 def checkpoint_storage(start: Start) -> CheckpointStorage:
     """Where the checkpoints are: the engine's root, else the home's own."""
-    return CheckpointStorage(Path(start.settings.checkpoint.storage_root or start.home.checkpoints))
+    return open_storage(start.settings.checkpoint, start.home)
+
+
+def tls(http: HttpSettings) -> dict[str, Any]:
+    """How uvicorn is told to serve https; nothing where it is off."""
+    if not http.https:
+        return {}
+    options: dict[str, Any] = {"ssl_certfile": http.certificate, "ssl_keyfile": http.private_key}
+    if http.client_authorities:
+        options |= {"ssl_ca_certs": http.client_authorities, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options
+
+
+def check_tls(http: HttpSettings) -> None:
+    """UserError where the files of https cannot be used: before anything is started."""
+    if not http.https:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(http.certificate, http.private_key, password=lambda: "")
+        if http.client_authorities:
+            context.load_verify_locations(http.client_authorities)
+    except (OSError, ssl.SSLError) as error:
+        files, why = ", ".join(filter(None, (http.certificate, http.private_key, http.client_authorities))), error.strerror or error
+        raise UserError(f"https cannot be served with {files}: {why}. All of them must be PEM files, the key without a pass phrase") from None
 
 
 def process_name() -> str:
@@ -344,9 +382,10 @@ def process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def address_of(listener: socket.socket) -> str:
+def address_of(listener: socket.socket, https: bool = False) -> str:
     """How others reach this server. Where it listens everywhere, by the name of the host."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = socket.gethostname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if https else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

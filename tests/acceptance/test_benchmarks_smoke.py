@@ -41,3 +41,10 @@ def test_a_driver_that_waits_has_its_first_row_sooner_than_one_that_is_started(t
     found = figures(tmp_path, "--only", "warm")
     warm, cold = found["submit -> first row, a driver waits (driver.warm: 1)"], found["submit -> first row, a driver is started"]
     assert warm["value"] < cold["value"]
+
+
+@pytest.mark.soak
+def test_publishing_and_restoring_is_measured_on_local_files_and_on_s3(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "storage")
+    assert {name.partition(":")[0] for name in found} == {"local files", "S3"}
+    assert all(figure["value"] > 0 for figure in found.values())

@@ -20,6 +20,8 @@ OF_WORKERS = ("driver.launch", "driver.register", "worker.announce", "worker.rep
 TRANSITIONS = 8  # PENDING, SCHEDULED, RUNNING, RECOVERING, PENDING, SCHEDULED, RUNNING, FINISHED
 NOT_IN_THE_STORY = (
     *(f"filesink.{step}" for step in ("append", "fence", "lineages", "prepare", "retain", "rewind", "takeback")),
+    "ledger.repeat",  # no store is lost: see test_crash_matrix.py
+    "ledger.save",  # no savepoint is made: see test_savepoints.py
     "filesink.publish.middle",  # between two files of a batch: here they have one
 )
 

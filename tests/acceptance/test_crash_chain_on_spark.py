@@ -66,9 +66,16 @@ END = [
 ]
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
 LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
-# The matrix does what only an explicit compaction or the deletion of older checkpoints passes; the tests of clusters and workers do what belongs to servers,
-# those of databases what belongs to databases.
+# The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a savepoint passes; other tests do what belongs to servers,
+# to databases, to the collector, to other storages and to the state of other jobs.
 ELSEWHERE = (
+    "ledger.repeat.",
+    "ledger.save.",
+    "savepoint.",
+    "collector.",
+    "resource.",
+    "checkpoint.manifest.",
+    "claim.source.",
     "store.compact.",
     "checkpoint.delete_job.middle",
     "driver.handover.",
@@ -94,7 +101,18 @@ class Chain:
 
     def run(self, failpoint: str, restore: str = "auto") -> int:
         environ = {**os.environ, "TIDEGATE_HOME": str(self.home.root), "TIDEGATE_FAILPOINT": failpoint}
-        command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), "--job-id", str(JOB_ID), "--restore", restore]
+        command = [
+            sys.executable,
+            "-c",
+            "from tidegate.cli import main; main()",
+            "run",
+            str(self.file),
+            "--job-id",
+            str(JOB_ID),
+            "--restore",
+            restore,
+            "--allow-duplicates",
+        ]
         with (self.root / "run.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
             return self._watch(process, failpoint)

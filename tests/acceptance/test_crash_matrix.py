@@ -15,16 +15,19 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.connectors.chaos.sink import committed_ids
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
 from tidegate.model.records import CLEANUP, JobStatus
+from tidegate.model.resources import RESOURCES
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names
 
 ROWS = 60
 ROUNDS_MAX = 12
+MANY = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Scenario:
     prepare: str | None = None  # kill a first run here, before the run that is told about
     meanwhile: Callable[[Path], None] = lambda _root: None  # what happens to the world after that
     at_least_once: bool = False
-    only: str = ""  # the area of failpoints that this scenario is for
+    only: str | tuple[str, ...] = ""  # the areas of failpoints that this scenario is for
+    save: bool = False  # the run ends with a savepoint, where there is none yet
 
 
 def fake(output: str, rows: int, first: int = 0) -> str:
@@ -65,6 +69,12 @@ source {{ {fake("a", 8)}, {fake("b", 20, 100)}, {fake("c", 40, 200)} }}
 sink {{ {files(root / "out", '["a", "b", "c"]')}, {files(root / "second", '["a", "b", "c"]')} }}"""
 
 
+def two_pipelines(root: Path) -> str:
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 10 }}
+source {{ {fake("a", ROWS)}, {fake("b", len(FEW), 100)} }}
+sink {{ {files(root / "out", '"a"')}, {files(root / "second", '"b"')} }}"""
+
+
 def streaming(root: Path) -> str:
     return one_source(root).replace("BATCH", "STREAMING").replace(', data_save_mode = "DROP_DATA"', "")
 
@@ -77,6 +87,19 @@ def lose_the_records(root: Path) -> None:
     shutil.rmtree(root / "out" / ".tidegate", ignore_errors=True)
 
 
+def lose_the_store(root: Path) -> None:
+    shutil.rmtree(root / "home" / "store")
+
+
+def damage_the_newest(root: Path) -> None:
+    for path in Home(root / "home").checkpoints.glob("7/1/[34]/_manifest.json"):
+        path.write_bytes(b"")
+
+
+def three_retained(root: Path) -> str:
+    return three_sources(root).replace("batch.max-rows = 12", "batch.max-rows = 8, checkpoint.max-retained = 3")
+
+
 def chaos_sink(root: Path) -> str:
     return one_source(root).split("sink {")[0] + f'sink {{ Chaos {{ plugin_input = "t", path = "{root / "chaos"}" }} }}'
 
@@ -86,6 +109,14 @@ def database(root: Path) -> str:
         one_source(root).split("sink {")[0]
         + f'sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:sqlite:{root}/out.db", table = "rows", generate_sink_sql = true }} }}'
     )
+
+
+def something_outside(root: Path) -> str:
+    """A source with a slot and a table on a server, which must not outlive the job."""
+    source = f'Chaos {{ plugin_output = "t", row.num = {ROWS}, outside.path = "{root / "server"}" }}'
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 20 }}
+source {{ {source} }}
+sink {{ {files(root / "out", '"t"')} }}"""
 
 
 def ids_in(directory: Path) -> list[int]:
@@ -107,6 +138,9 @@ def ids_in_database(file: Path) -> list[int]:
 
 
 ALL = list(range(ROWS))
+FEW = list(range(100, 112))
+SAVING = ("ledger.save.", "savepoint.")
+AHEAD = ("ledger.repeat.", "restore.", "filesink.fence.", "batch.commit.", "checkpoint.publish.", "claim.restore.")
 UNION = sorted([*range(8), *range(100, 120), *range(200, 240)])
 SCENARIOS = [
     Scenario("one-source", one_source, lambda root: {root / "out": ALL}),
@@ -124,11 +158,33 @@ SCENARIOS = [
         meanwhile=lose_the_records,
         only="filesink.",
     ),
+    Scenario(
+        "store-lost",
+        three_retained,
+        lambda root: {root / "out": UNION, root / "second": UNION},
+        prepare="batch.commit.middle@7",
+        meanwhile=lose_the_store,
+        only=AHEAD,
+    ),
+    Scenario(
+        "newest-damaged",
+        three_retained,
+        lambda root: {root / "out": UNION, root / "second": UNION},
+        prepare="batch.commit.middle@9",
+        meanwhile=damage_the_newest,
+        only=AHEAD,
+    ),
+    Scenario("savepoint", one_source, lambda root: {root / "out": ALL}, prepare="ledger.complete.after@3", save=True, only=SAVING),
+    Scenario("savepoint-at-once", two_pipelines, lambda root: {root / "out": ALL, root / "second": FEW}, save=True, only=SAVING),
     Scenario("database", database, lambda root: {root / "out.db": ALL}, only="jdbcsink."),
+    Scenario("something-outside", something_outside, lambda root: {root / "out": ALL}, only="resource."),
     Scenario("starting-over", one_source, lambda root: {root / "out": ALL}, restore="fresh", prepare="filesink.record.after@2", only="filesink."),
 ]
-# In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py), workers, servers. Slots: tests/databases/test_cdc_jobs.py.
-ELSEWHERE = ("driver.launch.", "driver.handover.", "worker.", "lease.", "command.", "transition.", "history.", "zombie.", "postgrescdc.")
+# In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py), workers, servers. On a storage that this matrix does not
+# have: one without a rename (killed in test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py). The collector
+# (killed in test_collector_kills.py). Slots of databases (tests/databases/test_cdc_jobs.py). Another job's state (killed in test_restore_crashes.py).
+PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.")
+ELSEWHERE = (*PEOPLES, "checkpoint.manifest.", "driver.launch.", "driver.handover.", "worker.", "lease.", "command.", "transition.", "history.", "zombie.")
 
 
 def known_of(home: Path) -> Known:
@@ -158,11 +214,18 @@ class Story:
         root.mkdir(parents=True)
         self.file.write_text(scenario.text(root))
         self.ids: list[int] = []
+        self.prepared = scenario.prepare is None
         self.last: RunResult | None = None
 
     def run(self, failpoints: str = "", restore: str = "auto", stop_at_rows: int | None = None) -> RunResult:
         request = RunRequest(
-            home=str(self.home), file=str(self.file), failpoints=failpoints, restore=restore, stop_at_rows=stop_at_rows, compaction_threshold=15
+            home=str(self.home),
+            file=str(self.file),
+            failpoints=failpoints,
+            restore=restore,
+            stop_at_rows=stop_at_rows,
+            compaction_threshold=15,
+            save=self.scenario.save and self.prepared,
         )
         result = self.last = self.runs.run(request)
         now = next_ids(self.home)
@@ -178,6 +241,8 @@ class Story:
         if self.scenario.prepare is not None:
             assert self.run(self.scenario.prepare).code == KILLED
             self.scenario.meanwhile(self.root)
+            self.ids = next_ids(self.home)
+            self.prepared = True
             restore = self.scenario.restore
         first = self.run(f"{name}@{hit}", restore, self.scenario.stop_at_rows)
         if first.code == KILLED and not ended(self.home):
@@ -204,12 +269,26 @@ class Story:
         retained = {r.path for p in known.pipelines for r in p.value.retained}
         doomed = {r.path for p in known.pipelines for r in p.value.doomed}
         root = Home(self.home).checkpoints
-        on_disk = {p.relative_to(root).as_posix() for p in root.glob("*/*/*")}
+        on_disk = {p.relative_to(root).as_posix() for p in root.glob("[0-9]*/*/*")}
         # The state of a finished job goes with its checkpoints, by a cleanup that may have been killed in the middle; the next one ends it.
         assert retained <= on_disk or (ended(self.home) and cleanup_is_due(self.home))
         assert on_disk <= retained | doomed or cleanup_is_due(self.home)
-        if self.last is not None and self.last.code == 0:
+        outside = {path.name for path in (self.root / "server").glob("*")}
+        assert not outside or resources_are_recorded(self.home), "something outside is left, and nobody knows of it"
+        savepoints = Savepoints(root)
+        assert [savepoints.read(found.path).id for found in savepoints.list()] == [found.id for found in savepoints.list()]
+        assert not self.scenario.save or len(savepoints.list()) == 1
+        # Whose they are is lost with the store: then they are the collector's.
+        if self.last is not None and self.last.code == 0 and self.scenario.meanwhile is not lose_the_store:
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
+
+
+def resources_are_recorded(home: Path) -> bool:
+    store = open_store(Home(home).store_url)
+    try:
+        return bool(store.list(RESOURCES))
+    finally:
+        store.close()
 
 
 def cleanup_is_due(home: Path) -> bool:
@@ -220,23 +299,35 @@ def cleanup_is_due(home: Path) -> bool:
         store.close()
 
 
-@pytest.mark.timeout(600)
-def test_a_kill_at_any_failpoint_loses_and_doubles_nothing(runs: CrashRuns, memory_disk: Path, seed: int) -> None:
+def kill_everywhere(runs: CrashRuns, disk: Path, seed: int, share: float) -> None:
+    """Every failpoint in every scenario that is for it; in those that are for many, a share of them. Each must have been hit somewhere."""
     names = [name for name in failpoint_names() if not name.startswith(ELSEWHERE)]
     rng = random.Random(seed)
     died: dict[str, set[str]] = {name: set() for name in names}
     for scenario in SCENARIOS:
-        for name in [n for n in names if n.startswith(scenario.only) and (scenario.only or not n.startswith("jdbcsink."))]:
+        meant = [name for name in names if name.startswith(scenario.only) and (scenario.only or not name.startswith("jdbcsink."))]
+        for name in meant if len(meant) < MANY else [name for name in meant if rng.random() < share]:
             hit, again = rng.randint(1, 3), f"{rng.choice(names)}@{rng.randint(1, 2)}"
-            story = Story(runs, scenario, memory_disk / scenario.name / name)
+            story = Story(runs, scenario, disk / scenario.name / name)
             try:
                 if story.tell(name, hit, again):
                     died[name].add(scenario.name)
             except AssertionError as error:
                 raise AssertionError(f"{scenario.name}: killed at {name}@{hit}, then at {again}, seed {seed}: {error}") from error
     for name in [name for name in names if not died[name]]:
-        for scenario in SCENARIOS:
-            if Story(runs, scenario, memory_disk / "once" / scenario.name / name).tell(name, 1, ""):
+        for scenario in [s for s in SCENARIOS if name.startswith(s.only)]:
+            if Story(runs, scenario, disk / "once" / scenario.name / name).tell(name, 1, ""):
                 died[name].add(scenario.name)
                 break
     assert {name for name, where in died.items() if not where} == set(), "failpoints that no scenario reaches"
+
+
+@pytest.mark.timeout(900)
+def test_a_kill_at_any_failpoint_loses_and_doubles_nothing(runs: CrashRuns, memory_disk: Path) -> None:
+    kill_everywhere(runs, memory_disk, 7, 0.35)  # always the same kills here; the soak draws its own
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_kill_at_any_failpoint_in_any_scenario_loses_and_doubles_nothing(runs: CrashRuns, memory_disk: Path, seed: int) -> None:
+    kill_everywhere(runs, memory_disk, seed, 1.0)

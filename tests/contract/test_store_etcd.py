@@ -9,15 +9,32 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidegate.model.errors import UserError
-from tidegate.store import Change, ChangeKind, Changes, Check, Compacted, Conflict, Delete, Put, Store, StoreDamaged, StoreRefused, StoreUnavailable, open_store
+from tidegate.store import (
+    Change,
+    ChangeKind,
+    Changes,
+    Check,
+    Compacted,
+    Conflict,
+    Delete,
+    Put,
+    Store,
+    StoreDamaged,
+    StoreRefused,
+    StoreUnavailable,
+    etcd_view,
+    open_store,
+)
 from tidegate.store import etcd as backend_module
 from tidegate.store.backend import Retention, Void
 from tidegate.store.etcd import EtcdBackend
 from tidegate.store.etcd_layout import Layout
+from tidegate.store.etcd_view import EtcdView
 from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.store_durability import SOURCES, DurableStoreContract, run_workers, start_worker
@@ -90,7 +107,7 @@ def test_stores_of_one_etcd_and_its_other_users_do_not_meet(world: EtcdWorld, se
         second.transact(writes=[Put("jobs", "b", {"n": n})])
         world.foreign_write()
     assert revisions == sorted(set(revisions))
-    assert events(first, "jobs") == tuple(Change("a", revision, ChangeKind.PUT) for revision in revisions)
+    assert events(first, "jobs") == tuple(Change("jobs", "a", revision, ChangeKind.PUT) for revision in revisions)
     assert [change.key for change in events(second, "jobs")] == ["b"] * 5
     assert [(e.key, e.version) for e in first.list("jobs")] == [("a", revisions[-1])]
     first.transact([Check("jobs", "a", revisions[-1]), Check("jobs", "b", 0)], [Delete("jobs", "a")])
@@ -105,7 +122,7 @@ def test_a_revision_between_two_of_the_stores_is_not_one_to_go_on_from(world: Et
     second = store.transact(writes=[Put("jobs", "a", {})])
     assert second == first + 2
     assert store.changes("jobs", first + 1) == Compacted(second)
-    assert events(store, "jobs", first) == (Change("a", second, ChangeKind.PUT),)
+    assert events(store, "jobs", first) == (Change("jobs", "a", second, ChangeKind.PUT),)
 
 
 def test_what_others_have_etcd_forget_is_not_needed(world: EtcdWorld, store: Store) -> None:
@@ -130,9 +147,37 @@ def test_who_has_not_looked_for_long_still_writes_where_readers_find_it(world: E
     since = busy.revision()
     version = idle.transact(writes=[Put("jobs", "idle", {})])
     assert (since, version) == (11, 12)
-    assert events(busy, "jobs", since) == (Change("idle", version, ChangeKind.PUT),)
+    assert events(busy, "jobs", since) == (Change("jobs", "idle", version, ChangeKind.PUT),)
     idle.close()
     busy.close()
+
+
+def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd_view, "REACH_MIN", 2)
+    idle, busy, reader = world.open(), world.open(), world.open()
+    reaches: list[int] = []
+    real = EtcdView._log_question
+
+    def asked(self: EtcdView, since: int, reach: int) -> Any:
+        reaches.append(reach)
+        return real(self, since, reach)
+
+    since = idle.transact(writes=[Put("jobs", "idle", {})])
+    assert events(reader, "jobs") == (Change("jobs", "idle", since, ChangeKind.PUT),)
+    monkeypatch.setattr(EtcdView, "_log_question", asked)
+    for _ in range(12):
+        version = busy.transact(writes=[Put("jobs", "busy", {}), Delete("jobs", "never")])
+        assert events(reader, "jobs", since) == (Change("jobs", "busy", version, ChangeKind.PUT),)
+        since = version
+    assert set(reaches) == {2}
+    late = idle.transact(writes=[Put("jobs", "idle", {})])
+    assert events(reader, "jobs", since) == (Change("jobs", "idle", late, ChangeKind.PUT),)
+    assert reaches[-2:] == [2, Layout.window]
+    version = busy.transact(writes=[Put("jobs", "busy", {})])
+    assert events(reader, "jobs", late) == (Change("jobs", "busy", version, ChangeKind.PUT),)
+    assert reaches[-1] == 4
+    for store in (idle, busy, reader):
+        store.close()
 
 
 def test_a_record_whose_writer_had_not_looked_for_long_is_not_pruned_with_older_ones(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +201,7 @@ def test_who_follows_with_an_old_charter_gets_just_what_is_new(world: EtcdWorld)
     token = first._token()
     assert first.settle(token) == Void()
     version = first.transact(writes=[Put("jobs", "a", {})])
-    assert (version, events(second, "jobs", 3)) == (4, (Change("a", 4, ChangeKind.PUT),))
+    assert (version, events(second, "jobs", 3)) == (4, (Change("jobs", "a", 4, ChangeKind.PUT),))
     second.transact([Check("jobs", "a", version)], [Put("jobs", "a", {})])
     first.close()
     second.close()
@@ -259,7 +304,7 @@ def test_as_many_checks_and_other_deletes_as_are_taken_fit(store: Store) -> None
     checks = [Check("jobs", f"{n:03d}", version) for n in range(100)]
     revision = store.transact(checks, [Delete("other", f"{n:03d}") for n in range(100)])
     assert store.list("other") == []
-    assert events(store, "other", revision - 1) == tuple(Change(f"{n:03d}", revision, ChangeKind.DELETE) for n in range(0, 100, 2))
+    assert events(store, "other", revision - 1) == tuple(Change("other", f"{n:03d}", revision, ChangeKind.DELETE) for n in range(0, 100, 2))
     with pytest.raises(Conflict, match="jobs/099"):
         store.transact([*checks[:99], Check("jobs", "099", revision)], [Delete("other", f"{n:03d}") for n in range(100)])
 

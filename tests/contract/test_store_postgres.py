@@ -15,6 +15,7 @@ import pytest
 
 from tidegate.model.errors import UserError
 from tidegate.store import Check, Put, Store, StoreDamaged, StoreUnavailable, open_store
+from tidegate.store import postgres as backend_module
 from tidegate.store.postgres import PostgresBackend
 from tidegate.store.postgres_address import read_address
 from tidegate.store.postgres_connections import CONNECTIONS_MAX
@@ -109,6 +110,29 @@ def test_the_tables_stay_small_whatever_is_written(postgres: PostgresServer, wor
         store.compact()
     pages = f"select sum(pg_relation_size(oid)) / 8192 from pg_class where relkind = 'r' and relnamespace = '{world.schema}'::regnamespace"
     assert execute(postgres, pages)[0][0] < 40
+
+
+def test_dead_rows_are_vacuumed_by_the_way_and_a_store_that_is_closed_has_no_thread_left(world: PostgresWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "VACUUM_EVERY_MIN", 10)
+    vacuumed: list[bool] = []
+    real = PostgresBackend._vacuum
+
+    def vacuum(self: PostgresBackend) -> None:
+        real(self)
+        vacuumed.append(True)
+
+    monkeypatch.setattr(PostgresBackend, "_vacuum", vacuum)
+    store = world.open(compaction_threshold=20)
+    for n in range(9):
+        store.transact(writes=[Put("jobs", "a", {"n": n})])
+    assert vacuumed == []
+    backend = store.backend
+    assert isinstance(backend, PostgresBackend)
+    store.transact(writes=[Put("jobs", "a", {"n": 9})])
+    assert backend._vacuuming is not None
+    backend._vacuuming.join()
+    assert vacuumed == [True]
+    store.close()
 
 
 def test_threads_share_a_store_and_a_few_connections(postgres: PostgresServer, world: PostgresWorld) -> None:

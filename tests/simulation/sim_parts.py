@@ -14,7 +14,22 @@ from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Limit, Message, Offset, Resume, Sink, Source, Split, Writer, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Limit,
+    Message,
+    Offset,
+    Resume,
+    Sink,
+    SinkRange,
+    Source,
+    Split,
+    Writer,
+    WriteTask,
+)
 from tidegate.plugin.option import OptionSet
 
 
@@ -105,10 +120,10 @@ class SimWriter(Writer):
 
 
 class SimCommitter(Committer):
-    """Rows and record in one step."""
+    """Rows and record in one step. `newest_only`: keeps one record, as a database does with a row for each sink; otherwise one for each batch, as files do."""
 
-    def __init__(self, pipeline: int, sink: str) -> None:
-        self.pipeline, self.sink = pipeline, sink
+    def __init__(self, pipeline: int, sink: str, newest_only: bool) -> None:
+        self.pipeline, self.sink, self.newest_only = pipeline, sink, newest_only
         self.shelf = Shelf()
         self.generation = 0
 
@@ -116,12 +131,18 @@ class SimCommitter(Committer):
         if self.shelf.generation > self.generation:
             raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
 
-    def open(self, resume: Resume) -> None:
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         self.shelf, self.generation = scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()), resume.generation
-        scene.at("sink.open.before")
+        scene.at("sink.ahead.before")
         self._fence()
         self.shelf.generation = self.generation
-        for newer in [c for c in self.shelf.rows if c > resume.checkpoint and c != resume.pending]:
+        scene.at("sink.ahead.after")
+        return [SinkRange(checkpoint=c, offsets=offsets) for c, offsets in sorted(self.shelf.records.items()) if c > resume.checkpoint]
+
+    def open(self, resume: Resume) -> None:
+        scene.at("sink.open.before")
+        self._fence()
+        for newer in [c for c in self.shelf.rows if not resume.keeps(c)]:
             del self.shelf.rows[newer]
             self.shelf.records.pop(newer, None)
         scene.at("sink.open.after")
@@ -138,10 +159,13 @@ class SimCommitter(Committer):
 
     def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
         n, what = commit.checkpoint, f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of generation {commit.generation}"
+        if self.newest_only and any(record > n for record in self.shelf.records):
+            return AlreadyCommitted()
         if n not in self.shelf.rows:
             if self.shelf.rows and n < max(self.shelf.rows):
                 scene.broken(f"a batch came after a later one: {what}")
-            self.shelf.rows[n], self.shelf.records[n] = ids, commit.offsets
+            self.shelf.rows[n] = ids
+            self.shelf.records = {**({} if self.newest_only else self.shelf.records), n: commit.offsets}
             return Committed()
         if n not in self.shelf.records:
             scene.broken(f"a batch was repeated after it was sure that it never would be: {what}")
@@ -164,7 +188,7 @@ class SimSink(Sink):
         return SimWriter()
 
     def committer(self) -> Committer:
-        return SimCommitter(self.context.pipeline, self.context.operator)
+        return SimCommitter(self.context.pipeline, self.context.operator, self.values["newest_only"])
 
 
 CONNECTORS = (

@@ -14,8 +14,8 @@ def drawn_plan(rng: random.Random) -> Plan:
         retry_times=rng.choice([0, 2, 5]),
         retry_interval_s=1,
         checkpoint_interval_ms=1000,
-        checkpoints_retained_max=rng.choice([1, 2, 3]),
-        batch_rows_max=rng.choice([4, 8, 15]),
+        checkpoints_retained_max=rng.choice([1, 2, 3, 4]),
+        batch_rows_max=rng.choice([3, 5, 10]),
     )
     return Plan(job_name="sim", env=env, pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)))
 
@@ -28,13 +28,23 @@ def _drawn_pipeline(rng: random.Random, number: int) -> PipelinePlan:
             label=name,
             kind=BlockKind.SOURCE,
             plugin="SimSource",
-            options={"base": number * 1_000_000 + n * 100_000, "rows": rng.randint(1, 25)},
+            options={"base": number * 1_000_000 + n * 100_000, "rows": rng.randint(5, 30)},
             fusable=True,
         )
         for n, name in enumerate(names)
     ]
+    newest_only = rng.random() < 0.3
     sinks = [
-        Action(operator=name, label=name, kind=BlockKind.SINK, plugin="SimSink", options={}, inputs=tuple(names), delivery=Delivery.EXACTLY_ONCE, fusable=True)
+        Action(
+            operator=name,
+            label=name,
+            kind=BlockKind.SINK,
+            plugin="SimSink",
+            options={"newest_only": newest_only},
+            inputs=tuple(names),
+            delivery=Delivery.EXACTLY_ONCE,
+            fusable=True,
+        )
         for name in [f"Sink[{number}{n}]" for n in range(rng.choice([1, 2]))]
     ]
     return PipelinePlan(id=number, actions=(*sources, *sinks))

@@ -23,6 +23,7 @@ class Process:
     alive: bool = True
     generation: int | None = None
     claimed: bool = False
+    driving: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
 
 

@@ -3,7 +3,7 @@
 The store front, claim, ledger, loop, attempts and checkpoint storage are the real ones; processes are actors (sim_turns), rows live in memory (sim_parts).
 """
 
-import json
+import contextlib
 import random
 import threading
 import uuid
@@ -14,28 +14,32 @@ from typing import Any
 import sim_parts
 from sim_plan import drawn_plan
 from sim_turns import Actor, Killed, Process, Turns, VirtualClock
+from sim_watch import Watch
 
 from tidegate import failpoint
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.supervisor import TakenOver
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, TransientError
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import FINISHED, PIPELINES, JobRecord, JobStatus, PipelineStatus, ProcessRef
+from tidegate.model.records import JobRecord, JobStatus, PipelineStatus, ProcessRef, SavepointRequest
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.runner.orders import driver_order
 from tidegate.store.backend import Transaction
 from tidegate.store.base import Store
@@ -67,11 +71,15 @@ class Weather:
     fresh: float
     switching: float
     freeze: float
+    lost_store: float
+    back: float
+    power_cut: float
+    savepoint: float
 
     @staticmethod
     def drawn(rng: random.Random) -> "Weather":
         return Weather(
-            kill=rng.choice([0.0, 0.01, 0.03]),
+            kill=rng.choice([0.0, 0.005, 0.01, 0.03]),
             stumble=rng.choice([0.0, 0.01, 0.03]),
             store_fault=rng.choice([0.0, 0.02, 0.1]),
             takeover=rng.choice([0.001, 0.003, 0.01]),
@@ -79,6 +87,10 @@ class Weather:
             fresh=rng.choice([0.0, 0.0, 0.2]),
             switching=rng.choice([0.1, 0.3, 0.6]),
             freeze=rng.choice([0.0, 0.01, 0.04]),
+            lost_store=rng.choice([0.0, 0.0, 0.2, 0.6]),
+            back=rng.choice([0.0, 0.0, 0.5, 1.0]),
+            power_cut=rng.choice([0.0, 0.002, 0.006]),
+            savepoint=rng.choice([0.0, 0.0, 0.005, 0.02]),
         )
 
 
@@ -98,65 +110,6 @@ class YieldingEngine(PlainEngine):
     def run(self, graph: Graph, batch: Batch) -> Written:
         self.turns.here("engine.run")
         return super().run(graph, batch)
-
-
-class Watch:
-    """Looks at every transaction that the store takes, and says what must never be in one."""
-
-    def __init__(self, world: "World") -> None:
-        self.world = world
-        self.last: dict[str, dict[str, Any]] = {}
-        self.gone: dict[str, dict[str, Any]] = {}  # of a job that has finished
-        self.completed_by: dict[tuple[str, str, int], int] = {}
-        self.begun: dict[tuple[str, str, int], Any] = {}
-        self.ending = False  # whether the transaction is a terminal one
-
-    def see(self, transaction: Transaction) -> None:
-        self.ending = any(write.map == FINISHED for write in transaction.writes)
-        for write in transaction.writes:
-            if write.map == PIPELINES:
-                if write.text is None:  # two may carry out one cleanup, each from its beginning
-                    self.gone[write.key] = self.last.pop(write.key, None) or self.gone[write.key]
-                else:
-                    self._pipeline(write.key, json.loads(write.text))
-
-    def _pipeline(self, key: str, state: dict[str, Any]) -> None:
-        before = self.last.get(key)
-        self.last[key] = state
-        writer = self.world.turns.current.process if self.world.turns.current else None
-        if writer is not None and not writer.claimed and (before is None or state["generation"] > before["generation"]):
-            writer.generation = state["generation"]  # this is its fence; a claim that was overtaken may make another
-        # Whoever ends a job moves what stays to a generation of its own, so that nobody can write there any more.
-        if writer is not None and writer.generation is not None and writer.generation + self.ending != state["generation"]:
-            self.world.broken(f"generation {writer.generation} wrote the state of generation {state['generation']}")
-        same_lineage = before is not None and before["lineage"] == state["lineage"]
-        if before is not None and state["generation"] < before["generation"]:
-            self.world.broken(f"the generation went back from {before['generation']} to {state['generation']}")
-        if same_lineage and before is not None and state["next_checkpoint"] < before["next_checkpoint"]:
-            self.world.broken(f"checkpoint ids went back from {before['next_checkpoint']} to {state['next_checkpoint']}")
-        if state["pending"] is not None:
-            self._pending(key, state)
-        known = {ref["checkpoint"] for ref in before["retained"]} if same_lineage and before is not None else set()
-        for ref in state["retained"]:
-            if ref["checkpoint"] not in known:
-                self._completed(key, state, ref, before if same_lineage else None)
-            elif ref["path"] not in self.world.damaged and not (self.world.storage.root / ref["path"] / "_manifest.json").exists():
-                self.world.broken(f"checkpoint {ref['checkpoint']} of pipeline {key} of generation {state['generation']} is retained, and somebody deleted it")
-
-    def _pending(self, key: str, state: dict[str, Any]) -> None:
-        pending = state["pending"]
-        if self.begun.setdefault((state["lineage"], key, pending["checkpoint"]), pending["ranges"]) != pending["ranges"]:
-            self.world.broken(f"batch {pending['checkpoint']} of pipeline {key} got other ranges")
-
-    def _completed(self, key: str, state: dict[str, Any], ref: dict[str, Any], before: dict[str, Any] | None) -> None:
-        name = (state["lineage"], key, ref["checkpoint"])
-        if self.completed_by.setdefault(name, ref["generation"]) != ref["generation"]:
-            self.world.broken(f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}")
-        if before is None or before["pending"] is None or before["pending"]["checkpoint"] != ref["checkpoint"]:
-            self.world.broken(f"checkpoint {name} was completed without having begun")
-        damage = self.world.storage.damage(ref["path"])
-        if damage:
-            self.world.broken(f"checkpoint {name} was completed and is not there: {damage}")
 
 
 @dataclass(eq=False)
@@ -182,7 +135,9 @@ class World:
         self.turns = Turns(random.Random(self.seed + 1), self.weather.switching)
         self.clock = VirtualClock(self.turns)
         self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
-        self.storage = CheckpointStorage(self.root / "checkpoints")
+        self.place = self.root / "checkpoints"
+        self.storage = CheckpointStorage(self.place)
+        self.savepoints = Savepoints(self.place)
         self.home = Home(self.root)
         self.watch = Watch(self)
         self._watch_store()
@@ -194,6 +149,7 @@ class World:
         self.processes: list[Process] = []
         self.leaders: dict[Process, Actor] = {}
         self.damaged: set[str] = set()
+        self.lost_stores = self.backs = self.damages = self.ahead = self.asked = self.from_savepoints = 0
         self.ended = False
         tokens = random.Random(self.seed + 3)
         uuid.uuid4 = lambda: uuid.UUID(int=tokens.getrandbits(128))
@@ -222,6 +178,7 @@ class World:
         actor = self.turns.current
         if actor is None:
             return
+        self.ahead += place == "ledger.repeat.after"
         if not self.calm:
             luck = self.rng.random()
             if luck < self.weather.kill:
@@ -278,14 +235,34 @@ class World:
     def _drive(self, process: Process, store: Store, job: JobRecord) -> None:
         finished = {p.value.pipeline for p in look(store, JOB).pipelines if p.value.status is PipelineStatus.FINISHED}
         plans = [plan for plan in job.plan.pipelines if plan.id not in finished]
-        actors = [self.turns.spawn(process, f"{process.name}-{plan.id}", lambda plan=plan: self._run(process, store, job, plan)) for plan in plans]
+        desk = SavepointDesk(store, job, self.savepoints, self.clock)
+        process.driving = True
+        self.turns.spawn(process, f"{process.name}-desk", lambda: self._serve(process, desk))
+        actors = [self.turns.spawn(process, f"{process.name}-{plan.id}", lambda plan=plan: self._run(process, store, job, plan, desk)) for plan in plans]
         while not all(actor.done for actor in actors):
             self.turns.pause(0.05)
+        process.driving = False
         for actor in actors:
             if actor.error is not None:
                 raise actor.error
 
-    def _run(self, process: Process, store: Store, job: JobRecord, plan: PipelinePlan) -> None:
+    def _ask_for_savepoint(self) -> None:
+        """A person asks for one, now and then to end the job with it."""
+        store, stop = self.front().store, self.rng.random() < 0.3
+        self.asked += 1
+        self.turns.spawn(Process(f"u{self.asked}"), f"u{self.asked}", lambda: self._said(ask(store, self.savepoints, self.clock, JOB, stop=stop)))
+
+    def _said(self, request: SavepointRequest) -> None:
+        self.turns.note("person", f"asked for savepoint {request.id}, stop={request.stop}, {request.status}")
+
+    def _serve(self, process: Process, desk: SavepointDesk) -> None:
+        """In place of the desk's own thread."""
+        while process.driving:
+            with contextlib.suppress(TransientError):
+                desk.step()
+            self.turns.pause(0.3)
+
+    def _run(self, process: Process, store: Store, job: JobRecord, plan: PipelinePlan, desk: SavepointDesk) -> None:
         assert process.generation is not None
         ledger = Ledger(store, JOB, plan.id, process.generation, clock=self.clock, abandon=threading.Event())
         around = Surroundings(
@@ -296,6 +273,7 @@ class World:
             stop=process.stop,
             retained_max=job.plan.env.checkpoints_retained_max or 3,
             interval_s=1.0,
+            savepoints=desk,
         )
         if run_pipeline(around, plan, ledger, Meter(plan.id, process.generation)) is PipelineStatus.FAILED:
             process.stop.set()
@@ -310,10 +288,17 @@ class World:
             idle = not self.turns.alive()
             if idle or self.rng.random() < self.weather.takeover:
                 self._damage()
-                self.begin("fresh" if self.rng.random() < self.weather.fresh else "auto")
+                self._lose_store()
+                self.begin(self._wish())
             if self.rng.random() < 0.02:
                 self.scene.available += 3
                 self._deliver()
+            if self.rng.random() < self.weather.power_cut:
+                self.turns.note("world", "the power is cut")
+                for process in self.processes:
+                    process.alive = False
+            if not idle and self.rng.random() < self.weather.savepoint:
+                self._ask_for_savepoint()
             self.turns.step()
             self._judge()
         self.calm, self.scene.losing = True, 0.0
@@ -348,18 +333,55 @@ class World:
         for front in self.fronts:
             front.backend.deliver()
 
+    def _wish(self) -> str:
+        """From where the next one begins: where it stands, from the beginning, or, if nobody is alive, at an older checkpoint."""
+        if self.rng.random() < self.weather.fresh:
+            return "fresh"
+        saved = [savepoint.id for savepoint in self.savepoints.list(JOB)]
+        if saved and not self.turns.alive() and self.rng.random() < 0.5:
+            self.from_savepoints += 1
+            return f"savepoint:{self.rng.choice(saved)}"
+        retained = [ref.checkpoint for pipeline in look(self.store, JOB).pipelines for ref in pipeline.value.retained[:-1]]
+        if self.turns.alive() or not retained or self.rng.random() >= self.weather.back:
+            return "auto"
+        self.backs += 1
+        return f"checkpoint:{self.rng.choice(retained)}"
+
     def _damage(self) -> None:
-        """Empty the manifest of the newest checkpoint, where there is an older one."""
+        """Empty the manifests of the newest checkpoints, where there is an older one."""
         if self.turns.alive() or self.rng.random() >= self.weather.damage:
             return
         for pipeline in look(self.store, JOB).pipelines:
             retained = pipeline.value.retained
-            manifest = self.storage.root / retained[-1].path / "_manifest.json" if retained else None
             # Without a manifest the job has finished, and its cleanup was killed in the middle.
-            if manifest and manifest.exists() and len(retained) > 1 and all(ref.path not in self.damaged for ref in retained):
-                manifest.write_bytes(b"")
-                self.damaged.add(retained[-1].path)
-                self.turns.note("world", f"damaged {retained[-1].path}")
+            if len(retained) < 2 or not all((self.place / ref.path / "_manifest.json").exists() and ref.path not in self.damaged for ref in retained):
+                continue
+            for ref in retained[-self.rng.randint(1, len(retained) - 1) :]:
+                (self.place / ref.path / "_manifest.json").write_bytes(b"")
+                self.damaged.add(ref.path)
+                self.damages += 1
+                self.turns.note("world", f"damaged {ref.path}")
+
+    def _lose_store(self) -> None:
+        """Everything is lost but the checkpoint storage and the targets. Nobody is alive: who still writes into a store that is gone, no fence can reach."""
+        if self.turns.alive() or self.rng.random() >= self.weather.lost_store or not self.processes:
+            return
+        self.turns.note("world", "lost the store")
+        self.lost_stores += 1
+        self.fronts.clear()
+        self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
+        self.watch.forget()
+        self._watch_store()
+        left = [path.relative_to(self.place).as_posix() for path in self.place.glob("[0-9]*/*/[0-9]*")]
+        self.damaged |= {path for path in left if self.storage.damage(path)}
+
+    def may_differ(self, state: dict[str, Any], checkpoint: int) -> bool:
+        """Whether a batch may have other ranges than it had: no sink has it and the store is lost, or all keep only their newest record, a later one."""
+        shelves = [shelf for (lineage, number, _), shelf in self.scene.shelves.items() if (lineage, number) == (state["lineage"], state["pipeline"])]
+        newest_only = all(sink.options["newest_only"] for sink in self.plan.pipelines[state["pipeline"] - 1].of_kind(BlockKind.SINK))
+        if newest_only and any(checkpoint < record for shelf in shelves for record in shelf.records):
+            return True
+        return self.lost_stores > 0 and all(checkpoint not in shelf.rows for shelf in shelves)
 
     def _judge(self) -> None:
         """Nobody may end with an error that is not one of ours, or that says that something impossible was seen."""
@@ -427,6 +449,6 @@ class World:
                 if damage and ref.path not in self.damaged:
                     self.broken(f"a checkpoint was lost: {damage}")
             owned |= {ref.path for ref in (*pipeline.value.retained, *pipeline.value.doomed)}
-        there = {p.relative_to(self.storage.root).as_posix() for p in self.storage.root.glob("*/*/*")}
+        there = {p.relative_to(self.place).as_posix() for p in self.place.glob("[0-9]*/*/*")}
         if there - owned:
             self.broken(f"directories without an owner: {sorted(there - owned)}")

@@ -23,7 +23,17 @@ def live(seed: int, place: Path, trace: bool) -> dict[str, int]:
         print(world.turns.trace(100_000 if trace else 60), file=sys.stderr)
         print(f"seed {seed} ({world.weather}): {error}", file=sys.stderr)
         raise SystemExit(1) from (error if trace else None)
-    return {"processes": len(world.processes), "streaming": int(world.streaming), "checkpoints": len(world.watch.completed_by), "damaged": len(world.damaged)}
+    return {
+        "processes": len(world.processes),
+        "streaming": int(world.streaming),
+        "checkpoints": len(world.watch.completed_by),
+        "damaged": world.damages,
+        "lost stores": world.lost_stores,
+        "backs": world.backs,
+        "ahead": world.ahead,
+        "savepoints": len(world.savepoints.list()),
+        "from savepoints": world.from_savepoints,
+    }
 
 
 def main(first: int, count: int, trace: bool) -> None:

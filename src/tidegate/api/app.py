@@ -4,11 +4,8 @@ Every answer that is no success is `{"status": "fail", "message": "..."}`: 400 f
 mistakes, which are in the log with their trace and in the answer without it.
 """
 
-import base64
-import binascii
-import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,74 +14,119 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.api.access import Door, who_of
+from tidegate.api.answers import fail
+from tidegate.api.checkpoints import Checkpoints
+from tidegate.api.described import document
 from tidegate.api.desk import Desk
-from tidegate.api.prometheus import CONTENT_TYPE, Scrape
+from tidegate.api.logs import Logs
+from tidegate.api.many import Many
+from tidegate.api.nodes import Nodes
+from tidegate.api.pending import Pending
+from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
+from tidegate.api.tools import encrypt_config, option_rules
+from tidegate.api.v1.app import typed_api
 from tidegate.api.writes import BodyTooLarge, Writes
-from tidegate.model.engine import HttpSettings
+from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TransientError, UserError
+from tidegate.model.records import Role
 
 LOG = logging.getLogger("tidegate.api")
 Handler = Callable[[Request], Awaitable[Response]]
 METHODS = {404: "there is no {path} here", 405: "{method} is not for {path}"}
 
 
-def make_app(desk: Desk) -> Starlette:
-    """The API of one server."""
+def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
+    """The API of one server, and the pages beside it."""
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
-    routes: list[BaseRoute] = [*_routes(desk)] if prefix == "/" else [Mount(prefix, routes=_routes(desk))]
-    return Starlette(routes=routes, middleware=[Middleware(Door, http=http)], exception_handlers={HTTPException: _not_here})
+    routes: list[BaseRoute] = [*_routes(desk), *pages] if prefix == "/" else [Mount(prefix, routes=[*_routes(desk), *pages])]
+    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: _not_here})
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:
     reads, writes, scrape = Reads(desk), Writes(desk), Scrape(desk)
+    many, checkpoints, pending, logs, nodes = Many(desk, writes), Checkpoints(desk), Pending(desk), Logs(desk), Nodes(desk)
 
     async def metrics(_request: Request) -> Response:
         return Response(await run_in_threadpool(scrape.text), media_type=CONTENT_TYPE)
 
+    async def open_metrics(_request: Request) -> Response:
+        return Response(await run_in_threadpool(scrape.open_text), media_type=OPEN_CONTENT_TYPE)
+
+    async def description(_request: Request) -> Response:
+        return JSONResponse(document(desk.settings.http.context_path.rstrip("/")))
+
     gets: dict[str, Handler] = {
+        "/openapi.json": description,
         "/overview": reads.overview,
         "/running-jobs": reads.running_jobs,
+        "/running-jobs/summary": reads.running_jobs,
+        "/pending-jobs": pending.jobs,
         "/job-info": reads.job_info,
         "/job-info/{job_id}": reads.job_info,
+        "/job-info/{job_id}/failures": reads.failures,
         "/running-job": reads.job_info,
         "/running-job/{job_id}": reads.job_info,
         "/finished-jobs": reads.finished_jobs,
         "/finished-jobs/{state}": reads.finished_jobs,
+        "/jobs/checkpoints/history/{job_id}": checkpoints.history,
+        "/jobs/checkpoints/{job_id}": checkpoints.overview,
+        "/system-monitoring-information": nodes.monitoring,
+        "/thread-dump": nodes.thread_dump,
+        "/running-threads": nodes.running_threads,
+        "/logs": logs.listed,
+        "/logs/{name:path}": logs.listed,
+        "/log": logs.here,
+        "/log/{name:path}": logs.here,
+        "/get-all-log-name": logs.names,
+        "/option-rules": option_rules,
         "/metrics": metrics,
+        "/openmetrics": open_metrics,
         "/health": reads.health,
     }
-    posts: dict[str, Handler] = {"/submit-job": writes.submit_job, "/stop-job": writes.stop_job}
+    posts: dict[str, Handler] = {
+        "/submit-job": writes.submit_job,
+        "/submit-job/upload": many.upload,
+        "/submit-jobs": many.submit_jobs,
+        "/stop-job": writes.stop_job,
+        "/stop-jobs": many.stop_jobs,
+        "/encrypt-config": encrypt_config,
+    }
+    admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
-        *(Route(path, answered(handler), methods=["GET"]) for path, handler in gets.items()),
-        *(Route(path, answered(handler), methods=["POST"]) for path, handler in posts.items()),
+        Mount("/api/v1", typed_api(desk)),
+        *(Route(path, answered(handler, Role.VIEWER), methods=["GET"]) for path, handler in gets.items()),
+        *(Route(path, answered(handler, Role.OPERATOR), methods=["POST"]) for path, handler in posts.items()),
+        *(Route(path, answered(handler, Role.ADMIN), methods=["POST"]) for path, handler in admins.items()),
+        Route("/loggers", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers/{name}", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers/{name}", answered(nodes.loggers, Role.ADMIN), methods=["POST", "PUT", "DELETE"]),
     ]
 
 
-def answered(handler: Handler) -> Handler:
-    """The handler, with every error as an answer."""
+def answered(handler: Handler, needed: Role) -> Handler:
+    """The handler, for those who may, with every error as an answer."""
 
     async def answer(request: Request) -> Response:
+        who = who_of(request)
+        if not who.role.may(needed):
+            return fail(403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}")
         try:
             return await handler(request)
         except UserError as error:
             return fail(413 if isinstance(error, BodyTooLarge) else 400, str(error))
         except TransientError as error:
             return fail(503, str(error))
+        except StorageRefused as error:
+            return fail(502, str(error))
         except Exception:
             LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
             return fail(500, "this server made a mistake; its log has the details")
 
     return answer
-
-
-def fail(status: int, message: str) -> Response:
-    """The reference's shape of an error."""
-    headers = {"Retry-After": "1"} if status == 503 else None
-    return JSONResponse({"status": "fail", "message": message}, status, headers)
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
@@ -94,34 +136,3 @@ async def _not_here(request: Request, error: Exception) -> Response:
     answer = fail(status, text)
     answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
     return answer
-
-
-class Door:
-    """Who may come in: with basic auth only who knows the password, and never a form or script of another web site that a person happens to visit."""
-
-    def __init__(self, app: ASGIApp, http: HttpSettings) -> None:
-        self.app, self.http = app, http
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
-        if scope["type"] == "http" and (refusal := self._refusal(Request(scope))) is not None:
-            await refusal(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _refusal(self, request: Request) -> Response | None:
-        if request.method not in ("GET", "HEAD") and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return fail(403, "a page of another web site may not do this")
-        if self.http.basic_auth and not self._knows_password(request.headers.get("authorization", "")):
-            answer = fail(401, "user name and password are needed")
-            answer.headers["WWW-Authenticate"] = 'Basic realm="Tidegate"'
-            return answer
-        return None
-
-    def _knows_password(self, header: str) -> bool:
-        scheme, _, encoded = header.partition(" ")
-        try:
-            given = base64.b64decode(encoded, validate=True) if scheme.lower() == "basic" else b""
-        except (ValueError, binascii.Error):
-            return False
-        return hmac.compare_digest(given, f"{self.http.username}:{self.http.password}".encode())

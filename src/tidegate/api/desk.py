@@ -4,9 +4,10 @@ The picture is refreshed by a thread of the server; a handler asks for one more 
 that could not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
 """
 
-import threading
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.observe import Picture
@@ -42,16 +43,15 @@ class Desk:
     def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
         self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
         self._trouble = "this server has only just started"
+        self.logs: Path | None = None  # the folder of the logs that this server shows
+        self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
-        self._catching_up = threading.Lock()
-        self._began_s = float("-inf")  # when the last good turn of the picture began
 
-    def refresh(self) -> None:
-        """One turn of the picture; what goes wrong is raised, and kept as the reason that callers are told."""
-        began_s = self.clock.monotonic_s()
+    def refresh(self, behind_s: float = float("inf")) -> None:
+        """One turn of the picture, unless one has begun after that time; what goes wrong is raised, and kept as the reason that callers are told."""
         try:
-            self.picture.refresh()
-            self._trouble, self._began_s = "", began_s
+            self.picture.refresh(behind_s)
+            self._trouble = ""
         except Exception as error:
             self._trouble = str(error) if isinstance(error, TidegateError) else f"it cannot be read ({type(error).__name__})"
             raise
@@ -61,13 +61,8 @@ class Desk:
         fails the write is done all the same, so nothing is raised."""
         written_s = self.clock.monotonic_s()
         self.on_write()
-        with self._catching_up:
-            if self._began_s > written_s:
-                return
-            try:
-                self.refresh()
-            except TransientError:
-                return
+        with contextlib.suppress(TransientError):
+            self.refresh(written_s)
 
     def out_of_date(self) -> OutOfDate | None:
         """Why the picture must not be shown; None where it may."""

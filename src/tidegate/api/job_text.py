@@ -7,7 +7,7 @@ from tidegate.config.hocon import Unreadable
 from tidegate.config.load import Format, read_text
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.problem import BadJob
+from tidegate.model.problem import BadJob, Problem, Severity
 from tidegate.planner.plan import in_file_order, plan
 
 NAME = "job"  # how problems name the text, and the job's name where nobody gave one
@@ -31,15 +31,21 @@ def decoded(body: bytes) -> str:
 
 def plan_text(text: str, format: Format) -> Plan:
     """The plan of a job; BadJob with all problems."""
+    planned, problems = judged(text, format)
+    if planned is None:
+        raise BadJob([problem for problem in problems if problem.severity is Severity.ERROR])
+    return planned
+
+
+def judged(text: str, format: Format) -> tuple[Plan | None, list[Problem]]:
+    """The plan of a job, where it has one, and everything that is to be said about it, warnings too."""
     reading = read_text(text, NAME, format, read=_no_file)
     if reading.spec is None:
-        raise BadJob(reading.errors)
+        return None, list(reading.problems)
     planned = plan(reading.spec)
-    if reading.errors or planned.plan is None:
-        wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
-        news = [problem for problem in planned.errors if problem.path not in wrong]
-        raise BadJob(in_file_order([*reading.errors, *news], NAME))
-    return planned.plan
+    wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
+    problems = in_file_order([*reading.problems, *(problem for problem in planned.problems if problem.path not in wrong)], NAME)
+    return None if reading.errors else planned.plan, problems
 
 
 def _no_file(_path: str) -> str | None:

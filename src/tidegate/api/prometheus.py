@@ -3,6 +3,7 @@
 Where the store cannot be reached the jobs are left out instead of being shown as they were: an alert on `tidegate_store_reachable == 0` is then the right one.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from tidegate.model.records import CheckpointHealth, JobState, PipelineState
 from tidegate.store.base import MapSize, Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SIZES_AGE_S_MAX = 10.0
 _HEALTH = {CheckpointHealth.OK: 0, CheckpointHealth.LATE: 1, CheckpointHealth.STALLED: 2}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -56,6 +58,11 @@ class Scrape:
         picture = self.desk.picture if self.desk.out_of_date() is None else None
         figures = [*self._server(picture), *(_jobs(picture, self.desk.clock.now_ms()) if picture else ()), *(self._store_sizes() if picture else ())]
         return "".join(f"{line}\n" for figure in figures for line in figure.lines())
+
+    def open_text(self) -> str:
+        """The same in the text format of OpenMetrics: a counter's family is named without `_total`, and the end is marked."""
+        lines = [re.sub(r"^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", line) for line in self.text().splitlines()]
+        return "".join(f"{line}\n" for line in [*lines, "# EOF"])
 
     def _server(self, picture: Picture | None) -> Iterator[Figure]:
         yield Figure("tidegate_info", "gauge", "The version of this server.", [((("version", __version__),), 1)])

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
+from tidegate.api import shapes
 from tidegate.api.desk import Desk
 from tidegate.api.fragments import Board, Ended, Going, dumps
 from tidegate.api.shapes import WAITING
@@ -18,6 +19,7 @@ from tidegate.model.records import JobStatus
 
 T = TypeVar("T")
 ROWS_DEFAULT = 10
+FAILURES_DEFAULT = 100
 
 
 class Reads:
@@ -52,6 +54,13 @@ class Reads:
         if entry is not None and (outcome is None or not entry.job.state.status.terminal):
             return json_text(entry.json(self.desk.clock.now_ms()))
         return json_text(self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)}))
+
+    async def failures(self, request: Request) -> Response:
+        """What went wrong with a job, the newest first; bounded where it is written."""
+        job_id, picture, limit = job_id_of(request.path_params["job_id"]), self.desk.current(), positive(request, "limit") or FAILURES_DEFAULT
+        state, outcome = picture.state(job_id), picture.outcome(job_id)
+        failures = state.value.failures if state and (state.value.failures or outcome is None) else outcome.value.failures if outcome else ()
+        return JSONResponse([shapes.failure(each) for each in reversed(failures)][:limit])
 
     async def health(self, _request: Request) -> Response:
         """Whether this server can see the store, and who leads."""
@@ -99,14 +108,15 @@ def job_id_of(text: str) -> int:
 
 def _listed(items: Sequence[T], text: Callable[[T], str], request: Request) -> Response:
     """All items, or with `page` one page of them and how many there are."""
-    page, rows = _positive(request, "page"), _positive(request, "rows")
+    page, rows = positive(request, "page"), positive(request, "rows")
     if page is None:
         return json_text(f"[{','.join(map(text, items))}]")
     rows = rows or ROWS_DEFAULT
     return json_text(f'{{"data":[{",".join(map(text, items[(page - 1) * rows : page * rows]))}],"total":{len(items)}}}')
 
 
-def _positive(request: Request, name: str) -> int | None:
+def positive(request: Request, name: str) -> int | None:
+    """A parameter that is a whole number from 1; None where it is not given."""
     given = request.query_params.get(name)
     if given is None:
         return None

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.config.engine_view import masked
+from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import (
@@ -25,6 +26,7 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
+from tidegate.model.runway import outlook
 from tidegate.plugin.schema import DEFAULT_TABLE
 
 WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING})
@@ -73,6 +75,7 @@ def identity(record: JobRecord) -> dict[str, Any]:
         "jobDag": graph,
         "pluginJarsUrls": [{"jarPath": jar} for jar in record.plan.jars],
         "isStartWithSavePoint": record.restored,
+        "restoreReport": to_document(record.restore),
     }
 
 
@@ -87,6 +90,7 @@ def progress(state: JobState, pipelines: Sequence[PipelineState], metrics: Seque
         "lastCheckpointTime": time_text(last.latest.completed_ms if last and last.latest else 0),
         "checkpointHealth": state.health.value,
         "healthReason": state.health_reason,
+        "runway": runway(state, metrics),
         "statusReason": state.reason,
         "restarts": str(state.restarts),
         "generation": str(state.generation),
@@ -109,6 +113,7 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
         "pluginJarsUrls": [],
         "metrics": _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, outcome.finished_ms - _started_ms(outcome.entered)),
         "isStartWithSavePoint": outcome.restored,
+        "restoreReport": to_document(outcome.restore),
         "restarts": str(outcome.restarts),
         "checkpoints": str(outcome.checkpoints),
     }
@@ -188,6 +193,24 @@ def _option_text(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
+def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+    """How long the sources hold what the oldest restore point needs, as they said last."""
+    figures = [figure for m in metrics if m.generation == state.generation for figure in m.runway]
+    found = outlook(figures)
+    sources = [
+        {
+            "source": figure.source,
+            "level": figure.level.value,
+            "checkpointId": str(figure.checkpoint),
+            "secondsLeft": figure.seconds_left,
+            "bytesLeft": figure.bytes_left,
+            "reason": figure.reason,
+        }
+        for figure in figures
+    ]
+    return {"level": found.level.value, "reason": found.reason, "sources": sources}
+
+
 def running_metrics(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, str]:
     """Rows that were read and written, also those that are not committed yet; committed ones by themselves."""
     live = {m.pipeline: m for m in metrics if m.generation == state.generation}
@@ -231,6 +254,19 @@ def confirmed_ms(pipeline: PipelineState) -> int:
 def error_text(failures: Sequence[Failure]) -> str | None:
     """What went wrong last."""
     return failures[-1].message if failures else None
+
+
+def failure(failed: Failure) -> dict[str, Any]:
+    """One entry of the failure history."""
+    return {
+        "timestamp": failed.at_ms,
+        "time": time_text(failed.at_ms),
+        "generation": failed.generation,
+        "pipelineId": failed.pipeline or None,
+        "condition": failed.condition,
+        "domain": failed.domain,
+        "message": failed.message,
+    }
 
 
 def _started_ms(entered: Mapping[str, int]) -> int:

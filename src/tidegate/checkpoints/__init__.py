@@ -6,4 +6,6 @@
 Publishing writes everything into a hidden directory of its own (`.7-g2-<token>`), syncs it, and renames it; so a checkpoint directory is whole or not there.
 A directory without a valid manifest is not a checkpoint, whatever else it holds. Which checkpoints a job has is the store's word (PipelineState.retained);
 directories that no record names are swept by the next generation, and deletions are recorded (PipelineState.doomed) before they are done.
+What is left when nobody remembers a job any more is the collector's: classify says what everything below the root is, quarantine keeps what was collected
+until it is sure that nobody wants it.
 """

@@ -6,6 +6,9 @@ from urllib.parse import quote, unquote
 
 MANIFEST = "_manifest.json"
 STATE = "state-data"
+SAVEPOINTS = "savepoint"
+SAVEPOINT_HEAD = "_savepoint.json"
+OVERTAKEN = "_overtaken.json"
 
 
 def job_directory(job_id: int) -> PurePosixPath:
@@ -21,6 +24,31 @@ def pipeline_directory(job_id: int, pipeline: int) -> PurePosixPath:
 def checkpoint_directory(job_id: int, pipeline: int, checkpoint: int) -> PurePosixPath:
     """One checkpoint."""
     return pipeline_directory(job_id, pipeline) / str(checkpoint)
+
+
+def savepoints_directory(job_id: int) -> PurePosixPath:
+    """All savepoints of one job."""
+    return PurePosixPath(SAVEPOINTS) / str(job_id)
+
+
+def savepoint_directory(job_id: int, savepoint: str) -> PurePosixPath:
+    """One savepoint."""
+    return savepoints_directory(job_id) / savepoint
+
+
+def saved_directory(job_id: int, savepoint: str, pipeline: int) -> PurePosixPath:
+    """What one pipeline has put into a savepoint."""
+    return savepoint_directory(job_id, savepoint) / str(pipeline)
+
+
+def savepoint_name(now_ms: int, newest: str = "") -> str:
+    """The id of a savepoint: the time at which it was asked for, but always after the newest one that there is, whatever the clocks say."""
+    return str(max(now_ms, int(newest) + 1 if is_savepoint_name(newest) else 0))
+
+
+def is_savepoint_name(name: str) -> bool:
+    """Whether this can be the id of a savepoint: so that no id can lead out of its directory."""
+    return re.fullmatch(r"\d{1,19}", name) is not None
 
 
 def draft_name(checkpoint: int, generation: int, token: str) -> str:

@@ -7,14 +7,28 @@ import click
 from tidegate import __version__
 
 VERBS = {
+    "cancel": "tidegate.cli.jobs:cancel",
+    "capacity": "tidegate.cli.capacity:capacity",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
     "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",
     "explain": "tidegate.cli.explain:explain",
+    "jobs": "tidegate.cli.jobs:jobs",
+    "logs": "tidegate.cli.jobs:logs",
+    "restore-plan": "tidegate.cli.restore_plan:restore_plan",
     "run": "tidegate.cli.run:run",
+    "savepoint": "tidegate.cli.savepoint:savepoint",
+    "savepoints": "tidegate.cli.savepoint:savepoints",
+    "seatunnel": "tidegate.cli.seatunnel:seatunnel",
     "server": "tidegate.cli.server:server",
+    "show": "tidegate.cli.jobs:show",
     "spark-conf": "tidegate.cli.spark_submit:spark_conf",
+    "state": "tidegate.cli.state:state",
+    "stop": "tidegate.cli.jobs:stop",
+    "submit": "tidegate.cli.submit:submit",
+    "support-bundle": "tidegate.cli.bundle:support_bundle",
+    "token": "tidegate.cli.token:token",
     "validate": "tidegate.cli.validate:validate",
     "worker": "tidegate.cli.server:worker",
 }

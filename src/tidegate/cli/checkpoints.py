@@ -1,45 +1,45 @@
 """`tidegate checkpoints list|show|verify`: what can be restored, what is in it, and whether it is sound."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
 import click
 
-from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import exits
 from tidegate.cli.display import duration
+from tidegate.cli.installation import installation
 from tidegate.coordinator.registry import Known, job_of_name, look
-from tidegate.home import Home
 from tidegate.model.document import to_document
-from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.errors import UserError
 from tidegate.model.records import STATES, CheckpointRef
 from tidegate.store.base import Store
-from tidegate.store.open import open_store
+
+Place = tuple[str | None, Path | None]
 
 
 @click.group(name="checkpoints")
 @click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
+@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
 @click.pass_context
-def checkpoints(context: click.Context, home: str | None) -> None:
+def checkpoints(context: click.Context, home: str | None, config: Path | None) -> None:
     """List, show and verify the checkpoints of jobs."""
-    context.obj = Home.find(home, os.environ)
+    context.obj = home, config
 
 
 @checkpoints.command(name="list")
 @click.argument("job", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_obj
-def list_command(home: Home, job: str | None, as_json: bool) -> None:
+def list_command(place: Place, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
-    storage = CheckpointStorage(home.checkpoints)
-    with opened(home) as store:
+    with installation(*place) as here:
         rows = [
-            {**entry_of(known, pipeline.value.pipeline, ref), "damage": storage.damage(ref.path)}
-            for known in jobs(store, job)
+            {**entry_of(known, pipeline.value.pipeline, ref), "damage": here.storage.damage(ref.path)}
+            for known in jobs(here.store, job)
             for pipeline in known.pipelines
             for ref in pipeline.value.retained
         ]
@@ -59,17 +59,13 @@ def list_command(home: Home, job: str | None, as_json: bool) -> None:
 @click.argument("checkpoint", type=int, required=False)
 @click.option("--pipeline", type=int, default=None, help="Only this pipeline.")
 @click.pass_obj
-def show(home: Home, job: str, checkpoint: int | None, pipeline: int | None) -> None:
+def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -> None:
     """Show what a checkpoint of JOB holds, as JSON; the latest one unless an id is given."""
-    storage = CheckpointStorage(home.checkpoints)
     shown = []
-    with opened(home) as store:
-        for ref in chosen(store, job, checkpoint, pipeline):
-            try:
-                whole = storage.read(ref.path)
-            except TidegateError as error:
-                fail(error)
-            shown.append({"path": str(storage.root / ref.path), "manifest": to_document(whole.manifest), "states": dict(whole.states)})
+    with installation(*place) as here:
+        for ref in chosen(here.store, job, checkpoint, pipeline):
+            whole = here.storage.read(ref.path)
+            shown.append({"path": here.storage.files.place(ref.path), "manifest": to_document(whole.manifest), "states": dict(whole.states)})
     click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
 
 
@@ -77,44 +73,18 @@ def show(home: Home, job: str, checkpoint: int | None, pipeline: int | None) -> 
 @click.argument("job", required=False)
 @click.argument("checkpoint", type=int, required=False)
 @click.pass_obj
-def verify(home: Home, job: str | None, checkpoint: int | None) -> None:
+def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
     """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
-    storage = CheckpointStorage(home.checkpoints)
     damaged = 0
-    with opened(home) as store:
-        for known in jobs(store, job):
+    with installation(*place) as here:
+        for known in jobs(here.store, job):
             for pipeline in known.pipelines:
                 for ref in pipeline.value.retained:
                     if checkpoint is None or ref.checkpoint == checkpoint:
-                        damage = storage.damage(ref.path)
+                        damage = here.storage.damage(ref.path)
                         damaged += bool(damage)
                         click.echo(f"job {known.job_id} pipeline {pipeline.value.pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}")
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
-
-
-class opened:  # reads as a word: with opened(home) as store
-    """The store of an installation that exists; asking never makes one."""
-
-    def __init__(self, home: Home) -> None:
-        self.home = home
-
-    def __enter__(self) -> Store:
-        if not (self.home.root / "store").is_dir():
-            fail(UserError(f"{self.home.root} holds no installation yet: nothing has run there"))
-        try:
-            self.store = open_store(self.home.store_url)
-        except TidegateError as error:
-            fail(error)
-        return self.store
-
-    def __exit__(self, *_: object) -> None:
-        self.store.close()
-
-
-def fail(error: TidegateError) -> NoReturn:
-    """Say what is wrong and end."""
-    click.echo(f"tidegate: {error}", err=True)
-    sys.exit(exits.BAD_INPUT)
 
 
 def jobs(store: Store, job: str | None) -> Iterator[Known]:
@@ -125,7 +95,7 @@ def jobs(store: Store, job: str | None) -> Iterator[Known]:
     job_id = int(job) if job.isdigit() else job_of_name(store, job)
     known = look(store, job_id) if job_id is not None else None
     if known is None or known.state is None:
-        fail(UserError(f"there is no job {job!r} here"))
+        raise UserError(f"there is no job {job!r} here")
     yield known
 
 
@@ -138,7 +108,7 @@ def chosen(store: Store, job: str, checkpoint: int | None, pipeline: int | None)
                 there += [str(ref.checkpoint) for ref in stored.value.retained]
                 found += [ref for ref in stored.value.retained if (ref == stored.value.latest if checkpoint is None else ref.checkpoint == checkpoint)]
     if not found:
-        fail(UserError(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}"))
+        raise UserError(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}")
     return found
 
 

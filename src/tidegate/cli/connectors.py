@@ -13,7 +13,8 @@ from tidegate.model.job import BlockKind
 from tidegate.model.problem import nearest
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Connector
-from tidegate.plugin.option import Option, OptionSet
+from tidegate.plugin.option import Option
+from tidegate.plugin.rules import rules
 
 PIPE_COLUMNS = 160  # how wide tables are where there is no terminal to ask
 
@@ -99,15 +100,6 @@ def _option_document(option: Option) -> dict[str, Any]:
         "secret": option.secret,
         "description": option.description,
     }
-
-
-def rules(options: OptionSet) -> list[str]:
-    """The rules between options, as sentences."""
-    found = [f"exactly one of {', '.join(group)}" for group in options.exclusive]
-    found += [f"at most one of {', '.join(group)}" for group in options.at_most_one]
-    found += [f"all of {', '.join(group)}, or none" for group in options.bundled]
-    found += [f"{', '.join(when.required)} where {when.key} is {' or '.join(map(str, when.values))}" for when in options.conditions]
-    return found
 
 
 def abilities(connector: Connector) -> list[tuple[str, str]]:

@@ -34,8 +34,14 @@ SUPPORTED = {  # package: the oldest supported version and the first that is not
     "click": ("8.1", None),
     "rich": ("13", None),
     "psycopg": ("3.2", None),
+    "adbc-driver-postgresql": ("1.8", None),
+    "pymysql": ("1.1", None),
+    "connectorx": ("0.4.4", None),
+    "fsspec": ("2025.1", None),
     "pyyaml": ("6", None),
     "starlette": ("0.41", None),
+    "fastapi": ("0.115", None),
+    "jinja2": ("3.1", None),
     "uvicorn": ("0.30", None),
 }
 JAVA_VERSION_TRIED = 17  # newer ones should do; this is the one that the tests run on

@@ -6,14 +6,14 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
-from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli import exits, job_file
+from tidegate.checkpoints.open import open_storage
+from tidegate.cli import exits, job_file, restore_words
 from tidegate.cli.display import Display, choose
 from tidegate.cli.view import Rates, job_view
 from tidegate.config.engine import load_engine
@@ -40,7 +40,12 @@ from tidegate.store.base import Store
 from tidegate.store.open import open_store
 
 DEFAULTS = EngineSettings()
-EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.CANCELED: exits.CANCELED, JobStatus.FAILED: exits.FAILED}
+EXIT_CODES = {
+    JobStatus.FINISHED: exits.FINISHED,
+    JobStatus.CANCELED: exits.CANCELED,
+    JobStatus.SAVEPOINT_DONE: exits.CANCELED,
+    JobStatus.FAILED: exits.FAILED,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +57,7 @@ class RunOptions:
     name: str | None
     wish: RestoreWish
     as_json: bool
+    another: bool = False  # a job of its own, whatever has run under its name
     settings: EngineSettings = DEFAULTS
     driver_module: str = "tidegate.driver"
 
@@ -61,7 +67,7 @@ class RunOptions:
 @click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME).")
 @click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
 @click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
-@click.option("--restore", metavar="latest|checkpoint:N|fresh|auto", help="From where to go on after a run that did not finish.")
+@restore_words.options
 @click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for machines.")
 @job_file.options
@@ -70,7 +76,7 @@ def run(
     home: str | None,
     job_id: int | None,
     name: str | None,
-    restore: str | None,
+    restoring: restore_words.Restoring,
     config: Path | None,
     as_json: bool,
     variable: Sequence[str],
@@ -80,7 +86,7 @@ def run(
 
     \b
     Ctrl-C (or SIGTERM) stops at the next checkpoint, a second one at once.
-    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled.
+    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled or stopped with a savepoint.
 
     \b
     Examples:
@@ -89,7 +95,15 @@ def run(
       tidegate run job.conf -i day=2024-05-01 --json
     """
     place = Home.find(home, os.environ)
-    options = RunOptions(home=place, job_id=job_id, name=name, wish=wish_of(restore), as_json=as_json, settings=settings_of(config, place))
+    options = RunOptions(
+        home=place,
+        job_id=job_id or restoring.job_id,
+        name=name,
+        wish=restoring.wish,
+        another=restoring.another,
+        as_json=as_json,
+        settings=settings_of(config, place),
+    )
     planned = job_file.planned(file, variable, strict)
     try:
         find_java(os.environ)
@@ -105,14 +119,6 @@ def settings_of(config: Path | None, home: Home) -> EngineSettings:
     if any(problem.severity is Severity.ERROR for problem in problems):
         sys.exit(refuse(f"{job_file.summary(problems)} in the engine's file; nothing was started", exits.BAD_INPUT))
     return settings
-
-
-def wish_of(text: str | None) -> RestoreWish:
-    """The wish of `--restore`, or a usage error."""
-    try:
-        return RestoreWish.parse(text)
-    except UserError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
@@ -146,7 +152,7 @@ class EmbeddedRun:
     def __init__(self, store: Store, plan: Plan, file: str, options: RunOptions) -> None:
         self.store, self.plan, self.file, self.options = store, plan, file, options
         self.clock = SystemClock()
-        self.storage = CheckpointStorage(Path(options.settings.checkpoint.storage_root or options.home.checkpoints))
+        self.storage = open_storage(options.settings.checkpoint, options.home)
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
         self.rates = Rates()
@@ -166,7 +172,8 @@ class EmbeddedRun:
     def _claim(self, wish: RestoreWish) -> Claim:
         """Take the job up; asks the person at the terminal where a choice is needed."""
         name = self.options.name or self.plan.job_name
-        job_id = self.options.job_id or job_of_name(self.store, name) or new_job_id(self.clock.now_ms())
+        known = None if self.options.another else job_of_name(self.store, name)
+        job_id = self.options.job_id or known or new_job_id(self.clock.now_ms())
         submission = Submission(
             job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms()
         )
@@ -176,7 +183,8 @@ class EmbeddedRun:
             if self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             click.echo(str(error), err=True)
-            return self._claim(RestoreWish.parse(click.prompt("restore", default="latest", err=True)))
+            said = RestoreWish.parse(click.prompt("restore", default="latest", err=True))
+            return self._claim(replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where))
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
         program = Program(environ=dict(os.environ), module=self.options.driver_module)
@@ -205,6 +213,8 @@ class EmbeddedRun:
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
             display.note(note)
+        if claim.job.fork:
+            display.note(f"job {claim.job.source_job} goes on running: this is a fork with a lineage of its own")
         if claim.start is Start.RESUME:
             places = ", ".join(f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning" for p, c in claim.restored.items())
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) goes on: {places}")

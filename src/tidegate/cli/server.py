@@ -38,7 +38,7 @@ def server(home: str | None, http_port: int | None, config: Path | None, no_work
     """
     start = started(home, config)
     if http_port is not None:
-        http = replace(start.settings.http, port=http_port, dynamic_port=False)
+        http = replace(start.settings.http, port=http_port, https_port=http_port, dynamic_port=False)
         start = replace(start, settings=replace(start.settings, http=http))
     sys.exit(ran(lambda: composition.serve(replace(start, worker=not no_worker), click.echo)))
 

@@ -11,9 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tidegate.config.engine_checks import check, slots, storage
+from tidegate.config.engine_checks import check, slots
 from tidegate.config.engine_flat import Flat, flatten
 from tidegate.config.engine_options import IGNORED, KEYS, NAMESPACE, OPTIONS, SPARK, Key, ignored_by, with_value
+from tidegate.config.engine_storage import storage
 from tidegate.config.engine_yaml import parse_yaml
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, ScheduleStrategy

@@ -1,43 +1,18 @@
-"""What the values of the engine's file mean together: where checkpoints go, how many slots there are, what is refused or should be known.
+"""What the values of the engine's file mean together: how many slots there are, what is refused or should be known.
 
 Caller: engine. Pure: values in, settings or problems out.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
-from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, NAMESPACE, PLUGIN_CONFIG, SLOT_NUM, STATE_URL, STORAGE_TYPE
+from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, SLOT_NUM, STATE_URL
+from tidegate.config.engine_storage import storage_problems
 from tidegate.model.engine import EngineSettings
 from tidegate.model.problem import Problem, Severity, nearest
 from tidegate.plugin.option import Block, Values
 
-LOCAL = "localfile"
 SLOTS_OF_A_CORE = 2
 _STORES = ("sqlite", "postgresql", "postgres", "etcd")
-_HOME_HOSTS = ("localhost", "::1", "[::1]")
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where checkpoints go. An empty root: below the home."""
-
-    type: str
-    root: str
-
-
-def storage(values: Values) -> Storage:
-    """The storage that is meant: `hdfs` is also the name for all file systems of Hadoop, the local one and S3 among them."""
-    options: Mapping[str, Any] = values[PLUGIN_CONFIG] or {}
-    kind = str(values[STORAGE_TYPE]).lower()
-    if kind == "hdfs":
-        kind = str(options.get("storage.type", kind)).lower()
-    if kind == "hdfs" and str(options.get("fs.defaultFS", "")).startswith("file:"):
-        kind = LOCAL
-    root = str(values[NAMESPACE] or "")
-    if root.startswith("file:"):
-        root = "/" + root.removeprefix("file:").lstrip("/")
-    return Storage(kind, root.rstrip("/") or root)
 
 
 def slots(values: Values, cores: int) -> int | None:
@@ -53,7 +28,8 @@ def check(settings: EngineSettings, values: Values, block: Block) -> Iterator[Pr
         text = "this is not the address of a store that several processes can use"
         expected = "sqlite:///path, postgresql://... or etcd://..."
         yield block.problem((STATE_URL,), text, expected=expected, suggestion=nearest(scheme, list(_STORES)) if scheme not in _STORES else "")
-    yield from _storage_problems(settings, block)
+    for path, text in storage_problems(values):
+        yield block.problem(path, text)
     yield from _http_problems(settings, values, block)
     if values[SLOT_NUM] is not None and values[DYNAMIC_SLOT]:
         yield block.problem((SLOT_NUM,), f"{SLOT_NUM} has no effect while {DYNAMIC_SLOT} is true", severity=Severity.NOTICE)
@@ -64,23 +40,19 @@ def check(settings: EngineSettings, values: Values, block: Block) -> Iterator[Pr
         yield block.problem(("event-report-http.headers",), "there are headers and no event-report-http.url to send them to", severity=Severity.WARNING)
 
 
-def _storage_problems(settings: EngineSettings, block: Block) -> Iterator[Problem]:
-    kind, root = settings.checkpoint.storage_type, settings.checkpoint.storage_root
-    if kind != LOCAL:
-        text = f"checkpoints cannot be kept on {kind} yet, only in local files ({LOCAL}, or hdfs with fs.defaultFS: file:///)"
-        yield block.problem((STORAGE_TYPE,), text, expected=LOCAL)
-    elif root and not root.startswith("/"):
-        yield block.problem((NAMESPACE,), "the directory for checkpoints has to be an absolute path: several processes use it, each from its own place")
-
-
 def _http_problems(settings: EngineSettings, values: Values, block: Block) -> Iterator[Problem]:
     http = settings.http
-    if values[HTTPS]:
-        yield block.problem((HTTPS,), "https is not there yet: set it to false, keep http.host on this machine and put a proxy with TLS in front")
     if not http.enabled:
         return
+    if values[HTTPS] and not (http.certificate and http.private_key):
+        text = (
+            "https needs http.certificate-file and http.private-key-file, in PEM. A key store becomes both by "
+            "`openssl pkcs12 -in STORE -nodes -out both.pem` (a JKS one by `keytool -importkeystore -deststoretype pkcs12` first)"
+        )
+        yield block.problem((HTTPS,), text)
     if http.basic_auth and http.password == "admin":
         yield block.problem(("http.enable-basic-auth",), "the password is the default one, which anyone can guess", severity=Severity.WARNING)
-    if not (http.basic_auth or http.host.startswith("127.") or http.host in _HOME_HOSTS):
-        text = f"anyone who reaches {http.host} can submit jobs, which run code: turn on http.enable-basic-auth"
+    if http.reachable and not http.https:
+        token = "" if http.basic_auth or http.tokens else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
+        text = f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or put a proxy with TLS in front{token}"
         yield block.problem(("http.host",), text, severity=Severity.WARNING)

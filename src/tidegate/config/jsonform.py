@@ -1,4 +1,5 @@
-"""JSON text -> Document: the grammar of HOCON held to the rules of JSON, so that all mistakes are found at once, with their lines.
+"""JSON text -> Document: by a quick way where the text is plain and correct, else by the grammar of HOCON held to the rules of JSON, so that all mistakes are
+found at once, with their lines.
 
 Caller: load. Keys stay as they are (`"row.num"` is one key), nothing is substituted here, and `source` is a list already.
 """
@@ -6,10 +7,16 @@ Caller: load. Keys stay as they are (`"row.num"` is one key), nothing is substit
 from tidegate.config.document import Document, SyntaxProblems
 from tidegate.config.hocon import resolve_document
 from tidegate.config.parser import Parser
+from tidegate.config.quickjson import read_plain
 
 
 def parse_json(text: str, name: str) -> Document:
     """A JSON file as data, with the line of every key."""
+    return read_plain(text, name) or parse_strictly(text, name)
+
+
+def parse_strictly(text: str, name: str) -> Document:
+    """The same, whatever the text is like."""
     problems = SyntaxProblems()
     if not text.strip():
         return Document(name=name, data={}, positions={})

@@ -4,6 +4,7 @@ Callers: cli, api, coordinator. `load_job` raises BadJob with every problem at o
 problems, so that `tidegate validate` can go on to the planner's. Nothing here reads the process environment: it is an argument.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -97,6 +98,13 @@ def read_job(
         return Reading(spec=None, problems=(Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path)),))
     reader = _include_reader(read)
     return read_text(text, path, format_of(path), variables=variables, environment=environment, read=reader, strict=strict)
+
+
+def resolved_json(path: str, *, variables: Mapping[str, str] = NO_VALUES, environment: Mapping[str, str] = NO_VALUES, read: ReadBytes = read_bytes) -> str:
+    """A good job file as one JSON text, with includes and variables in their places: it can be sent where none of them are. What is shaded stays so."""
+    sources = Variables(variables, environment)
+    document = _parse(_decoded(_bytes_of(path, read)), path, format_of(path), sources, _include_reader(read))
+    return json.dumps({key: value for key, value in fill(document, sources).data.items() if key in ("env", "source", "transform", "sink")})
 
 
 def read_text(

@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
+from tidegate.coordinator.ending import ending_of
+from tidegate.coordinator.prepare import Extra, Prepared, Request, points_of, prepare, restore_fields, source_changes
 from tidegate.coordinator.registry import Known, look, name_key
-from tidegate.coordinator.restore import RestorePoint, check_compatible, condition_of, numbers_of, place_of, restore_points
-from tidegate.coordinator.wish import RestoreWish, Start, decide
+from tidegate.coordinator.resources import drop_unneeded, with_resources
+from tidegate.coordinator.restore import adopted, overtake
+from tidegate.coordinator.restore_plan import Held
+from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
-from tidegate.model.document import from_document, to_document
+from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -24,6 +28,7 @@ from tidegate.model.records import (
     MONITOR,
     NAMES,
     PIPELINES,
+    RESTORE_CLAIMS,
     STATES,
     CleanupRecord,
     Failure,
@@ -44,8 +49,20 @@ class StillAlive(UserError):
     condition = "job-alive"
 
     def __init__(self, job: str, leader: ProcessRef) -> None:
-        super().__init__(f"{job} is running already, under process {leader.pid} on {leader.host}. Stop that one first (Ctrl-C, or `kill {leader.pid}`)")
+        super().__init__(
+            f"{job} is running already, under process {leader.pid} on {leader.host}. "
+            f"Stop that one first (Ctrl-C, or `kill {leader.pid}`), or take the job over with --takeover"
+        )
         self.leader = leader
+
+
+class LedByServers(UserError):
+    """The servers of this installation run this job."""
+
+    condition = "job-alive"
+
+    def __init__(self, job: str, status: str) -> None:
+        super().__init__(f"{job} is {status}, and the servers of this installation run it: stop it there first, or submit it there with takeover=true")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +87,7 @@ class Submission:
     wish: RestoreWish
     me: ProcessRef
     now_ms: int
+    held: Held | None = None  # asks a source whether it still has a position
 
 
 class Claimant:
@@ -88,22 +106,56 @@ class Claimant:
         raise TerminalError(f"job {submission.job_id} is being taken up by several processes at once; try again")
 
     def _claim(self, submission: Submission) -> Claim:
-        known = look(self.store, submission.job_id)
-        start = self._decide(known, submission)
-        wanted = submission.wish.checkpoint or None
-        if start is Start.NOTHING:
+        drop_unneeded(self.store, submission.now_ms)  # no leader does it for embedded runs
+        known = self._look(submission)
+        prepared = prepare(self.store, self.storage, self.request(known, submission))
+        if prepared.start is Start.NOTHING:
             assert known.record is not None
             assert known.state is not None
             self._bury(known)
-            return Claim(job=known.record.value, generation=known.state.value.generation, start=start, restored={})
-        if start is Start.RESUME:
-            check_compatible(submission.plan, known, self.storage)
-            self._points(known, wanted)
-        job, generation = self._fence(known, submission, start)
+            return Claim(job=known.record.value, generation=known.state.value.generation, start=prepared.start, restored={})
+        job, generation = self._fence(known, submission, prepared)
         self._bury(known)
-        carry_out_cleanup(self.store, self.storage, submission.job_id)
-        restored, notes = self._restore(job, generation, wanted)
-        return Claim(job=job, generation=generation, start=start, restored=restored, notes=notes)
+        with contextlib.suppress(StillClaimed):
+            carry_out_cleanup(self.store, self.storage, submission.job_id)
+        restored, notes = self._restore(job, generation, submission.now_ms, first=True)
+        return Claim(job=job, generation=generation, start=prepared.start, restored=restored, notes=notes)
+
+    def request(self, known: Known, submission: Submission) -> Request:
+        """What `prepare` is asked."""
+        state = known.state.value if known.state else None
+        status = "" if state is None and known.outcome is None else state.status.value if state and state.status.terminal else "killed"
+        return Request(known=known, name=submission.name, plan=submission.plan, wish=submission.wish, status=status, held=submission.held)
+
+    def _look(self, submission: Submission) -> Known:
+        """What is known of the job; nobody else may run it, unless it is taken over. A job whose state is wanted and which was killed is ended first."""
+        if submission.wish.source_job is not None:
+            self._end_killed(submission.wish.source_job, submission)
+        known = look(self.store, submission.job_id)
+        state, job = known.state.value if known.state else None, f"job {submission.name!r} ({submission.job_id})"
+        if state is None or state.status.terminal or known.record is None:
+            return known
+        if state.leader is None:
+            raise LedByServers(job, state.status.value)
+        if state.leader != submission.me and is_alive(state.leader) and not submission.wish.takeover:
+            raise StillAlive(job, state.leader)
+        return known
+
+    def _end_killed(self, source: int, submission: Submission) -> None:
+        """The end of an embedded run that was killed and could not say so, or is taken over: recorded and proven, so that its lineage can go on elsewhere."""
+        known = look(self.store, source)
+        state = known.state.value if known.state else None
+        if known.record is None or state is None or state.leader is None or state.status.terminal:
+            return
+        if is_alive(state.leader) and not submission.wish.takeover:
+            return  # it goes on: this one will be a fork
+        words = f"its run did not end in order, and its state is continued by job {submission.job_id}"
+        failure = Failure(at_ms=submission.now_ms, generation=state.generation, condition="continued-elsewhere", domain="user", message=words)
+        ending = ending_of(known, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words)
+        failpoint("claim.source.before")
+        self.store.transact(ending.checks, ending.writes)
+        failpoint("claim.source.after")
+        self._bury(known)
 
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
         """The driver died: the next generation, from the latest checkpoint, counted durably."""
@@ -123,26 +175,16 @@ class Claimant:
         )
         self._write_fence(known, job, state, [p.value for p in known.pipelines])
         self._bury(known)
-        restored, notes = self._restore(job, state.generation, None)
+        restored, notes = self._restore(job, state.generation, now_ms)
         return Claim(job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes)
 
-    def _decide(self, known: Known, submission: Submission) -> Start:
-        job = f"job {submission.name!r} ({submission.job_id})"
-        state = known.state.value if known.state else None
-        if state and not state.status.terminal and state.leader and state.leader != submission.me and is_alive(state.leader):
-            raise StillAlive(job, state.leader)
-        status = state.status.value if state and state.status.terminal else "killed"
-        entry = self.store.get(CLEANUP, str(known.job_id))
-        cleanup = from_document(CleanupRecord, entry.value, f"cleanup of {job}") if entry else None
-        return decide(submission.wish, condition_of(known, cleanup), job=job, status=status, place=place_of(known))
-
-    def _fence(self, known: Known, submission: Submission, start: Start) -> tuple[JobRecord, int]:
+    def _fence(self, known: Known, submission: Submission, prepared: Prepared) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
-        numbers = numbers_of(known, self.storage)
+        numbers = prepared.numbers
         generation = numbers.last_generation + 1
-        fresh = start is Start.FRESH
+        fresh = prepared.start is Start.FRESH
         # The generation is in it, so that not even a fresh start that is tried again, or another one in the same millisecond, gets an old name.
-        lineage = f"{submission.job_id}-{submission.now_ms:x}{generation:04x}" if fresh else known.pipelines[0].value.lineage
+        lineage = prepared.lineage or f"{submission.job_id}-{submission.now_ms:x}{generation:04x}"
         job = JobRecord(
             job_id=submission.job_id,
             name=submission.name,
@@ -150,6 +192,7 @@ class Claimant:
             lineage=lineage,
             plan=submission.plan,
             file=submission.file,
+            **restore_fields(prepared, submission.wish),
         )
         first = numbers.next_checkpoint
         state = JobState(
@@ -161,24 +204,28 @@ class Claimant:
             next_checkpoint=first,
             changed_ms=submission.now_ms,
         )
-        planned = {p.id for p in job.plan.pipelines}
-        old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines if p.value.pipeline in planned}
         empty = {
             p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
         }
+        old = {number: replace(place, lineage=lineage) for number, place in prepared.states.items()}
+        extra = with_resources(source_changes(prepared, job.job_id, submission.now_ms), self.store, job)
         failpoint("claim.fence.before")
-        self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh)
+        self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh, extra=extra)
         failpoint("claim.fence.after")
         return job, generation
 
-    def _write_fence(self, known: Known, job: JobRecord, state: JobState, pipelines: list[PipelineState], *, fresh: bool = False) -> None:
-        key = str(job.job_id)
+    def _write_fence(
+        self, known: Known, job: JobRecord, state: JobState, pipelines: list[PipelineState], *, fresh: bool = False, extra: Extra | None = None
+    ) -> None:
+        key, extra = str(job.job_id), extra or Extra()
         checks = [
+            *extra.checks,
             Check(STATES, key, known.state.version if known.state else 0),
             Check(JOBS, key, known.record.version if known.record else 0),
             *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
         ]
         writes: list[Put | Delete] = [
+            *extra.writes,
             Put(STATES, key, to_document(state)),
             Put(JOBS, key, to_document(job)),
             Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
@@ -187,9 +234,11 @@ class Claimant:
         stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
         writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
-            cleanup = CleanupRecord(job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=state.next_checkpoint)
+            cleanup = CleanupRecord(
+                job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=state.next_checkpoint, generation=state.generation - 1
+            )
             writes.append(Put(CLEANUP, key, to_document(cleanup)))
-            writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
+            writes += [Delete(MONITOR, history) for history in known.histories]
         self.store.transact(checks, writes)
 
     def _bury(self, known: Known) -> None:
@@ -208,25 +257,24 @@ class Claimant:
         with contextlib.suppress(OSError):
             self.home.job_work(job_id).rmdir()
 
-    def _restore(self, job: JobRecord, generation: int, wanted: int | None) -> tuple[dict[int, int], tuple[str, ...]]:
+    def _restore(self, job: JobRecord, generation: int, now_ms: int, *, first: bool = False) -> tuple[dict[int, int], tuple[str, ...]]:
         """Move every unfinished pipeline to its restore point, all in one transaction. Whoever was overtaken since the fence touches nothing."""
         known = look(self.store, job.job_id)
         current = max((p.value.generation for p in known.pipelines), default=generation)
         if current != generation:
             raise Fenced(f"job {job.job_id}", generation, current)
-        points = self._points(known, wanted)
+        points = points_of(self.store, self.storage, job, [p.value for p in known.pipelines], first=first)
+        states = [adopted(self.storage, point.state, generation) for point in points]
+        overtake(self.storage, states, now_ms)
         versions = {p.value.pipeline: p.version for p in known.pipelines}
         failpoint("claim.restore.before")
         self.store.transact(
-            [Check(PIPELINES, f"{job.job_id}/{point.state.pipeline}", versions[point.state.pipeline]) for point in points],
-            [Put(PIPELINES, f"{job.job_id}/{point.state.pipeline}", to_document(point.state)) for point in points],
+            [Check(PIPELINES, f"{job.job_id}/{state.pipeline}", versions[state.pipeline]) for state in states],
+            [*(Put(PIPELINES, f"{job.job_id}/{state.pipeline}", to_document(state)) for state in states), Delete(RESTORE_CLAIMS, str(job.job_id))],
         )
         failpoint("claim.restore.after")
-        restored = {point.state.pipeline: point.state.latest.checkpoint if point.state.latest else 0 for point in points}
+        restored = {state.pipeline: state.latest.checkpoint if state.latest else 0 for state in states}
         return restored, tuple(note for point in points for note in point.notes)
-
-    def _points(self, known: Known, wanted: int | None) -> list[RestorePoint]:
-        return restore_points(self.storage, (p.value for p in known.pipelines), wanted)
 
 
 CLAIMS_MAX = 5

@@ -6,24 +6,37 @@ the keys of a job are taken away only on proof that they still belong to the inc
 
 from collections.abc import Sequence
 
+from tidegate.checkpoints import paths
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.claims import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
-from tidegate.model.records import ASSIGNMENTS, CLEANUP, DRIVERS, JOBS, METRICS, MONITOR, PIPELINES, STATES, CleanupRecord, JobState
+from tidegate.model.records import ASSIGNMENTS, CLEANUP, DRIVERS, JOBS, METRICS, MONITOR, PIPELINES, SAVEPOINTS, STATES, CleanupRecord, JobState, PipelineState
 from tidegate.store.base import Check, Delete, Entry, Store
 
 CHUNK = 90  # keys that one transaction deletes
 
 
+class StillClaimed(OSError):
+    """A restore is about to copy what is to be deleted: later."""
+
+
 def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int, *, keep_state: bool = False, checks: Sequence[Check] = ()) -> None:
-    """Delete what the record of this job names, then the record. `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's."""
+    """Delete what the record of this job names, then the record; StillClaimed where that has to wait.
+
+    `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's.
+    """
     entry = store.get(CLEANUP, str(job_id))
     if entry is None:
         return
     record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
+    if record.checkpoints_below and is_claimed(paths.job_directory(job_id).as_posix(), claimed_paths(store)):
+        raise StillClaimed(f"checkpoints of job {job_id} are being restored by another job")
     failpoint("cleanup.delete.before")
     if record.checkpoints_below:
-        storage.delete_job(job_id, record.checkpoints_below)
+        storage.delete_job(job_id, record.checkpoints_below, record.generation or None)
+    if record.resumable:
+        sweep(store, storage, record)
     failpoint("cleanup.delete.after")
     own = Check(CLEANUP, entry.key, entry.version)
     guard, keys = leftovers(store, record, keep_state)
@@ -33,6 +46,21 @@ def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int, *, 
     failpoint("cleanup.keys.after")
     last = [Delete(STATES, entry.key)] if guard and not keep_state and not record.resumable else []
     store.transact([*checks, own, *guard], [*last, Delete(CLEANUP, entry.key)])
+
+
+def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> None:
+    """Of a job that can be resumed, exactly the retained checkpoints stay: what its last driver had doomed, or half written, goes here, as there is no next one
+    to do it. Nothing is touched where a newer incarnation or a restore has the job in hand."""
+    key = str(record.job_id)
+    state = store.get(STATES, key)
+    if state is None or store.get(JOBS, key) is not None or is_claimed(paths.job_directory(record.job_id).as_posix(), claimed_paths(store)):
+        return
+    ended = from_document(JobState, state.value, f"state of job {key}")
+    if ended.initialization_ms != record.initialization_ms:
+        return
+    for entry in store.list(PIPELINES, f"{key}/"):
+        pipeline = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
+        storage.sweep(record.job_id, pipeline.pipeline, {ref.path for ref in pipeline.retained}, ended.generation)
 
 
 def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[list[Check], list[Delete]]:
@@ -48,6 +76,7 @@ def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[li
     if not record.resumable:
         keys += _keys(PIPELINES, *store.list(PIPELINES, f"{key}/"))
         if not keep_state:
+            keys += _keys(SAVEPOINTS, store.get(SAVEPOINTS, key))
             keys += _keys(MONITOR, *store.list(MONITOR, f"{key}/"))
     return guard, keys
 

@@ -6,10 +6,13 @@ A command checks, writes a record or a wish in one transaction, and returns. It 
 import secrets
 from dataclasses import replace
 
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.registry import Known, last_generation, look, name_key
-from tidegate.coordinator.restore import check_compatible, condition_of, numbers_of, place_of, restore_points
-from tidegate.coordinator.wish import RestoreWish, Start, decide
+from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fields, source_changes
+from tidegate.coordinator.registry import Known, look, name_key
+from tidegate.coordinator.resources import with_resources
+from tidegate.coordinator.savepoints import ask
+from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -29,14 +32,16 @@ from tidegate.model.records import (
     JobState,
     JobStatus,
     PipelineState,
+    ProcessRef,
+    SavepointRequest,
     Wish,
 )
 from tidegate.pipeline.clock import Clock
-from tidegate.store.base import Check, Delete, Entry, Put, Store
+from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 
 TRIES_MAX = 8
-STRENGTH = {Wish.RUN: 0, Wish.SAVEPOINT: 1, Wish.CANCEL: 2, Wish.FORCE_STOP: 3}
+STRENGTH = {Wish.RUN: 0, Wish.CANCEL: 1, Wish.FORCE_STOP: 2}
 
 
 class JobExists(UserError):
@@ -46,6 +51,19 @@ class JobExists(UserError):
 
     def __init__(self, job_id: int, status: str) -> None:
         super().__init__(f"job {job_id} is {status} already: stop it first, or submit under another id")
+        self.job_id = job_id
+
+
+class RunElsewhere(UserError):
+    """The id is in use by `tidegate run`, which servers cannot take over from."""
+
+    condition = "job-exists"
+
+    def __init__(self, job_id: int, leader: ProcessRef) -> None:
+        super().__init__(
+            f"job {job_id} is run by `tidegate run` (process {leader.pid} on {leader.host}), which a server cannot take over from: "
+            "stop it first, or use `tidegate run --takeover` on that host"
+        )
         self.job_id = job_id
 
 
@@ -83,22 +101,28 @@ class Commands:
 
     def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
         self.store, self.storage, self.settings, self.clock = store, storage, settings, clock
+        self.savepoints = Savepoints(storage.files)
 
-    def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "") -> JobRecord:
+    def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "", key: str = "") -> JobRecord:
         """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
         for _ in range(TRIES_MAX):
             try:
-                return self._submit(plan, file, job_id or self._new_id(), name or plan.job_name, restore, by)
+                return self._submit(plan, file, job_id or self._new_id(), name or plan.job_name, restore, by, key)
             except Conflict:
                 continue
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
+
+    def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
+        """Want a savepoint, and, with `stop`, the end of the job with it. Durable when this returns; a repeated request joins the first."""
+        return ask(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
 
     def stop(self, job_id: int, wish: Wish, by: str = "") -> None:
         """Record what is wanted of a job. A job that has ended stays as it is; a weaker wish than the standing one changes nothing."""
         for _ in range(TRIES_MAX):
             entry = self.store.get(JOBS, str(job_id))
             if entry is None:
-                if look(self.store, job_id).state is None and look(self.store, job_id).outcome is None:
+                known = look(self.store, job_id)
+                if known.state is None and known.outcome is None:
                     raise UnknownJob(job_id)
                 return
             record = from_document(JobRecord, entry.value, f"job {job_id}")
@@ -114,81 +138,87 @@ class Commands:
             return
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
-    def _submit(self, plan: Plan, file: str, job_id: int, name: str, wish: RestoreWish, by: str) -> JobRecord:
-        known, cleanup = look(self.store, job_id), self.store.get(CLEANUP, str(job_id))
-        if known.record is not None:
-            raise JobExists(job_id, known.state.value.status.value if known.state else "there")
-        left = from_document(CleanupRecord, cleanup.value, f"cleanup of job {job_id}") if cleanup else None
-        start = self._decide(known, left, name, wish)
-        if start is Start.FRESH and left is not None:
-            raise CleanupPending(job_id, max(1.0, (left.due_ms - self.clock.now_ms()) / 1000))
-        if start is Start.RESUME:
-            check_compatible(plan, known, self.storage)
-            restore_points(self.storage, (p.value for p in known.pipelines), wish.checkpoint or None)
-        record = self._record(plan, file, known, name, wish, start, by)
-        checks, writes = self._writes(known, cleanup, record, fresh=start is Start.FRESH)
+    def _submit(self, plan: Plan, file: str, job_id: int, name: str, wish: RestoreWish, by: str, key: str) -> JobRecord:
+        known = look(self.store, job_id)
+        if key and known.record is not None and known.record.value.key == key:
+            return known.record.value
+        self._check_free(known, wish)
+        status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
+        prepared = prepare(self.store, self.storage, Request(known=known, name=name, plan=plan, wish=wish, status=status))
+        if prepared.start is Start.FRESH and known.cleanup is not None:
+            raise CleanupPending(job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000))
+        record = replace(self._record(plan, file, known, name, wish, prepared, by), key=key)
+        checks, writes = self._writes(known, record, prepared)
         failpoint("command.submit.before")
         self.store.transact(checks, writes)
         failpoint("command.submit.after")
         return record
 
-    def _decide(self, known: Known, left: CleanupRecord | None, name: str, wish: RestoreWish) -> Start:
-        status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
-        start = decide(wish, condition_of(known, left), job=f"job {name!r} ({known.job_id})", status=status, place=place_of(known))
-        return Start.RESUME if start is Start.NOTHING else start
+    def _check_free(self, known: Known, wish: RestoreWish) -> None:
+        """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by the submit, and ended before the next one starts."""
+        if known.record is None:
+            return
+        state = known.state.value if known.state else None
+        if not wish.takeover or state is None or state.status.terminal:
+            raise JobExists(known.job_id, state.status.value if state else "there")
+        if state.leader is not None:
+            raise RunElsewhere(known.job_id, state.leader)
 
-    def _record(self, plan: Plan, file: str, known: Known, name: str, wish: RestoreWish, start: Start, by: str) -> JobRecord:
+    def _record(self, plan: Plan, file: str, known: Known, name: str, wish: RestoreWish, prepared: Prepared, by: str) -> JobRecord:
         earlier = [known.outcome.initialization_ms if known.outcome else 0, known.state.value.initialization_ms if known.state else 0]
         now_ms = max(self.clock.now_ms(), max(earlier) + 1)  # clocks may step back; incarnations never share their mark
-        fresh = start is Start.FRESH
-        lineage = f"{known.job_id}-{now_ms:x}{last_generation(known):04x}" if fresh else known.pipelines[0].value.lineage
         return JobRecord(
             job_id=known.job_id,
             name=name,
             initialization_ms=now_ms,
-            lineage=lineage,
+            lineage=prepared.lineage or f"{known.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
             plan=plan,
             file=file,
             intent=JobIntent(at_ms=now_ms, by=by),
-            restored=not fresh,
-            checkpoint=wish.checkpoint,
+            **restore_fields(prepared, wish),
         )
 
-    def _writes(self, known: Known, cleanup: Entry | None, job: JobRecord, *, fresh: bool) -> tuple[list[Check], list[Put | Delete]]:
-        key, numbers = str(job.job_id), numbers_of(known, self.storage)
-        first = numbers.next_checkpoint
+    def _writes(self, known: Known, job: JobRecord, prepared: Prepared) -> tuple[list[Check], list[Put | Delete]]:
+        key, fresh, first = str(job.job_id), prepared.start is Start.FRESH, prepared.numbers.next_checkpoint
+        generation = prepared.numbers.last_generation + (known.record is not None)  # one more fences the driver that is taken over
         state = JobState(
             job_id=job.job_id,
             status=JobStatus.CREATED,
             initialization_ms=job.initialization_ms,
-            generation=numbers.last_generation,
+            generation=generation,
             next_checkpoint=first,
             changed_ms=job.initialization_ms,
             entered={JobStatus.CREATED.value: job.initialization_ms},
         )
-        old = {} if fresh else {p.value.pipeline: p.value for p in known.pipelines}
-        new = {
-            p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=job.lineage, generation=state.generation, next_checkpoint=first)
-            for p in job.plan.pipelines
-            if p.id not in old
+        empty = {
+            p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=job.lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
         }
+        places = {**empty, **{n: replace(p, lineage=job.lineage, generation=generation) for n, p in prepared.states.items()}}
+        extra = with_resources(source_changes(prepared, job.job_id, job.initialization_ms), self.store, job)
         checks = [
+            *extra.checks,
             Check(STATES, key, known.state.version if known.state else 0),
-            Check(JOBS, key, 0),
-            Check(CLEANUP, key, cleanup.version if cleanup else 0),
+            Check(JOBS, key, known.record.version if known.record else 0),
+            Check(CLEANUP, key, known.cleanup.version if known.cleanup else 0),
             *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
         ]
         writes: list[Put | Delete] = [
+            *extra.writes,
             Put(STATES, key, to_document(state)),
             Put(JOBS, key, to_document(job)),
             Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
-            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in new.values()),
+            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in places.values()),
+            *(Delete(PIPELINES, f"{key}/{p.value.pipeline}") for p in known.pipelines if p.value.pipeline not in places),
         ]
         if fresh:
-            writes += [Delete(PIPELINES, f"{key}/{p.value.pipeline}") for p in known.pipelines if p.value.pipeline not in new]
-            writes += [Delete(MONITOR, entry.key) for entry in self.store.list(MONITOR, f"{key}/")]
-        if known.pipelines and fresh:
-            left = CleanupRecord(job_id=job.job_id, initialization_ms=known.state.value.initialization_ms if known.state else 0, checkpoints_below=first)
+            writes += [Delete(MONITOR, history) for history in known.histories]
+        if fresh and (known.pipelines or prepared.left):
+            left = CleanupRecord(
+                job_id=job.job_id,
+                initialization_ms=known.state.value.initialization_ms if known.state else 0,
+                checkpoints_below=first,
+                generation=generation,
+            )
             writes.append(Put(CLEANUP, key, to_document(left)))
         return checks, writes
 

@@ -3,11 +3,14 @@
 FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says otherwise for CANCELED, or nothing ever began.
 """
 
+import contextlib
 from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.registry import Known, look, next_checkpoint
+from tidegate.coordinator.resources import drop_unneeded
+from tidegate.coordinator.savepoints import at_the_end
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
@@ -17,6 +20,7 @@ from tidegate.model.records import (
     FINISHED,
     JOBS,
     PIPELINES,
+    RESTORE_CLAIMS,
     STATES,
     CleanupRecord,
     Failure,
@@ -62,7 +66,7 @@ def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatu
     """The terminal transition of an embedded run, then its cleanup."""
     known = look(store, claim.job_id)
     if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
-        carry_out_cleanup(store, storage, claim.job_id, keep_state=True)
+        tidy_up(store, storage, claim.job_id, now_ms)
         return known.outcome
     assert known.state is not None
     if known.state.value.generation != claim.generation:
@@ -71,8 +75,15 @@ def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatu
     failpoint("job.end.before")
     store.transact(ending.checks, ending.writes)
     failpoint("job.end.after")
-    carry_out_cleanup(store, storage, claim.job_id, keep_state=True)
+    tidy_up(store, storage, claim.job_id, now_ms)
     return ending.outcome
+
+
+def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:
+    """The cleanup at the end of an embedded run. What another job is about to copy is left to the next run of this one."""
+    with contextlib.suppress(StillClaimed):
+        carry_out_cleanup(store, storage, job_id, keep_state=True)
+    drop_unneeded(store, now_ms)
 
 
 def ending_of(
@@ -117,17 +128,22 @@ def ending_of(
         initialization_ms=record.initialization_ms,
         resumable=resumable,
         checkpoints_below=(older.checkpoints_below if older else 0) if resumable else first,
+        generation=(older.generation if older else 0) if resumable else generation,
         due_ms=due_ms or now_ms,
     )
+    answer = at_the_end(known, status, now_ms)
     writes: list[Put | Delete] = [
+        *answer.writes,
         Put(STATES, key, to_document(state)),
         Put(FINISHED, key, to_document(replace(outcome, generation=generation, entered=state.entered))),
         Put(CLEANUP, key, to_document(cleanup)),
         Delete(JOBS, key),
         Delete(ASSIGNMENTS, key),
+        Delete(RESTORE_CLAIMS, key),
         *(Put(PIPELINES, f"{key}/{p.value.pipeline}", to_document(replace(p.value, generation=generation))) for p in known.pipelines),
     ]
     checks = [
+        *answer.checks,
         Check(STATES, key, known.state.version),
         Check(JOBS, key, known.record.version),
         *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
@@ -153,6 +169,7 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         next_checkpoint=next_checkpoint(known),
         plan=known.record.value.plan,
         restored=known.record.value.restored,
+        restore=known.record.value.restore,
         restarts=known.state.value.restarts,
         rows_read=sum(p.value.rows_read for p in known.pipelines),
         rows_written=sum(p.value.rows_written for p in known.pipelines),

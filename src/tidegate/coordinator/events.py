@@ -35,6 +35,7 @@ class EventKind(StrEnum):
 
     STATUS = "JOB_STATUS"
     HEALTH = "JOB_HEALTH"
+    RUNWAY = "JOB_RUNWAY"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +65,8 @@ def events_between(before: JobState | None, after: JobState, name: str, at_ms: i
         events.append(_event(after, name, at_ms, EventKind.STATUS, old, after.status.value, after.reason))
     if before is not None and before.health is not after.health and not after.status.terminal:
         events.append(_event(after, name, at_ms, EventKind.HEALTH, before.health.value, after.health.value, after.health_reason))
+    if before is not None and before.runway is not after.runway and not after.status.terminal:
+        events.append(_event(after, name, at_ms, EventKind.RUNWAY, before.runway.value, after.runway.value, after.runway_reason))
     return tuple(events)
 
 
@@ -77,7 +80,7 @@ def body(event: Event) -> dict[str, Any]:
     if event.kind is EventKind.STATUS:
         told["jobStatus"] = JobStatus.PENDING.value if event.to == JobStatus.RECOVERING else event.to
     else:
-        told["checkpointHealth"] = event.to
+        told["checkpointHealth" if event.kind is EventKind.HEALTH else "runway"] = event.to
     return told | {"from": event.frm, "to": event.to, "generation": event.generation, "reason": event.reason}
 
 
@@ -97,7 +100,7 @@ class EventLog:
     def record(self, event: Event) -> None:
         """Tell it to everybody."""
         extra = {"job_id": event.job_id, "job": event.name, "generation": event.generation, "from": event.frm, "to": event.to, "why": event.reason}
-        LOG.info("job status" if event.kind is EventKind.STATUS else "job health", extra=extra)
+        LOG.info(event.kind.value.lower().replace("_", " "), extra=extra)
         for receiver in self.receivers:
             try:
                 receiver.send(event)
@@ -177,7 +180,7 @@ class WebhookSender:
 
     def send(self, event: Event) -> None:
         """Put it into the queue, if it is wanted: ends of jobs and changes of health always, other changes where they were asked for."""
-        if not (event.final or event.kind is EventKind.HEALTH or self.non_terminal):
+        if not (event.final or event.kind is not EventKind.STATUS or self.non_terminal):
             return
         with self._change:
             if self._closing:

@@ -9,26 +9,23 @@ from dataclasses import replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.expiry import expire
 from tidegate.coordinator.observe import Picture
-from tidegate.coordinator.registry import name_key
+from tidegate.coordinator.resources import drop_unneeded
 from tidegate.election.elector import Leading
-from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
     ASSIGNMENTS,
     CLEANUP,
     DRIVERS,
-    FINISHED,
     JOBS,
     METRICS,
     MONITOR,
-    NAMES,
     PIPELINES,
+    SAVEPOINTS,
     STATES,
     CleanupRecord,
-    JobOutcome,
-    JobState,
 )
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Put, Store
@@ -39,7 +36,7 @@ EACH_TURN_MAX = 50  # jobs that one turn tidies, so that a leader with a long li
 RETRY_MS = 10_000
 RETRIES_DOUBLED_MAX = 6
 STRAYS_EVERY_S = 30.0
-OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, MONITOR)
+OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, MONITOR, SAVEPOINTS)
 
 
 class Housekeeper:
@@ -63,7 +60,10 @@ class Housekeeper:
         old = [job for job, seen in self.picture.outcomes().items() if seen.peek("finished_ms") <= expired_ms and job not in self.picture.cleanups()]
         for job_id in old[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._expire(job_id, expired_ms, leading.check()))  # type: ignore[misc]  # as above
-        if self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S:
+        strays = self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S
+        if due or strays:
+            self._guarded(0, lambda: self._drop(now_ms, leading.check()))
+        if strays:
             self._strays_s = self.clock.monotonic_s()
             self._strays(leading)
 
@@ -82,6 +82,10 @@ class Housekeeper:
         except OSError as error:
             self._postpone(job_id, error, lease)
 
+    def _drop(self, now_ms: int, lease: Check) -> None:
+        """Things outside that no job needs any more. What cannot be dropped says so in its own record, and is tried again."""
+        drop_unneeded(self.store, now_ms, [lease])
+
     def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
         """Say in the record why it could not be done, and when it is tried again."""
         entry = self.store.get(CLEANUP, str(job_id))
@@ -94,26 +98,8 @@ class Housekeeper:
         LOG.warning("cleanup postponed", extra={"job_id": job_id, "why": str(error), "attempts": later.attempts})
 
     def _expire(self, job_id: int, before_ms: int, lease: Check) -> None:
-        """Forget an ended job: its outcome, its tombstone and what a restore would have needed of the store."""
-        key = str(job_id)
-        outcome, job, state, cleanup = (self.store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP))
-        if outcome is None or cleanup is not None:
-            return
-        record = from_document(JobOutcome, outcome.value, f"outcome of job {key}")
-        if record.finished_ms > before_ms:
-            return
-        checks = [lease, Check(FINISHED, key, outcome.version), Check(JOBS, key, job.version if job else 0), Check(STATES, key, state.version if state else 0)]
-        writes = [Delete(FINISHED, key)]
-        if job is None and (state is None or _ended(state.value, record)):
-            writes.append(Delete(STATES, key))
-            writes += [Delete(map, entry.key) for map in (PIPELINES, MONITOR) for entry in self.store.list(map, f"{key}/")]
-            name = self.store.get(NAMES, name_key(record.name))
-            if name is not None and name.value.get("job_id") == job_id:
-                writes.append(Delete(NAMES, name.key))
-        failpoint("history.expire.before")
-        self.store.transact(checks, writes)
-        failpoint("history.expire.after")
-        LOG.info("history expired", extra={"job_id": job_id})
+        if expire(self.store, job_id, before_ms, self.clock.now_ms(), [lease]):
+            LOG.info("history expired", extra={"job_id": job_id})
 
     def _strays(self, leading: Leading) -> None:
         """Keys of jobs that are not there: what a driver wrote that nobody could reach any more. Seen twice before they go."""
@@ -129,9 +115,3 @@ class Housekeeper:
         checks = [lease, Check(JOBS, key, 0), Check(STATES, key, 0), Check(CLEANUP, key, 0)]
         self.store.transact(checks, [Delete(map, entry.key) for entry in entries[:90]])
         LOG.warning("keys of no job removed", extra={"job_id": job_id, "map": map})
-
-
-def _ended(state: dict[str, object], outcome: JobOutcome) -> bool:
-    """Whether a state is the tombstone of that outcome, and not a newer incarnation."""
-    tombstone = from_document(JobState, state, f"state of job {outcome.job_id}")
-    return tombstone.status.terminal and tombstone.initialization_ms == outcome.initialization_ms

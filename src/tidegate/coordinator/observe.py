@@ -19,8 +19,11 @@ from tidegate.model.records import (
     METRICS,
     MONITOR,
     PIPELINES,
+    SAVEPOINTS,
     STATES,
+    TOKENS,
     WORKERS,
+    AccessToken,
     Assignment,
     Beat,
     CheckpointHistory,
@@ -32,6 +35,7 @@ from tidegate.model.records import (
     Lease,
     PipelineMetrics,
     PipelineState,
+    SavepointRequest,
     WorkerRecord,
 )
 from tidegate.pipeline.clock import Clock
@@ -53,9 +57,11 @@ KINDS: dict[str, type] = {
     MONITOR: CheckpointHistory,
     CLEANUP: CleanupRecord,
     FINISHED: JobOutcome,
+    TOKENS: AccessToken,
+    SAVEPOINTS: SavepointRequest,
 }
 OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
-OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED)
+OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED, SAVEPOINTS)
 
 
 class ByJob(Mapping[int, Seen[T]], Generic[T]):
@@ -116,9 +122,12 @@ class Picture:
         self._listeners.append(changed)
         return changed
 
-    def refresh(self) -> set[int]:
-        """Catch up with the store; the jobs that have changed. StoreUnavailable leaves the copy as it was."""
+    def refresh(self, behind_s: float = float("inf")) -> set[int]:
+        """Catch up with the store; the jobs that have changed. Nothing is done where another turn has begun after `behind_s` on the monotonic clock: all who
+        wait to see what was written before then share it. StoreUnavailable leaves the copy as it was."""
         with self._refreshing:
+            if self._fresh_s is not None and self._fresh_s > behind_s:
+                return set()
             began_s = self.clock.monotonic_s()
             changed = self._maps.refresh()
             self._view = {map: self._maps.all(map) for map in KINDS}
@@ -146,6 +155,9 @@ class Picture:
             outcome=outcome.value if outcome else None,
             driver=_stored(view[DRIVERS].get(key)),
             assignment=_stored(view[ASSIGNMENTS].get(key)),
+            cleanup=_stored(view[CLEANUP].get(key)),
+            histories=tuple(each.key for each in self._of(MONITOR, job_id)),
+            savepoint=_stored(view[SAVEPOINTS].get(key)),
         )
 
     def jobs(self) -> ByJob[JobRecord]:
@@ -188,6 +200,10 @@ class Picture:
         """How the last incarnation of a job ended."""
         return self._view[FINISHED].get(str(job_id))
 
+    def savepoint(self, job_id: int) -> Seen[SavepointRequest] | None:
+        """The last savepoint that was asked for of a job."""
+        return self._view[SAVEPOINTS].get(str(job_id))
+
     def outcomes(self) -> ByJob[JobOutcome]:
         """All ended jobs."""
         return ByJob(self._view[FINISHED])
@@ -199,6 +215,10 @@ class Picture:
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
+
+    def tokens(self) -> Mapping[str, Seen[AccessToken]]:
+        """Who may come in, by the id of the token."""
+        return self._view[TOKENS]
 
     def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
         """Who holds an office."""

@@ -5,11 +5,13 @@ It keeps nothing but the ages of things on its own clock: another leader that st
 
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.registry import Known
+from tidegate.coordinator.savepoints import request_of
 from tidegate.coordinator.transitions import Overtaken, Recorder
 from tidegate.election import WORKER_PREFIX, Alive, Leading, Silent, Vacant, Watch, expire, forget, worker_office
 from tidegate.election.watch import Part
@@ -21,6 +23,7 @@ from tidegate.lifecycle.placement import Candidate, Offer, place
 from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.records import BEATS, LEASES, WORKERS, Assignment, DriverRecord, JobRecord, JobState, JobStatus, PipelineState, ProcessRef, WorkerRecord
+from tidegate.model.runway import outlook
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import is_alive
 from tidegate.store.base import Check, Delete
@@ -146,6 +149,7 @@ class Reconciler:
         job_id, state = known.job_id, known.state.value
         driver = known.driver.value if known.driver else None
         assignment = known.assignment.value if known.assignment else None
+        savepoint = request_of(known)
         watcher, adopter = self._watcher(assignment, driver)
         return JobView(
             now_ms=self.clock.now_ms(),
@@ -159,7 +163,10 @@ class Reconciler:
             driver_silent=self._silent(job_id, driver),
             state_age_ms=self.ages.ms(("state", job_id), (state.status, state.generation)),
             order_age_ms=self.ages.ms(("order", job_id), (assignment.order, assignment.worker, assignment.generation) if assignment else None),
+            savepoint=savepoint.value if savepoint else None,
+            savepoint_age_ms=self.ages.ms(("savepoint", job_id), (savepoint.value.id, savepoint.value.status) if savepoint else None),
             health=self._health(known.record.value, state, tuple(p.value for p in known.pipelines), watcher),
+            runway=outlook(f for m in self.picture.metrics(job_id) if m.value.generation == state.generation for f in m.value.runway),
             place=places.get(job_id, NoPlace("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
@@ -200,14 +207,17 @@ class Reconciler:
         states = [(job, s.value) for job in jobs if (s := self.picture.state(job)) is not None and s.value.status is JobStatus.PENDING]
         if not states:
             return {}
-        taken: dict[str, int] = {}
-        for assigned in self.picture.assignments().values():
-            taken[assigned.value.worker] = taken.get(assigned.value.worker, 0) + 1
-        offers = [Offer(id=w.id, slots=w.slots, taken=taken.get(w.id, 0), tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
+        taken = Counter(self._holder(job, assigned.value) for job, assigned in self.picture.assignments().items())
+        offers = [Offer(id=w.id, slots=w.slots, taken=taken[w.id], tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
         now_ms = self.clock.now_ms()
         # Those that still wait for a retry come last: they must not take a slot from one that can start now.
         waiting = sorted(states, key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]))
         return place([self._candidate(job, state) for job, state in waiting if job in self.picture.jobs()], offers)
+
+    def _holder(self, job_id: int, assignment: Assignment) -> str:
+        """Whose slot a job takes: its worker's, or that of the one that is about to adopt its driver."""
+        driver = self.picture.driver(job_id)
+        return self._watcher(assignment, driver.value if driver else None)[1] or assignment.worker
 
     def _lively(self, worker: str) -> bool:
         """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets no new work."""

@@ -6,21 +6,26 @@ from typing import Generic, TypeVar
 from tidegate.model.document import from_document
 from tidegate.model.records import (
     ASSIGNMENTS,
+    CLEANUP,
     DRIVERS,
     FINISHED,
     JOBS,
+    MONITOR,
     NAMES,
     PIPELINES,
+    SAVEPOINTS,
     STATES,
     Assignment,
+    CleanupRecord,
     DriverRecord,
     JobOutcome,
     JobRecord,
     JobState,
     PipelineState,
     PipelineStatus,
+    SavepointRequest,
 )
-from tidegate.store.base import Store
+from tidegate.store.base import Entry, Get, Listing, Store
 
 T = TypeVar("T")
 
@@ -35,7 +40,8 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """Everything about one job id. A job that ended has no record any more, but keeps its state."""
+    """Everything about one job id. A job that ended has no record any more, but keeps its state. `cleanup` is what is still to be deleted of it,
+    `histories` are the keys of the histories of its checkpoints."""
 
     job_id: int
     record: Stored[JobRecord] | None
@@ -44,6 +50,9 @@ class Known:
     outcome: JobOutcome | None
     driver: Stored[DriverRecord] | None = None
     assignment: Stored[Assignment] | None = None
+    cleanup: Stored[CleanupRecord] | None = None
+    histories: tuple[str, ...] = ()
+    savepoint: Stored[SavepointRequest] | None = None  # the last one that was asked for, of any incarnation
 
     @property
     def driven(self) -> bool:
@@ -79,23 +88,24 @@ def name_key(name: str) -> str:
 
 
 def look(store: Store, job_id: int) -> Known:
-    """All records of a job. The state is read first: whoever changes the rest for good changes it too, so that what was read in the middle of such a change
-    fails on the version of the state."""
-    state = _read(store, JobState, STATES, job_id)
-    record = _read(store, JobRecord, JOBS, job_id)
-    outcome = store.get(FINISHED, str(job_id))
-    pipelines = store.list(PIPELINES, f"{job_id}/")
+    """All records of a job, as of one moment and in one question to the store."""
+    key, parts = str(job_id), f"{job_id}/"
+    singles = [Get(map, key) for map in (STATES, JOBS, FINISHED, DRIVERS, ASSIGNMENTS, CLEANUP, SAVEPOINTS)]
+    found = store.ask([*singles, Listing(PIPELINES, parts), Listing(MONITOR, parts)])
+    state, record, outcome, driver, assignment, cleanup, savepoint, pipelines, histories = found
     return Known(
         job_id=job_id,
-        record=record,
-        state=state,
+        record=_read(JobRecord, JOBS, record),
+        state=_read(JobState, STATES, state),
         pipelines=tuple(Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version) for e in pipelines),
-        outcome=from_document(JobOutcome, outcome.value, f"outcome of job {job_id}") if outcome else None,
-        driver=_read(store, DriverRecord, DRIVERS, job_id),
-        assignment=_read(store, Assignment, ASSIGNMENTS, job_id),
+        outcome=from_document(JobOutcome, outcome[0].value, f"outcome of job {job_id}") if outcome else None,
+        driver=_read(DriverRecord, DRIVERS, driver),
+        assignment=_read(Assignment, ASSIGNMENTS, assignment),
+        cleanup=_read(CleanupRecord, CLEANUP, cleanup),
+        histories=tuple(e.key for e in histories),
+        savepoint=_read(SavepointRequest, SAVEPOINTS, savepoint),
     )
 
 
-def _read(store: Store, kind: type[T], map: str, job_id: int) -> Stored[T] | None:
-    entry = store.get(map, str(job_id))
-    return Stored(from_document(kind, entry.value, f"{map} of job {job_id}"), entry.version) if entry else None
+def _read(kind: type[T], map: str, found: list[Entry]) -> Stored[T] | None:
+    return Stored(from_document(kind, found[0].value, f"{map} of job {found[0].key}"), found[0].version) if found else None

@@ -1,24 +1,39 @@
-"""From where a job goes on: what there is of an earlier run, whether it fits the job file, which checkpoint each pipeline takes.
+"""From where a job goes on: what there is of an earlier run, which checkpoint each pipeline takes, and the copy of it that is the job's own.
 
-Called by claim (embedded runs), commands (submit) and transitions (every start of a generation). Reads checkpoints; writes nothing.
+Called by claim (embedded runs), commands (submit) and transitions (every start of a generation).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.checkpoints import paths
 from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.origin import Origin, forgotten
 from tidegate.coordinator.registry import Known, last_generation, next_checkpoint
 from tidegate.coordinator.wish import Condition
+from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
-from tidegate.model.plan import Plan
-from tidegate.model.records import CleanupRecord, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import CheckpointRef, CleanupRecord, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.restore import OnDamaged
+
+GENERATIONS_UNSEEN_MAX = 1000
+"""Generations that completed no checkpoint are not in the storage, but the sinks have been fenced by them: a new one begins above them too."""
 
 
-class Incompatible(UserError):
-    """The checkpoint and the job file do not fit together."""
+class NewestDamaged(UserError):
+    """The newest checkpoint cannot be used, and no older one shall be."""
 
-    condition = "restore-incompatible"
+    condition = "checkpoint-damaged"
+
+    def __init__(self, resolution: Chosen) -> None:
+        reasons = "; ".join(c.damage for c in resolution.skipped)
+        rows = sum(ref.rows_read for ref in resolution.newer)
+        super().__init__(
+            f"{reasons}. --on-damaged fail was said; checkpoint {resolution.ref.checkpoint} is sound: with --on-damaged older the job goes on from there, "
+            f"and {rows} rows are read again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +42,53 @@ class RestorePoint:
 
     state: PipelineState
     notes: tuple[str, ...] = ()
+    replays_rows: int = 0  # of checkpoints that lie after it
 
 
-def restore_points(storage: CheckpointStorage, pipelines: Iterable[PipelineState], wanted: int | None) -> list[RestorePoint]:
+def restore_points(
+    storage: CheckpointStorage, pipelines: Iterable[PipelineState], wanted: int | None, on_damaged: str = OnDamaged.OLDER.value
+) -> list[RestorePoint]:
     """The restore point of every unfinished pipeline; raises, in words for a person, where one of them has none."""
     points = []
     for state in pipelines:
         if state.status is not PipelineStatus.FINISHED:
             resolution = resolve([Candidate(ref, storage.damage(ref.path)) for ref in state.retained], wanted)
-            points.append(RestorePoint(restored_state(state, resolution, str(storage.root)), tuple(describe(state.pipeline, resolution))))
+            if isinstance(resolution, Chosen) and resolution.skipped and on_damaged == OnDamaged.FAIL:
+                raise NewestDamaged(resolution)
+            points.append(
+                RestorePoint(
+                    restored_state(state, resolution, storage.files.place(), on_purpose=wanted is not None),
+                    tuple(describe(state.pipeline, resolution)),
+                    sum(ref.rows_read for ref in resolution.newer) if isinstance(resolution, Chosen) else 0,
+                )
+            )
     return points
+
+
+def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -> PipelineState:
+    """The same place with every checkpoint in the job's own directory, under its own id: a copy is made of what stands elsewhere. Repeatable."""
+    own = paths.pipeline_directory(state.job_id, state.pipeline).as_posix()
+
+    def mine(ref: CheckpointRef) -> CheckpointRef:
+        if ref.path.rpartition("/")[0] == own:
+            return ref
+        copy = storage.adopt(ref.path, state.job_id, state.pipeline, generation, lineage=state.lineage)
+        return replace(copy, completed_ms=ref.completed_ms)
+
+    failpoint("restore.adopt.before")
+    # Older ones of a run that had ended may be gone, by the cleanup of that run.
+    retained = tuple(mine(ref) for ref in state.retained if ref == state.latest or storage.files.exists(f"{ref.path}/{paths.MANIFEST}"))
+    failpoint("restore.adopt.after")
+    return replace(state, retained=retained)
+
+
+def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int) -> None:
+    """Pipelines that go back on purpose: savepoints of the lineage after that place are marked, before any sink takes a row back."""
+    back = {state.pipeline: state for state in states if state.back}
+    if back:
+        first = next(iter(back.values()))
+        places = {pipeline: state.latest.checkpoint if state.latest else 0 for pipeline, state in back.items()}
+        Savepoints(storage.files).overtake(first.lineage, places, job_id=first.job_id, at_ms=now_ms)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,17 +99,22 @@ class Numbers:
     last_generation: int
 
 
-def numbers_of(known: Known, storage: CheckpointStorage) -> Numbers:
-    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on disk: nothing deletes them when a history expires."""
-    checkpoint, generation = next_checkpoint(known), last_generation(known)
+def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Numbers:
+    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on disk: nothing deletes them when a history expires. Above
+    those of the state that is continued, too, which may be another job's."""
+    checkpoint = max([next_checkpoint(known), *(o.next_checkpoint for o in origins)])
+    generation = max([last_generation(known), *(o.generation for o in origins)])
     if known.state is not None or known.outcome is not None:
         return Numbers(next_checkpoint=checkpoint, last_generation=generation)
     left = storage.newest(known.job_id)
-    return Numbers(next_checkpoint=max(checkpoint, left.checkpoint + 1), last_generation=max(generation, left.generation))
+    unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
+    return Numbers(next_checkpoint=max(checkpoint, left.checkpoint + 1), last_generation=max(generation, left.generation) + unseen)
 
 
-def condition_of(known: Known, cleanup: CleanupRecord | None) -> Condition:
-    """What there is of an earlier run; `cleanup` is what is still to be deleted of it."""
+def condition_of(known: Known, cleanup: CleanupRecord | None, *, left: bool = False) -> Condition:
+    """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the store knows nothing, and its checkpoints are there."""
+    if left and forgotten(known):
+        return Condition.UNFINISHED
     status = known.state.value.status if known.state else known.outcome.status if known.outcome else None
     if status is JobStatus.FINISHED:
         return Condition.FINISHED
@@ -68,24 +125,27 @@ def condition_of(known: Known, cleanup: CleanupRecord | None) -> Condition:
     return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
 
 
-def place_of(known: Known) -> str:
+def place_of(states: Sequence[PipelineState]) -> str:
     """Where an unfinished run stands, in words."""
-    latest = {p.value.pipeline: p.value.latest.checkpoint for p in known.pipelines if p.value.latest}
+    latest = {state.pipeline: state.latest.checkpoint for state in states if state.latest}
     if not latest:
         return "no checkpoint completed yet"
-    if len(known.pipelines) == 1:
+    if len(states) == 1:
         return f"last completed checkpoint {next(iter(latest.values()))}"
     return "last completed checkpoints " + ", ".join(f"{c} of pipeline {p}" for p, c in latest.items())
 
 
-def restored_state(state: PipelineState, resolution: Resolution, root: str) -> PipelineState:
-    """The state from which the next generation starts. Raises, in words for a person, where there is no such state."""
+def restored_state(state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False) -> PipelineState:
+    """The state from which the next generation starts. Raises, in words for a person, where there is no such state.
+
+    Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are damaged, the records of the sinks tell how to go forward.
+    """
     started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0)
     match resolution:
         case NoCheckpoint():
             return started
         case Chosen(ref, _, newer):
-            # Batches after the restore point are undone by the sinks, so the pending one is only repeated when nothing was skipped.
+            # Batches after the restore point are undone or told by the sinks, so the pending one is only repeated when nothing was skipped.
             pending = state.pending if not newer else None
             kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
             return replace(
@@ -93,6 +153,7 @@ def restored_state(state: PipelineState, resolution: Resolution, root: str) -> P
                 retained=kept,
                 doomed=(*state.doomed, *newer),
                 pending=pending,
+                back=state.back or (on_purpose and bool(newer)),
                 rows_read=state.rows_read - sum(r.rows_read for r in newer),
                 rows_written=state.rows_written - sum(r.rows_written for r in newer),
             )
@@ -118,20 +179,3 @@ def describe(pipeline: int, resolution: Resolution) -> list[str]:
         rows = sum(ref.rows_read for ref in resolution.newer)
         notes.append(f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again")
     return notes
-
-
-def check_compatible(plan: Plan, known: Known, storage: CheckpointStorage) -> None:
-    """State without an owner is an error, never dropped silently."""
-    owners = {a.operator: p.id for p in plan.pipelines for a in p.actions}
-    problems = []
-    for pipeline in known.pipelines:
-        latest = pipeline.value.latest
-        for operator in sorted({*(storage.operators(latest.path) if latest else ()), *(pipeline.value.initial or ())}):
-            if operator not in owners:
-                problems.append(f"{operator} has state in the unfinished run and is no longer in the job file")
-            elif owners[operator] != pipeline.value.pipeline:
-                problems.append(f"{operator} has moved from pipeline {pipeline.value.pipeline} to pipeline {owners[operator]}")
-    if problems:
-        raise Incompatible(
-            "the job file does not fit the state of its unfinished run:\n  " + "\n  ".join(problems) + "\nBring it back, or start over with --restore fresh"
-        )

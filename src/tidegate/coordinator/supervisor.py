@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.savepoints import Answer, given_up, request_of
 from tidegate.coordinator.stall import StallWatch
 from tidegate.lifecycle.retry import Exhausted, next_retry
-from tidegate.lifecycle.view import Health
+from tidegate.lifecycle.view import Health, Limits
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, DriverOrder
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import STATES, CheckpointHealth, Failure, JobOutcome, JobStatus, ProcessRef
+from tidegate.model.records import STATES, CheckpointHealth, Failure, JobOutcome, JobStatus, ProcessRef, SavepointRequest, SavepointStatus
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess
@@ -27,6 +28,7 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 LOG = logging.getLogger("tidegate.coordinator")
 WATCH_S = 0.1
 DEFAULTS = CheckpointSettings()
+LIMITS = Limits()
 
 
 class TakenOver(TerminalError):
@@ -51,6 +53,7 @@ class Supervisor:
         self.store = claimant.store
         self.stall = StallWatch(self.store, checkpoint, clock)
         self._stalled = Health()
+        self._saving: tuple[str, float] = ("", 0.0)  # the savepoint that is wanted, and since when that is known here
         self.driver: DriverProcess | None = None
         self._asked = threading.Event()
         self._killed = threading.Event()
@@ -93,6 +96,7 @@ class Supervisor:
         code = self.driver.poll()
         known = look(self.store, self.claim.job.job_id)
         self._running(known)
+        self._watch_savepoint(known)
         each(known)
         if code is None and (health := self.stall.look(known)).level is CheckpointHealth.STALLED and not self.stopping():
             LOG.warning("stalled", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": health.reason})
@@ -106,6 +110,9 @@ class Supervisor:
         if known.state is None or known.state.value.leader != self.me:
             raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
         status = status_of(known)
+        request = request_of(known)
+        if status is not JobStatus.FINISHED and request is not None and request.value.stop and request.value.status is SavepointStatus.DONE:
+            return self._end(JobStatus.SAVEPOINT_DONE)
         if status is not None:
             return self._end(status)
         if self.stopping():
@@ -159,6 +166,31 @@ class Supervisor:
                 return
             self._log(state.status, JobStatus.RUNNING)
 
+    def _watch_savepoint(self, known: Known) -> None:
+        """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one that does not come is given up."""
+        if known.state is None or known.state.value.leader != self.me:
+            return
+        request, before = request_of(known), known.state.value
+        status = _shown(before.status, request.value if request else None)
+        answer = given_up(known, self._overdue(request.value), self.clock.now_ms()) if request else Answer()
+        if status is before.status and not answer.writes:
+            return
+        state = replace(before, status=status, changed_ms=self.clock.now_ms(), reason=request.value.reason if request else "")
+        key = str(known.job_id)
+        try:
+            self.store.transact([Check(STATES, key, known.state.version), *answer.checks], [Put(STATES, key, to_document(state)), *answer.writes])
+        except Conflict:
+            return
+        if status is not before.status:
+            self._log(before.status, status)
+
+    def _overdue(self, request: SavepointRequest) -> str:
+        """Why a savepoint is given up; nothing while there is time."""
+        now_s = self.clock.monotonic_s()
+        if self._saving[0] != request.id:
+            self._saving = (request.id, now_s)
+        return f"it was not done within {LIMITS.savepoint_ms // 1000} s" if now_s - self._saving[1] >= LIMITS.savepoint_ms / 1000 else ""
+
     def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
         """The driver is dead, all of its session; what it left goes, and the job ends."""
         assert self.driver is not None
@@ -170,6 +202,14 @@ class Supervisor:
 
     def _log(self, before: JobStatus, after: JobStatus) -> None:
         LOG.info("job status", extra={"job_id": self.claim.job.job_id, "generation": self.claim.generation, "from": before.value, "to": after.value})
+
+
+def _shown(status: JobStatus, request: SavepointRequest | None) -> JobStatus:
+    """The status of a running job by what is wanted of it."""
+    ends = request is not None and request.stop and request.status is not SavepointStatus.FAILED
+    if status is JobStatus.RUNNING and ends:
+        return JobStatus.DOING_SAVEPOINT
+    return JobStatus.RUNNING if status is JobStatus.DOING_SAVEPOINT and not ends else status
 
 
 def describe_exit(code: int) -> str:

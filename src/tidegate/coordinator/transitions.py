@@ -12,8 +12,10 @@ from typing import Protocol
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.ending import FAILURES_MAX, ending_of
 from tidegate.coordinator.events import Event, events_between
+from tidegate.coordinator.prepare import points_of
 from tidegate.coordinator.registry import Known, last_generation, look
-from tidegate.coordinator.restore import restore_points
+from tidegate.coordinator.restore import adopted, overtake
+from tidegate.coordinator.savepoints import given_up
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle.decision import Go, Stay
 from tidegate.lifecycle.view import Health, JobView
@@ -27,6 +29,7 @@ from tidegate.model.records import (
     FINISHED,
     JOBS,
     PIPELINES,
+    RESTORE_CLAIMS,
     STATES,
     Assignment,
     CheckpointHealth,
@@ -40,6 +43,7 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
+from tidegate.model.runway import Outlook
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
@@ -74,14 +78,24 @@ class Recorder:
         """What changes without another status: order, worker, reason, health. Whether anything did."""
         before = view.state
         health = view.health if before.status is JobStatus.RUNNING else Health()
-        state = replace(before, reason=decision.reason, health=health.level, health_reason=health.reason)
+        runway = view.runway if before.status is JobStatus.RUNNING else Outlook(before.runway, before.runway_reason)
+        state = replace(
+            before,
+            reason=decision.reason,
+            health=health.level,
+            health_reason=health.reason,
+            runway=runway.level,
+            runway_reason=runway.reason,
+        )
         moved = _moved(view, decision.order, decision.worker, self.clock.now_ms())
-        if moved is view.assignment and _alike(state, before):
+        now_ms = self.clock.now_ms()
+        answer = given_up(known, decision.savepoint, now_ms)
+        if moved is view.assignment and _alike(state, before) and not answer.writes:
             return False
-        writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state))]
+        writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state)), *answer.writes]
         if moved is not view.assignment and moved is not None:
             writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
-        self._transact(lease, known, Changes(writes=writes))
+        self._transact(lease, known, Changes(checks=answer.checks, writes=writes))
         self._tell(known, state)
         return True
 
@@ -175,12 +189,13 @@ class Recorder:
         """To a state that is neither a start nor an end."""
         key, now_ms = str(known.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
-        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *self._proof(view, decision, now_ms)]
+        answer = given_up(known, decision.savepoint, now_ms)
+        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *self._proof(view, decision, now_ms), *answer.writes]
         if decision.to is JobStatus.PENDING:
             writes.append(Delete(ASSIGNMENTS, key))
         elif (moved := _moved(view, decision.order, decision.worker, now_ms)) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
-        self._transact(lease, known, Changes(writes=writes))
+        self._transact(lease, known, Changes(checks=answer.checks, writes=writes))
         self._tell(known, state)
 
     def _schedule(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
@@ -189,14 +204,15 @@ class Recorder:
         key, now_ms = str(known.job_id), self.clock.now_ms()
         generation = last_generation(known) + 1
         first = JobStatus.SCHEDULED.value not in view.state.entered
-        wanted = view.record.checkpoint if first and view.record.restored else 0
         try:
-            points = restore_points(self.storage, (p.value for p in known.pipelines), wanted or None)
+            points = points_of(self.store, self.storage, view.record, [p.value for p in known.pipelines], first=first)
         except UserError as error:
             failure = Failure(at_ms=now_ms, generation=view.state.generation, condition=error.condition, domain=error.domain.value, message=str(error))
             return self._end(lease, view, known, Go(to=JobStatus.FAILED, reason=str(error), failure=failure))
         finished = [p.value for p in known.pipelines if p.value.status is PipelineStatus.FINISHED]
-        pipelines: list[PipelineState] = [*finished, *(point.state for point in points)]
+        states = [adopted(self.storage, point.state, generation) for point in points]
+        overtake(self.storage, states, now_ms)
+        pipelines: list[PipelineState] = [*finished, *states]
         notes = "; ".join(note for point in points for note in point.notes)
         state = replace(self._next(view, decision, now_ms), generation=generation, reason=notes)
         assignment = Assignment(
@@ -206,6 +222,7 @@ class Recorder:
             Put(STATES, key, to_document(state)),
             Put(ASSIGNMENTS, key, to_document(assignment)),
             *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=generation))) for p in pipelines),
+            *([Delete(RESTORE_CLAIMS, key)] if first and view.record.restored else []),
         ]
         checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
         self._transact(lease, known, Changes(checks=checks, writes=writes))
@@ -281,9 +298,11 @@ def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) 
 
 def _alike(state: JobState, other: JobState) -> bool:
     """Whether two states tell a person the same: figures in a reason that count up or down are no news."""
-    return replace(state, reason=_words(state.reason), health_reason=_words(state.health_reason)) == replace(
-        other, reason=_words(other.reason), health_reason=_words(other.health_reason)
-    )
+    return _told(state) == _told(other)
+
+
+def _told(state: JobState) -> JobState:
+    return replace(state, reason=_words(state.reason), health_reason=_words(state.health_reason), runway_reason=_words(state.runway_reason))
 
 
 def _words(text: str) -> str:

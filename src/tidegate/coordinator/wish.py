@@ -1,9 +1,14 @@
 """How a person says from where a job shall go on, and what that means for a job in a given condition. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from tidegate.model.errors import UserError
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+
+E = TypeVar("E", bound=StrEnum)
+WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
 class From(StrEnum):
@@ -13,27 +18,62 @@ class From(StrEnum):
     AUTO = "auto"
     LATEST = "latest"
     CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+    PATH = "path"
     FRESH = "fresh"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreWish:
-    """What was asked for; `checkpoint` only with From.CHECKPOINT."""
+    """What was asked for; `checkpoint` only with From.CHECKPOINT, `where` only with From.SAVEPOINT and From.PATH."""
 
     start: From
     checkpoint: int = 0
+    where: str = ""
+    source_job: int | None = None  # restore-from: another job's state
+    takeover: bool = False  # fence a run that is alive
+    on_missing: OnMissing = OnMissing.FAIL
+    on_damaged: OnDamaged = OnDamaged.OLDER
+    on_incompatible: OnIncompatible = OnIncompatible.FAIL
+    on_not_held: OnNotHeld = OnNotHeld.FAIL
+    duplicates: bool = False  # consent: rows may be there twice
 
     @staticmethod
     def parse(text: str | None) -> "RestoreWish":
-        """`latest`, `checkpoint:7`, `fresh`, `auto`, or nothing."""
+        """`latest`, `checkpoint:7`, `savepoint:1700000000000`, `path:7/1/12`, `fresh`, `auto`, or nothing."""
         if text is None:
             return RestoreWish(From.ASK)
-        word, _, number = text.partition(":")
-        if word == From.CHECKPOINT and number.isascii() and number.isdigit():
-            return RestoreWish(From.CHECKPOINT, int(number))
-        if number == "" and text in (From.AUTO, From.LATEST, From.FRESH):
+        word, _, rest = text.partition(":")
+        if word == From.CHECKPOINT and rest.isascii() and rest.isdigit() and len(rest) <= 18 and int(rest):
+            return RestoreWish(From.CHECKPOINT, int(rest))
+        if word in (From.SAVEPOINT, From.PATH) and rest.strip():
+            return RestoreWish(From(word), where=rest.strip())
+        if rest == "" and text in (From.AUTO, From.LATEST, From.FRESH):
             return RestoreWish(From(text))
-        raise UserError(f"--restore {text!r} is not understood: say latest, checkpoint:<id>, fresh or auto")
+        raise UserError(f"--restore {text!r} is not understood: say {WORDS}")
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the state is named by its place, and not by the job's last run."""
+        return self.start in (From.SAVEPOINT, From.PATH)
+
+    def of_job(self, source_job: int | None, own: int | None) -> "RestoreWish":
+        """With the state of another job: `latest` of it where nothing else is said."""
+        if source_job is None or source_job == own:
+            return self
+        if self.start is From.FRESH:
+            raise UserError(f"--restore fresh and --restore-from {source_job} do not go together: a fresh start takes no state")
+        return replace(self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start)
+
+
+def answer(kind: type[E], option: str, text: str | None, default: E) -> E:
+    """The value of an option such as on-missing; an unknown one is refused with the choices."""
+    if text is None:
+        return default
+    try:
+        return kind(text.lower())
+    except ValueError:
+        raise UserError(f"{option} {text!r} is not understood: say {' or '.join(each.value for each in kind)}") from None
 
 
 class Condition(StrEnum):
@@ -64,6 +104,7 @@ class NeedsChoice(UserError):
             f"{job} has an unfinished run ({status}; {place}). Say how to go on:\n"
             "  --restore latest           from its last completed checkpoint\n"
             "  --restore checkpoint:<id>  from an older one (see `tidegate checkpoints list`)\n"
+            "  --restore savepoint:<id>   from a savepoint\n"
             "  --restore auto             as latest; fresh after a run that finished\n"
             "  --restore fresh            from the beginning; what the unfinished run has written stays where it is"
         )
@@ -75,19 +116,26 @@ class NothingToRestore(UserError):
     condition = "nothing-to-restore"
 
 
-def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str) -> Start:
-    """What a wish means; never a silent fresh start."""
-    if wish.start is From.FRESH or (condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED) and wish.start in (From.ASK, From.AUTO)):
+def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str, looked: str = "") -> Start:
+    """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
+    none = condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED)
+    if wish.elsewhere:
+        return Start.RESUME
+    if wish.start is From.FRESH or (none and (wish.start in (From.ASK, From.AUTO) or wish.on_missing is OnMissing.FRESH)):
         return Start.FRESH
+    there = f" (looked for in {looked})" if looked else ""
     match condition:
         case Condition.NONE:
-            raise NothingToRestore(f"{job} has never run here: there is no checkpoint to restore. Start it with --restore fresh or --restore auto")
+            raise NothingToRestore(
+                f"{job} has never run here: there is no checkpoint to restore{there}. "
+                "Start it with --restore fresh or --restore auto, or say --on-missing fresh"
+            )
         case Condition.FINISHED:
             raise NothingToRestore(f"{job} has finished: there is nothing left to restore. Run it again without --restore, or with --restore fresh")
         case Condition.DISCARDED:
             raise NothingToRestore(f"{job} has ended, and nothing of it is kept. Run it again without --restore, or with --restore fresh")
         case Condition.WORK_DONE:
             return Start.NOTHING
-    if wish.start is From.ASK:
+    if wish.start is From.ASK and not wish.takeover:
         raise NeedsChoice(job, status, place)
     return Start.RESUME

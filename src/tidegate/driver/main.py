@@ -10,14 +10,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
+from tidegate.checkpoints.open import open_files
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.driver.background import BackgroundEngine
+from tidegate.driver.book import DriverBook
 from tidegate.driver.console import ConsoleLog
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import register
+from tidegate.driver.runway import RunwayWatch
 from tidegate.driver.warm import take_over
 from tidegate.driver.watch import Reins, StoreWatch
 from tidegate.logs import log_to
@@ -29,9 +32,10 @@ from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, Pi
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
-from tidegate.pipeline.ledger import Ledger, pipeline_key
+from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
@@ -128,6 +132,8 @@ class Driver:
         self.stop, self.abandon, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.engine = BackgroundEngine(lambda: engine_factory(order, job))
         self.clock = SystemClock()
+        self.storage = CheckpointStorage(open_files(order.checkpoints_root, order.storage_options, self._outage))
+        self.savepoints = SavepointDesk(store, job, Savepoints(self.storage.files), self.clock)
         self.meters: list[Meter] = []
 
     def listen(self) -> None:
@@ -137,6 +143,10 @@ class Driver:
         if self.order.detached:
             ConsoleLog(orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock).start()
             StoreWatch(self.store, self.order, Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session), self.clock).start()
+
+    def _outage(self, failures: int) -> bool:
+        """What is out of reach, the store or the checkpoint storage, is waited for."""
+        return not self.clock.wait(self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1])
 
     def interrupt(self) -> None:
         """Give the running batches up, and end. May be repeated: a batch may begin just after."""
@@ -149,16 +159,22 @@ class Driver:
         work = orders.home_of(self.order).work(self.job.job_id, self.order.generation)
         scratch.make(work)
         self.engine.start()
+        patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
         metrics = MetricsWriter(self.store, self.order, self.meters, self.clock)
         metrics.start()
+        runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
+        self.savepoints.start()
         try:
+            runway.start(self.job, self.meters)
             return self._await(runs)
         finally:
+            runway.stop()
             try:
                 self.engine.close()
             finally:
+                self.savepoints.stop()
                 metrics.stop()  # last: the end of an engine may take its time, and is no silence
                 scratch.remove(work)
 
@@ -173,12 +189,14 @@ class Driver:
         ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon)
         around = Surroundings(
             job=self.job,
-            storage=CheckpointStorage(Path(self.order.checkpoints_root)),
+            storage=self.storage,
             engine=self.engine,
             clock=self.clock,
             stop=self.stop,
             retained_max=self.job.plan.env.checkpoints_retained_max or self.order.retained_max,
             interval_s=self.order.interval_ms / 1000,
+            savepoints=self.savepoints,
+            books=lambda action: DriverBook(self.store, self.job, self.order.generation, action, self.clock, self._outage),
         )
         future: Future[PipelineStatus] = Future()
 

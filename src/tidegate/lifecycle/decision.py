@@ -16,6 +16,7 @@ class Stay:
     order: Order | None = None  # None: as it stands
     worker: str | None = None  # another worker takes the driver over, as it runs; None: as it stands
     reason: str = ""
+    savepoint: str = ""  # why the savepoint that is wanted is given up
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,9 +25,11 @@ class Go:
 
     SCHEDULED                    generation + 1 in the job and in every pipeline, the restore point, an assignment to `worker`
     RECOVERING, FAILING,
-    CANCELING, DOING_SAVEPOINT   the order; `worker` only where it is another one, or nothing is assigned (see Stay)
+    CANCELING                    the order; `worker` only where it is another one, or nothing is assigned (see Stay)
     PENDING                      `not_before_ms`; the assignment is taken back
-    terminal                     outcome, cleanup record, running-job-info removed, generation + 1 in every pipeline that stays
+    RUNNING, DOING_SAVEPOINT     nothing more
+    terminal                     outcome, cleanup record, running-job-info removed, generation + 1 in every pipeline that stays;
+                                 the answer to a savepoint that is still wanted
 
     The number of restarts becomes (0 if healed else as it was) + (1 if restart).
     """
@@ -39,6 +42,7 @@ class Go:
     restart: bool = False  # counts against the budget
     healed: bool = False  # the budget is full again
     not_before_ms: int = 0
+    savepoint: str = ""  # why the savepoint that is wanted is given up
     proof: str = ""  # why the driver counts as dead although nobody saw it die; ends its record
 
 

@@ -4,6 +4,7 @@ Jobs that `tidegate run` leads are left alone while that process lives, or canno
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from tidegate.lifecycle.deadline import Deadline
@@ -83,7 +84,14 @@ def decide(view: JobView) -> Decision:
     decision = _decide(view)
     if isinstance(decision, Go):
         check(view.record.job_id, view.state.status, decision.to)
+    elif _too_late(view):
+        return replace(decision, savepoint=doing_savepoint.overdue(view))
     return decision
+
+
+def _too_late(view: JobView) -> bool:
+    """Whether a savepoint is wanted that does not come, whatever the job does meanwhile. Who leads it with `tidegate run` sees to that himself."""
+    return view.saving and view.savepoint_age_ms >= view.limits.savepoint_ms and view.state.leader is None
 
 
 def check(job_id: int, before: JobStatus, after: JobStatus) -> None:

@@ -4,7 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.model.records import Assignment, CheckpointHealth, DriverRecord, JobRecord, JobState, Order, PipelineState, PipelineStatus, Wish
+from tidegate.model.records import (
+    Assignment,
+    CheckpointHealth,
+    DriverRecord,
+    JobRecord,
+    JobState,
+    Order,
+    PipelineState,
+    PipelineStatus,
+    SavepointRequest,
+    SavepointStatus,
+    Wish,
+)
+from tidegate.model.runway import Outlook
 
 
 class Watcher(StrEnum):
@@ -68,7 +81,10 @@ class JobView:
     driver_silent: bool = False  # no sign of life for longer than its lease
     state_age_ms: int = 0  # how long it has been in this state, as far as this leader knows
     order_age_ms: int = 0  # how long the standing order has been given
+    savepoint: SavepointRequest | None = None  # the last one that was asked for of this incarnation
+    savepoint_age_ms: int = 0  # how long it has been as it is
     health: Health = Health()
+    runway: Outlook = field(default_factory=Outlook)
     place: Place | NoPlace = NoPlace("not looked for yet")
     limits: Limits = field(default_factory=Limits)
     embedded_alive: bool | None = (
@@ -84,6 +100,21 @@ class JobView:
     def stop_wanted(self) -> bool:
         """Whether people want it to end without more ado."""
         return self.wish in (Wish.CANCEL, Wish.FORCE_STOP)
+
+    @property
+    def saving(self) -> bool:
+        """Whether a savepoint is wanted."""
+        return self.savepoint is not None and self.savepoint.status is SavepointStatus.WANTED
+
+    @property
+    def stops_saved(self) -> bool:
+        """Whether a savepoint is wanted, and the job is to end with it."""
+        return self.saving and self.savepoint is not None and self.savepoint.stop
+
+    @property
+    def saved(self) -> bool:
+        """Whether the job was to end with a savepoint, and that is done."""
+        return self.savepoint is not None and self.savepoint.stop and self.savepoint.status is SavepointStatus.DONE
 
     @property
     def standing(self) -> Order | None:

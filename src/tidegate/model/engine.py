@@ -26,8 +26,14 @@ class CheckpointSettings:
     retained_max: int = 3
     retain_after_cancel: bool = True
     tolerable_failures: int = 0
+    orphan_ttl_minutes: int = 10_080  # 0: orphans stay for ever
+    quarantine_minutes: int = 1_440
+    quota_mb: int = 0  # 0: none
+    quota_warning_percent: int = 80
+    runway_interval_ms: int = 30_000
+    runway_warning_ms: int = 21_600_000
     storage_type: str = "localfile"
-    storage_root: str = ""  # empty: below the home
+    storage_root: str = ""  # an absolute path or an address; empty: below the home
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -44,6 +50,22 @@ class HttpSettings:
     basic_auth: bool = False
     username: str = "admin"
     password: str = field(default="admin", repr=False)  # as the reference; only used with basic_auth
+    tokens: bool = False  # ask for a token; always where the API can be reached from elsewhere and nothing else is asked for
+    https: bool = False
+    https_port: int = 8443
+    certificate: str = ""  # PEM files
+    private_key: str = ""
+    client_authorities: str = ""  # with it, clients must show a certificate that one of these has signed
+
+    @property
+    def reachable(self) -> bool:
+        """Whether others than this host may come."""
+        return not (self.host.startswith("127.") or self.host in ("localhost", "::1", "[::1]"))
+
+    @property
+    def guarded(self) -> bool:
+        """Whether callers must say who they are."""
+        return self.basic_auth or self.tokens or (self.reachable and not self.client_authorities)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,11 +125,14 @@ class DriverOrder:
     worker: str = ""
     store_url: str = field(repr=False)
     checkpoints_root: str
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     compaction_threshold: int = 10_000
     write_behind_ms: int = 500
     interval_ms: int = 10_000
     timeout_ms: int = 30_000
     retained_max: int = 3
     pause_ms_min: int = 0
+    runway_interval_ms: int = 30_000
+    runway_warning_ms: int = 21_600_000
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
     detached: bool = False  # outlives whoever started it; stops by the order in the store

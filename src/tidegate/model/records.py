@@ -8,12 +8,15 @@
 | DriverRecord | drivers | the driver when it starts; its worker, or who buried it, when it has ended | version, generation |
 | PipelineState | running-pipeline-state | driver; the leader moves `generation` | generation |
 | PipelineMetrics | running-job-metrics | driver, written behind; also its sign of life | generation |
+| SavepointRequest | job-savepoints | commands ask; the driver says that it is done, or why not; the leader gives up | version; the driver: generation |
 | CheckpointHistory | checkpoint-monitor | driver, with PipelineState | generation |
 | CleanupRecord | pending-job-cleanup | whoever ends the job | version, term |
 | JobOutcome | finished-job-state | whoever ends the job | version, term |
 | Lease | leases | elector (`coordinator`), worker (`worker/<id>`) | version |
 | Beat | lease-beats | the holder of the lease of the same key | version of the lease |
+| AccessToken | access-tokens | commands of an admin | version |
 | WorkerRecord | workers | worker | version of its lease |
+| RestoreClaim | restore-claims | whoever submits a restore; removed when the state is the job's own | version of the job's rows |
 """
 
 from collections.abc import Mapping
@@ -22,6 +25,8 @@ from enum import StrEnum
 from typing import Any
 
 from tidegate.model.plan import Plan
+from tidegate.model.restore import RestoreReport
+from tidegate.model.runway import RunwayFigure, RunwayLevel
 
 JOBS = "running-job-info"
 STATES = "running-job-state"
@@ -36,6 +41,9 @@ DRIVERS = "drivers"
 LEASES = "leases"
 BEATS = "lease-beats"
 WORKERS = "workers"
+TOKENS = "access-tokens"
+SAVEPOINTS = "job-savepoints"
+RESTORE_CLAIMS = "restore-claims"
 
 
 class JobStatus(StrEnum):
@@ -118,7 +126,6 @@ class Wish(StrEnum):
 
     RUN = "run"
     CANCEL = "cancel"  # stop at a checkpoint, soon
-    SAVEPOINT = "savepoint"  # stop with a savepoint
     FORCE_STOP = "force-stop"  # kill it now
 
 
@@ -129,6 +136,46 @@ class JobIntent:
     wish: Wish = Wish.RUN
     at_ms: int = 0
     by: str = ""
+
+
+class SavepointStatus(StrEnum):
+    """What became of a savepoint that was asked for."""
+
+    WANTED = "wanted"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavepointRequest:
+    """The last savepoint that was asked for, and what became of it. Its id is chosen here, so that whoever makes it, and however often, makes it in one place.
+
+    A request while one is still wanted joins it. With `stop` the job ends when it is done; when it fails the job goes on.
+    """
+
+    version: int = 1
+    job_id: int
+    initialization_ms: int  # of the incarnation that it is about
+    id: str
+    stop: bool = False
+    asked_ms: int
+    by: str = ""
+    status: SavepointStatus = SavepointStatus.WANTED
+    path: str = ""  # where it is, from the root of the checkpoint storage
+    reason: str = ""  # why there is none
+    ended_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineSavepoint:
+    """A pipeline's part in a savepoint. Which checkpoint it is, is recorded before it is copied: so whoever copies, copies the same."""
+
+    id: str
+    checkpoint: int
+    path: str  # of the checkpoint
+    copied: bool = False
+    manifest: str = ""  # with `copied`: the checksum of the copy's manifest
+    bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,6 +192,12 @@ class JobRecord:
     intent: JobIntent = JobIntent()
     restored: bool = False  # continues an earlier incarnation
     checkpoint: int = 0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
+    key: str = ""  # the digest of the request that brought it, where it had a key: the same request is not taken in twice
+    source_job: int = 0  # whose state it continues, where that is another job's
+    fork: bool = False  # that job goes on: this one has a lineage of its own
+    on_damaged: str = "older"  # or fail
+    on_not_held: str = "fail"  # or initial, latest
+    restore: RestoreReport | None = None  # what was planned when it was submitted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,9 +217,12 @@ class JobState:
     not_before_ms: int = 0  # a retry waits until then
     health: CheckpointHealth = CheckpointHealth.OK
     health_reason: str = ""
+    runway: RunwayLevel = RunwayLevel.OK
+    runway_reason: str = ""
     next_checkpoint: int = 1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
     changed_ms: int = 0
     entered: Mapping[str, int] = field(default_factory=dict)  # when each status was entered last
+    continued_by: int = 0  # of an ended job: the other job that has taken up its lineage
 
 
 class Order(StrEnum):
@@ -251,6 +307,31 @@ class WorkerRecord:
     address: str = ""
 
 
+class Role(StrEnum):
+    """What a caller may do, each more than the one before."""
+
+    VIEWER = "viewer"  # look
+    OPERATOR = "operator"  # submit, stop, restore, save
+    ADMIN = "admin"  # everything: tokens, tags, log levels, deleting state
+
+    def may(self, needed: "Role") -> bool:
+        """Whether this role is enough."""
+        return list(Role).index(self) >= list(Role).index(needed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessToken:
+    """Who may come in with a secret, of which only the digest is kept: it is long and random, so nothing is gained by guessing."""
+
+    version: int = 1
+    id: str
+    name: str
+    role: Role
+    sha256: str
+    created_ms: int
+    expires_ms: int = 0  # 0 = never
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRange:
     """The exact part of a source that a batch reads: (start, end]. Offsets are JSON values that only the source understands."""
@@ -306,6 +387,9 @@ class PipelineState:
     confirmed_ms: int = 0
     restarts: int = 0
     error: Failure | None = None
+    back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
+    dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
+    savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
 
     @property
     def latest(self) -> CheckpointRef | None:
@@ -327,6 +411,7 @@ class PipelineMetrics:
     done: float = 0
     total: float = 0
     unit: str = ""
+    runway: tuple[RunwayFigure, ...] = ()
     at_ms: int = 0
 
 
@@ -348,6 +433,7 @@ class CleanupRecord:
     initialization_ms: int
     resumable: bool = False  # the checkpoints and the state that names them stay, until history expires
     checkpoints_below: int = 0
+    generation: int = 0  # what a newer generation has made stays, whatever its id: it repeats batches under their old ids. 0 = of a version that knew none
     due_ms: int = 0
     attempts: int = 0
     error: str = ""  # why the last attempt failed
@@ -374,4 +460,16 @@ class JobOutcome:
     rows_written: int = 0
     checkpoints: int = 0
     failures: tuple[Failure, ...] = ()
+    restore: RestoreReport | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreClaim:
+    """State of elsewhere that a job is going to continue: nobody may delete these paths until it has a copy of its own."""
+
+    version: int = 1
+    job_id: int
+    paths: tuple[str, ...]
+    source_job: int = 0
+    at_ms: int = 0

@@ -9,10 +9,11 @@ from tidegate.model.errors import Fenced, TerminalError, TidegateError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import Failure, PipelineStatus
 from tidegate.pipeline.engine import EngineGone
-from tidegate.pipeline.graph import build
+from tidegate.pipeline.graph import Graph, build
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Loop, Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.plugin.contract import Sink, Source
 
 LOG = logging.getLogger("tidegate.pipeline")
 MESSAGE_CHARS_MAX = 4096
@@ -23,7 +24,7 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
     env = around.job.plan.env
     while True:
         try:
-            return Loop(around, build(around.job, plan), ledger, meter).run()
+            return Loop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
         except Fenced:
             raise
         except Exception as error:
@@ -41,6 +42,14 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
             ledger.retry(failure)
             meter.phase("retrying")
             around.clock.wait(around.stop, env.retry_interval_s)
+
+
+def equipped(around: Surroundings, graph: Graph) -> Graph:
+    """The operators with the books in which they record what they create outside."""
+    for node in graph.nodes.values():
+        if around.books is not None and isinstance(node.operator, Source | Sink):
+            node.operator.equip(around.books(node.action))
+    return graph
 
 
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:

@@ -23,6 +23,7 @@ from tidegate.model.records import (
     CheckpointRef,
     Failure,
     PendingBatch,
+    PipelineSavepoint,
     PipelineState,
     PipelineStatus,
     SourceRange,
@@ -63,10 +64,11 @@ class Ledger:
         self._patient(self._read)
         return self.state
 
-    def start(self, initial: Callable[[], Mapping[str, Any]]) -> None:
-        """RUNNING; where the sources begin is asked and recorded now, unless it is known."""
-        begun = self.state.initial
-        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun if begun is not None else initial(), error=None))
+    def start(self, initial: Mapping[str, Callable[[], Any]]) -> None:
+        """RUNNING; where the sources begin is asked and recorded now, each source only once."""
+        known = self.state.initial or {}
+        begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
+        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None))
 
     def begin(self, ranges: Mapping[str, SourceRange]) -> PendingBatch:
         """The next batch, durable before any of it is read. Its id is never used again."""
@@ -76,6 +78,20 @@ class Ledger:
         self._change(lambda s: replace(s, pending=pending, next_checkpoint=pending.checkpoint + 1))
         failpoint("ledger.begin.after")
         self._log("batch begun", checkpoint=pending.checkpoint)
+        return pending
+
+    def repeat(self, checkpoint: int, ranges: Mapping[str, SourceRange]) -> PendingBatch:
+        """A batch that a sink has and the registry has lost, under its own id again. A checkpoint of this id that was given up is not deleted any more."""
+        pending = PendingBatch(checkpoint=checkpoint, ranges=ranges, generation=self.generation, begun_ms=self.clock.now_ms())
+
+        def begun(state: PipelineState) -> PipelineState:
+            doomed = tuple(ref for ref in state.doomed if ref.checkpoint != checkpoint)
+            return replace(state, pending=pending, next_checkpoint=max(state.next_checkpoint, checkpoint + 1), doomed=doomed)
+
+        failpoint("ledger.repeat.before")
+        self._change(begun)
+        failpoint("ledger.repeat.after")
+        self._log("batch taken up again", checkpoint=checkpoint)
         return pending
 
     def complete(self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> None:
@@ -94,6 +110,16 @@ class Ledger:
         state = from_document(PipelineState, entry.value)
         repeated = state.pending is not None and state.pending.checkpoint == ref.checkpoint
         return not repeated and ref.path not in {r.path for r in state.retained}
+
+    def save(self, part: PipelineSavepoint) -> None:
+        """This pipeline's part in a savepoint: chosen, and later copied."""
+        failpoint("ledger.save.before")
+        self._change(lambda s: replace(s, savepoint=part))
+        failpoint("ledger.save.after")
+
+    def check(self) -> Check:
+        """What fences a write to another record: this pipeline is as it was last seen, and so of this generation."""
+        return Check(PIPELINES, self.key, self._version)
 
     def confirm(self) -> None:
         """Nothing to read: the last checkpoint is as good as new."""
@@ -174,6 +200,8 @@ def _completed(state: PipelineState, ref: CheckpointRef, ready: Sequence[str], r
         confirmed_ms=ref.completed_ms,
         restarts=0,
         error=None,
+        back=False,
+        dropped=(),
     )
 
 

@@ -4,30 +4,37 @@ It must not know Spark, nor which connectors there are. A crash between any two 
 """
 
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tidegate import __version__
+from tidegate.checkpoints.identity import IDENTITY, identity_of
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
+from tidegate.model.plan import Action
+from tidegate.model.records import CheckpointKind, CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
 from tidegate.pipeline.admission import Pace
+from tidegate.pipeline.ahead import beginning, ranges_of, to_repeat
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.engine import Batch, Engine, Written
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.held import held_offsets
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.meter import Meter
-from tidegate.plugin.contract import Commit, Committer, Offset, Resume
+from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.plugin.contract import Book, Commit, Committer, Offset, Resume, SinkRange
 
 IDLE_PAUSE_S_MIN = 0.05
+SAVING_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """What a loop works with. `stop` asks it to end at the next checkpoint."""
+    """What a loop works with. `stop` asks it to end at the next checkpoint; `savepoints` knows whether one is wanted (None: nobody can ask)."""
 
     job: JobRecord
     storage: CheckpointStorage
@@ -36,6 +43,8 @@ class Surroundings:
     stop: threading.Event
     retained_max: int
     interval_s: float
+    savepoints: SavepointDesk | None = None
+    books: Callable[[Action], Book] | None = None  # where operators record what they create outside (None: nowhere)
 
 
 class Loop:
@@ -50,23 +59,28 @@ class Loop:
         self.kept: dict[int, Mapping[str, Offset]] = {}  # offsets of the retained checkpoints, for release
         self.deleted: list[str] = []
         self.committers: dict[str, Committer] = {}
+        self.ahead: list[SinkRange] = []  # batches that a sink has and the registry of checkpoints has lost
         self.ready: list[str] = []
 
     def run(self) -> PipelineStatus:
         """Until all sources are ready to close (FINISHED) or a stop is wanted (CANCELED)."""
         self._open()
         try:
+            self._resume_saving()
+            self._catch_up()
             status = self._turns()
         finally:
             for committer in self.committers.values():
                 committer.close()
         self.ledger.end(status)  # last: until then a successor opens the sinks again, and finishes what they left
+        if self.around.savepoints is not None and status is PipelineStatus.FINISHED:
+            self.around.savepoints.serve(self.ledger)  # the others may only have waited for this one
         return status
 
     def _turns(self) -> PipelineStatus:
         clock = self.around.clock
         while True:
-            if self.around.stop.is_set() and self.ledger.state.pending is None:
+            if self.ledger.state.pending is None and self._stopped():
                 return PipelineStatus.CANCELED
             began_s = clock.monotonic_s()
             pending = self.ledger.state.pending or self._plan()
@@ -81,29 +95,80 @@ class Loop:
                 self.ledger.confirm()
                 self.meter.phase("idle")
             pause_s = self.pace.pause_s(clock.monotonic_s() - began_s)
-            clock.wait(self.around.stop, pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
+            self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
+
+    def _stopped(self) -> bool:
+        """Between two batches: give what a savepoint wants of this pipeline, and wait with it where the job is to end with the savepoint. Whether to end."""
+        desk = self.around.savepoints
+        while not self.around.stop.is_set():
+            if desk is None:
+                return False
+            desk.serve(self.ledger)
+            if desk.over:
+                return True
+            if not desk.waits(self.ledger.state):
+                return False
+            self.meter.phase("saving")
+            self.ledger.confirm()
+            self._pause(SAVING_PAUSE_S)
+        return True
+
+    def _resume_saving(self) -> None:
+        """A part that was chosen and not copied is copied first: the batches to come may take the place of its checkpoint."""
+        part, desk = self.ledger.state.savepoint, self.around.savepoints
+        if desk is not None and part is not None and not part.copied:
+            desk.serve(self.ledger)
+
+    def _pause(self, seconds: float) -> None:
+        if self.around.savepoints is None:
+            self.around.clock.wait(self.around.stop, seconds)
+        else:
+            self.around.savepoints.wait(self.around.stop, seconds)
 
     def _open(self) -> None:
-        """Take up the place that the store and the last checkpoint tell; sinks undo or finish what is newer."""
+        """Take up the place that the store, the last checkpoint and the sinks tell; sinks undo or finish what is newer.
+
+        All sinks are fenced and asked before the first one is told what becomes of the batches after the restore point.
+        """
         self.meter.phase("restoring")
         state = self.ledger.load()
-        states = self._recall(state)
-        self._start(self.kept[state.latest.checkpoint] if state.latest else None)
+        resumes = self._resumes(state, self._recall(state))
+        committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
+        found = {name: committer.ahead(resumes[name]) for name, committer in committers.items()}
+        checkpoint = state.latest.checkpoint if state.latest else 0
+        self._start(self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found))
+        self.ahead = [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
+        # Before any sink takes a row back: no checkpoint may be found again that counts it.
         self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation)
-        for name, sink in self.graph.sinks.items():
-            committer = sink.committer()
-            committer.open(
-                Resume(
-                    lineage=state.lineage,
-                    generation=self.ledger.generation,
-                    checkpoint=state.latest.checkpoint if state.latest else 0,
-                    pending=state.pending.checkpoint if state.pending else None,
-                    state=states.get(name, {}).get("state"),
-                )
-            )
+        for name, committer in committers.items():
+            committer.open(replace(resumes[name], ahead=tuple(record.checkpoint for record in self.ahead)))
             self.committers[name] = committer
         self.meter.restored(self.ledger.state)
         self._measure()
+
+    def _resumes(self, state: PipelineState, states: Mapping[str, Any]) -> dict[str, Resume]:
+        """Where each sink is to go on."""
+        return {
+            name: Resume(
+                lineage=state.lineage,
+                generation=self.ledger.generation,
+                checkpoint=state.latest.checkpoint if state.latest else 0,
+                pending=state.pending.checkpoint if state.pending else None,
+                state=None if name in state.dropped else states.get(name, {}).get("state"),
+                back=state.back,
+            )
+            for name in self.graph.sinks
+        }
+
+    def _catch_up(self) -> None:
+        """Repeat what the sinks have and the registry has lost, each batch under its own id. Asked for again by whoever comes after a crash in the middle."""
+        pending = self.ledger.state.pending
+        if pending is not None and [record.checkpoint for record in self.ahead] in ([], [pending.checkpoint]):
+            return  # as after any crash: the very same batch is repeated, and sinks refuse one with other ranges
+        for record in self.ahead:
+            if self.around.stop.is_set() and self.ledger.state.pending is None:
+                return
+            self._batch(self.ledger.repeat(record.checkpoint, ranges_of(record)))
 
     def _recall(self, state: PipelineState) -> Mapping[str, Any]:
         """The states of the latest checkpoint, which must be sound; of older ones only the offsets, where they can be read."""
@@ -118,27 +183,27 @@ class Loop:
             self.kept[ref.checkpoint] = {name: states[name]["offset"] for name in self.graph.sources if name in states}
         return states
 
-    def _start(self, restored: Mapping[str, Offset] | None) -> None:
-        """The offsets to go on from: the checkpoint's, else where the source began, else where it says that it begins."""
-
-        def initial() -> dict[str, Offset]:
-            return {name: source.initial() for name, source in self.graph.sources.items()}
-
-        self.ledger.start(initial)
-        begun = self.ledger.state.initial or {}
-        known = {**begun, **(restored or {})}
-        self.offsets = {name: known[name] if name in known else source.initial() for name, source in self.graph.sources.items()}
+    def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
+        """The offsets to go on from: the checkpoint's, else where the source began (the store knows it, or a sink's first record), else where it begins."""
+        known = {**begun, **{name: offset for name, offset in restored.items() if name not in self.ledger.state.dropped}}
+        self.ledger.start({name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()})
+        began = self.ledger.state.initial or {}
+        self.offsets = {name: restored[name] if name in restored and name not in self.ledger.state.dropped else began[name] for name in self.graph.sources}
+        if restored:
+            pending = self.ledger.state.pending is not None
+            self.offsets = held_offsets(self.graph.sources, self.offsets, self.around.job.on_not_held, pending=pending)
 
     def _plan(self) -> PendingBatch | None:
-        """The next range of every source, recorded; None where there is nothing new."""
+        """The next range of every source, recorded; None where there is nothing new. The first batch is made even if it is empty: so every pipeline has a
+        checkpoint, and can be saved. Where the job is to end with a savepoint, that one reads nothing."""
         self.meter.phase("planning")
+        desk, first = self.around.savepoints, self.ledger.state.latest is None
+        hurry = first and desk is not None and desk.wanted is not None and desk.wanted.stop
         ranges = {}
         for name, source in self.graph.sources.items():
-            readers = self.graph.nodes[name].action.parallelism
-            ranges[name] = SourceRange(self.offsets[name], source.latest(self.offsets[name], self.pace.limit(self.scale, readers)))
-        if all(r.start == r.end for r in ranges.values()):
-            return None
-        return self.ledger.begin(ranges)
+            readers, start = self.graph.nodes[name].action.parallelism, self.offsets[name]
+            ranges[name] = SourceRange(start, start if hurry else source.latest(start, self.pace.limit(self.scale, readers)))
+        return self.ledger.begin(ranges) if first or not _empty(ranges) else None
 
     def _batch(self, pending: PendingBatch) -> None:
         """Write, commit, publish, complete. Every step can be repeated by a successor."""
@@ -151,7 +216,7 @@ class Loop:
             ranges=pending.ranges,
         )
         failpoint("batch.write.before")
-        written = self.around.engine.run(self.graph, batch)
+        written = self._nothing() if _empty(batch.ranges) else self.around.engine.run(self.graph, batch)
         failpoint("batch.write.after")
         self.meter.written(written)
         self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
@@ -170,6 +235,10 @@ class Loop:
         self.meter.completed(self.ledger.state)
         self._measure()
         self._tidy()
+
+    def _nothing(self) -> Written:
+        """What the engine would say of an empty batch."""
+        return Written(rows_read=dict.fromkeys(self.graph.sources, 0), messages={name: () for name in self.graph.sinks})
 
     def _commit(self, batch: Batch, written: Written) -> None:
         self.meter.phase("committing")
@@ -193,14 +262,18 @@ class Loop:
         self.meter.phase("publishing")
         state = self.ledger.state
         rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
-        states: dict[str, object] = {name: {"offset": offset} for name, offset in self.offsets.items()}
-        states |= {name: {"state": committer.state()} for name, committer in self.committers.items()}
+        identities = {name: identity_of(node.action) for name, node in self.graph.nodes.items()}
+        states: dict[str, object] = {name: {"offset": offset, IDENTITY: identities[name]} for name, offset in self.offsets.items()}
+        states |= {name: {"state": committer.state(), IDENTITY: identities[name]} for name, committer in self.committers.items()}
+        desk = self.around.savepoints
+        kind = CheckpointKind.SAVEPOINT if desk is not None and desk.open_part(state) else CheckpointKind.CHECKPOINT
         manifest = Manifest(
             job_id=state.job_id,
             pipeline=state.pipeline,
             checkpoint=pending.checkpoint,
             lineage=state.lineage,
             generation=self.ledger.generation,
+            kind=kind,
             begun_ms=pending.begun_ms,
             rows_read=rows_read,
             rows_written=rows_written,
@@ -211,6 +284,7 @@ class Loop:
         return CheckpointRef(
             checkpoint=pending.checkpoint,
             path=published.path,
+            kind=kind,
             generation=self.ledger.generation,
             begun_ms=pending.begun_ms,
             completed_ms=self.around.clock.now_ms(),
@@ -225,14 +299,19 @@ class Loop:
         for ref in state.doomed:
             self.around.storage.delete(ref.path, self.ledger.generation)
         self.deleted = [ref.path for ref in state.doomed]
-        oldest = state.retained[0].checkpoint
-        for checkpoint in [c for c in self.kept if c < oldest]:
+        for checkpoint in [c for c in self.kept if c < state.retained[0].checkpoint]:
             del self.kept[checkpoint]
+        desk = self.around.savepoints
+        held = desk.held(state.pipeline, state.retained) if desk is not None else {}
+        if held is None:
+            return  # what savepoints need is not known now: nothing is forgotten
+        points = {**self.kept, **held}
+        oldest = min([state.retained[0].checkpoint, *held])
         for committer in self.committers.values():
             committer.retain(oldest)
         for name, source in self.graph.sources.items():
-            if name in self.kept.get(oldest, {}):
-                source.release(self.kept[oldest][name])
+            if name in points.get(oldest, {}):
+                source.release(points[oldest][name])
 
     def _ready(self) -> list[str]:
         """The sources that have nothing more to read after the current offsets: derived, so a lost set costs nothing."""
@@ -252,3 +331,7 @@ class Loop:
         known = [p for name, source in self.graph.sources.items() if (p := source.progress(self.offsets[name])) is not None]
         if self.bounded and known and len({p.unit for p in known}) == 1:
             self.meter.progress(sum(p.done for p in known), sum(p.total for p in known), known[0].unit)
+
+
+def _empty(ranges: Mapping[str, SourceRange]) -> bool:
+    return all(r.start == r.end for r in ranges.values())

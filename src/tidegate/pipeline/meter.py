@@ -1,9 +1,11 @@
 """How far a pipeline is, for displays: filled by the loop, read and written behind by the driver. Never used for decisions."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.model.records import PipelineMetrics, PipelineState
+from tidegate.model.runway import RunwayFigure
 from tidegate.pipeline.engine import Written
 
 
@@ -43,6 +45,10 @@ class Meter:
     def progress(self, done: float, total: float, unit: str) -> None:
         """How much of the bounded sources is read."""
         self._set(done=done, total=total, unit=unit)
+
+    def runway(self, figures: Sequence[RunwayFigure]) -> None:
+        """What the sources said about the oldest restore point."""
+        self._set(runway=tuple(figures))
 
     def _set(self, **changes: object) -> None:
         with self._lock:

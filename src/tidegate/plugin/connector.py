@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
 from tidegate.plugin.option import Block, OptionSet, Values
+
+if TYPE_CHECKING:
+    from tidegate.plugin.contract import OperatorContext, Resource
 
 
 class GoBack(StrEnum):
@@ -48,6 +51,8 @@ class Connector:
     check: Callable[[Block, Values], Iterable[Problem]] | None = None  # deeper checks of read values; may look at the disk, never at the network
     refine: Callable[[Values, Capabilities], Capabilities] | None = None  # capabilities that depend on options
     aliases: tuple[str, ...] = ()
+    resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = None  # what a job will have outside, from the options alone: no I/O
+    drop: str = ""  # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not there is fine, what fails is tried again
 
     def capabilities_of(self, values: Values) -> Capabilities:
         """The capabilities with these options."""
@@ -55,5 +60,13 @@ class Connector:
 
     def load(self) -> Any:
         """The implementing class."""
-        module, _, name = self.implementation.partition(":")
-        return getattr(import_module(module), name)
+        return _named(self.implementation)
+
+    def dropper(self) -> "Callable[[Resource, Values], None] | None":
+        """What drops a resource; None where there is nothing to do outside."""
+        return _named(self.drop) if self.drop else None
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(import_module(module), name)

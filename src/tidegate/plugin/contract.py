@@ -11,7 +11,7 @@ that is what makes a repeated batch exact.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
@@ -72,10 +72,41 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Runway:
-    """Whether a source still holds a position, and how long it will."""
+    """Whether a source still holds a position, and how long it will: in seconds at the pace of late, or in bytes, where the source can tell.
+
+    `low` is the source's own word that the end is near; the engine finds so by itself where the seconds are few.
+    """
 
     held: bool
     reason: str = ""
+    seconds_left: float | None = None
+    bytes_left: int | None = None
+    low: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resource:
+    """Something that a job has outside of this system, under a name that only one job may use at a time: a replication slot, a publication, a server id.
+
+    `place` says where it is (host, port, database), the same for everyone who means the same server, and without credentials. A `lasting` one stays there when
+    the driver is gone: it is kept for a job that can be resumed, and dropped (Connector.drop) when none can. Another one is only a name, taken while the job
+    lives.
+    """
+
+    kind: str
+    name: str
+    place: str
+    lasting: bool = True
+
+
+class Book(Protocol):
+    """Where a source or sink records, in the driver, what it is about to create outside: recorded first, so that it is dropped whatever happens."""
+
+    def record(self, resource: Resource) -> None:
+        """Durable when it returns; may be repeated. ResourceTaken (a UserError) where another job has it."""
+
+    def forget(self, resource: Resource) -> None:
+        """It is gone: the operator has dropped it itself."""
 
 
 class Source(ABC):
@@ -92,6 +123,12 @@ class Source(ABC):
     def bounded(self) -> bool:
         """Whether this source comes to an end."""
         return self.context.mode is JobMode.BATCH
+
+    def equip(self, book: Book) -> None:  # noqa: B027  # most sources create nothing
+        """In the driver, before everything else: the book for what is created outside. It does not travel to tasks: keep it out of what is pickled.
+
+        What is known from the options alone is declared by `Connector.resources` instead: then two jobs that want the same are told apart at submit.
+        """
 
     @abstractmethod
     def initial(self) -> Offset:
@@ -122,8 +159,12 @@ class Source(ABC):
         return None
 
     def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # most sources keep everything
-        """Whether this position is still held."""
+        """Whether this position is still held, and how long it will be. Asked now and then, of another instance than the one that reads."""
         return Runway(True)
+
+    def newest(self) -> Offset:
+        """The position after everything that is there now: for a restore whose own position is gone, and which shall skip what was lost."""
+        raise Unsupported(f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or start over with --restore fresh")
 
     def release(self, offset: Offset) -> None:  # noqa: B027  # most sources keep everything
         """Everything before this offset may go: no restore point needs it any more."""
@@ -160,7 +201,7 @@ class WriteTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkRange:
-    """The ranges of every source of the pipeline in one batch, as the sink's record keeps them."""
+    """The ranges of every source of the pipeline in one batch, as the sink's record keeps them: `{source: {"start": ..., "end": ...}}`."""
 
     checkpoint: int
     offsets: Mapping[str, Any]
@@ -180,13 +221,23 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resume:
-    """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can), except the very batch `pending`, which will be repeated."""
+    """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can), except the batches that will be repeated.
+
+    These keep their ids: `pending`, and those `ahead`, which some sink of the pipeline holds and the registry of checkpoints has lost. `back` says that an
+    older point is wanted on purpose.
+    """
 
     lineage: str
     generation: int
     checkpoint: int
     pending: int | None = None
     state: Any = None
+    ahead: tuple[int, ...] = ()
+    back: bool = False
+
+    def keeps(self, checkpoint: int) -> bool:
+        """Whether a batch stays as it is: what lies before one that is ahead does too."""
+        return checkpoint <= max(self.checkpoint, *self.ahead, 0) or checkpoint == self.pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +267,14 @@ class Writer(ABC):
 
 
 class Committer(ABC):
-    """In the driver, one for each sink of a pipeline. Methods are called in the order open, (commit)*, finish?, close."""
+    """In the driver, one for each sink of a pipeline. Methods are called in the order ahead, open, (commit)*, finish?, close."""
+
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:  # noqa: ARG002  # many sinks keep no record
+        """Fence older generations, then tell the records of the batches after `resume.checkpoint`: all of them, or only the newest where one row is kept.
+
+        A record is proof that its batch and everything before it is in the target. Nothing is changed here; `open` follows with what is to become of them.
+        """
+        return ()
 
     @abstractmethod
     def open(self, resume: Resume) -> None:
@@ -224,7 +282,10 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """Make a batch visible once. The same id with the same offsets is skipped; with others it is an error; a newer generation raises Fenced."""
+        """Make a batch visible once. The same id with the same offsets is skipped; with others it is an error; a newer generation raises Fenced.
+
+        An id before the sink's newest record is skipped too: everything before a record is in the target.
+        """
 
     def state(self) -> Any:
         """What belongs into the checkpoint after the last commit (JSON); comes back as Resume.state."""
@@ -253,6 +314,9 @@ class Sink(ABC):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values, self.context = values, context
+
+    def equip(self, book: Book) -> None:  # noqa: B027  # most sinks create nothing but their rows
+        """In the driver, before everything else: the book for what is created outside, as for sources."""
 
     @abstractmethod
     def writer(self, task: WriteTask) -> Writer:

@@ -3,9 +3,10 @@
 A backend gets only what the front has checked and encoded: it never sees a document, only its text. It must not retry, sleep or log.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,25 @@ class Row:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Get:
+    """A question: one entry."""
+
+    map: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A question: the entries whose key begins so, ordered by code points."""
+
+    map: str
+    prefix: str = ""
+
+
+Question: TypeAlias = Get | Listing
+
+
 class ChangeKind(StrEnum):
     """What happened to an entry; stored, so never renamed."""
 
@@ -63,6 +83,7 @@ class ChangeKind(StrEnum):
 class Change:
     """One change of one entry. The value is not kept: who wants it reads the entry, which may be newer by then."""
 
+    map: str
     key: str
     version: int
     kind: ChangeKind
@@ -70,7 +91,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that happened to a map after `since`, in order, up to `revision`: the next `since`."""
+    """Everything that happened to some maps after `since`, ordered by revision, map and key, up to `revision`: the next `since`."""
 
     events: tuple[Change, ...]
     revision: int
@@ -78,7 +99,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What happened after `since` is no longer known. List the map, then go on from `revision`."""
+    """What happened after `since` is no longer known. List the maps, then go on from `revision`."""
 
     revision: int
 
@@ -117,6 +138,9 @@ class Backend(Protocol):
     def scan(self, map: str, prefix: str) -> list[Row]:
         """The entries whose key begins so, as of one moment, ordered by code points."""
 
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        """The rows of each question, all as of one moment; however many there are, no more round trips than it needs."""
+
     def revision(self) -> int:
         """The revision of the newest transaction."""
 
@@ -129,8 +153,8 @@ class Backend(Protocol):
     def settle(self, token: Token) -> Committed | Void | Forgotten:
         """Was it written? If not, make the token void in the same step. May be repeated."""
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
-        """The change log of one map. A `since` that is ahead of the store is Compacted: it belongs to another store's life."""
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
+        """The change log of these maps. A `since` that is ahead of the store is Compacted: it belongs to another store's life."""
 
     def size_by_map(self) -> dict[str, MapSize]:
         """The maps that have entries."""

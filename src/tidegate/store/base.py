@@ -5,7 +5,7 @@ Callers get a `Store` from `open_store`. Nothing here may know which backend it 
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,10 @@ from tidegate.store.backend import (
     Committed,
     Compacted,
     Forgotten,
+    Get,
+    Listing,
     MapSize,
+    Question,
     Row,
     Token,
     Transaction,
@@ -30,7 +33,22 @@ from tidegate.store.backend import (
 from tidegate.store.encoding import OPERATIONS_MAX, check_key, check_map, check_prefix, decode, encode
 from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
 
-__all__ = ["Change", "ChangeKind", "Changes", "Check", "Compacted", "Delete", "Entry", "MapSize", "OutcomeUnknown", "Put", "Store"]
+__all__ = [
+    "Change",
+    "ChangeKind",
+    "Changes",
+    "Check",
+    "Compacted",
+    "Delete",
+    "Entry",
+    "Get",
+    "Listing",
+    "MapSize",
+    "OutcomeUnknown",
+    "Put",
+    "Question",
+    "Store",
+]
 
 SETTLE_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between the tries to read an outcome back
 
@@ -73,6 +91,7 @@ class OutcomeUnknown(TransientError):
 
 
 Entries = list[Entry]  # the method `list` hides the built-in name below
+Answers = list[Entries]
 
 
 class Store:
@@ -95,6 +114,17 @@ class Store:
         check_map(map)
         check_prefix(prefix)
         return [_entry(map, row) for row in self.backend.scan(map, prefix)]
+
+    def ask(self, questions: Sequence[Question]) -> Answers:
+        """Several questions at once, all answered as of one moment: for a `Get` its entry, if there is one; for a `Listing` what `list` gives."""
+        for question in questions:
+            check_map(question.map)
+            if isinstance(question, Get):
+                check_key(question.key)
+            else:
+                check_prefix(question.prefix)
+        answers = self.backend.ask(questions)
+        return [[_entry(question.map, row) for row in rows] for question, rows in zip(questions, answers, strict=True)]
 
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
         """If all checks hold, make all writes; the revision.
@@ -129,10 +159,12 @@ class Store:
         """The revision of the newest transaction; 0 for a new store."""
         return self._saw(self.backend.revision())
 
-    def changes(self, map: str, since: int) -> Changes | Compacted:
-        """What happened to a map after revision `since`. To follow a map: `revision()`, `list`, then this again and again."""
-        check_map(map)
-        changes = self.backend.feed(map, since)
+    def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
+        """What happened to a map, or to several, after revision `since`. To follow them: `revision()`, `list`, then this again and again."""
+        names = (maps,) if isinstance(maps, str) else maps
+        for name in names:
+            check_map(name)
+        changes = self.backend.feed(names, since)
         self._saw(changes.revision)
         return changes
 

@@ -5,20 +5,34 @@ not meet. What is believed without asking (the charter, the newest revision) is 
 the transaction is planned once more. etcd_layout.py says how revisions, the log and given-up tokens are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.store.backend import ChangeKind, Changes, Committed, Compacted, Forgotten, MapSize, Retention, Row, Token, Transaction, Void
+from tidegate.store.backend import (
+    ChangeKind,
+    Changes,
+    Committed,
+    Compacted,
+    Forgotten,
+    Get,
+    Listing,
+    MapSize,
+    Question,
+    Retention,
+    Row,
+    Token,
+    Transaction,
+    Void,
+)
 from tidegate.store.errors import Conflict, StoreUnavailable
 from tidegate.store.etcd_http import EtcdClient
 from tidegate.store.etcd_layout import Charter, Layout, encoded_rows
 from tidegate.store.etcd_prune import Pruner
-from tidegate.store.etcd_requests import Answer, Json, answer_of, delete, get, if_mod, put
-from tidegate.store.etcd_view import TRANSACTION, EtcdView, Moment
+from tidegate.store.etcd_requests import Answer, Json, answer_of, delete, end_of, get, if_mod, put, span
+from tidegate.store.etcd_view import OPERATIONS_MAX, PAGE_KEYS, TRANSACTION, EtcdView, Moment
 from tidegate.store.places import after_compaction, before_compaction, inside_compaction, inside_transaction
 
 PATIENCE_S = 20.0  # with other writers, before a transaction gives up
-OPERATIONS_MAX = 128  # etcd's default for the conditions, and for each of the two lists of acts, of one transaction
 GAPS_MAX = 1000  # given-up tokens that are not counted as revisions; more would make the charter long, and then revisions jump
 Name = tuple[str, str]  # map, key
 
@@ -59,13 +73,16 @@ class EtcdBackend:
         self._pruner = Pruner(self._view, retention)
 
     def read(self, map: str, key: str) -> Row | None:
-        moment = self._view.moment(get(self._layout.entry(map, key)))
-        return next((self._layout.read_row(moment.charter, self._layout.map(map), pair) for pair in moment.found[0]), None)
+        return next(iter(self.ask([Get(map, key)])[0]), None)
 
     def scan(self, map: str, prefix: str) -> list[Row]:
-        start = self._layout.map(map)
-        charter, pairs = self._view.pairs(start + prefix.encode())
-        return [self._layout.read_row(charter, start, pair) for pair in pairs]
+        return self.ask([Listing(map, prefix)])[0]
+
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        layout = self._layout
+        asked = [get(layout.entry(each.map, each.key)) if isinstance(each, Get) else _all_of(layout.map(each.map) + each.prefix.encode()) for each in questions]
+        charter, found = self._view.answers(asked)
+        return [[layout.read_row(charter, layout.map(each.map), pair) for pair in pairs] for each, pairs in zip(questions, found, strict=True)]
 
     def revision(self) -> int:
         return self._view.moment().revision
@@ -94,21 +111,21 @@ class EtcdBackend:
             self._mark_void(token, moment)
             self._view.check_patience(give_up_at)
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         if since < self._view.charter.floor:
             return Compacted(self.revision())  # the floor never sinks: no need to have the whole log sent
-        moment, records = self._view.records(since)
-        known = since in (0, moment.charter.floor) or any(record.revision == since for record in records)
+        moment, records = self._view.news(since)
+        known = since in (0, moment.revision, moment.charter.floor) or self._view.counted(since) or any(record.revision == since for record in records)
         new = [record for record in records if record.revision > since]
         too_many = self._retention.due(sum(len(record.rows) for record in new), len(new))
         if not moment.charter.floor <= since <= moment.revision or not known or too_many:
             return Compacted(moment.revision)
-        return Changes(tuple(change for record in new for change in record.changes(map)), moment.revision)
+        return Changes(tuple(change for record in new for change in record.changes(maps)), moment.revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         sizes: dict[str, MapSize] = {}
         start = self._layout.entries
-        for pair in self._view.pairs(start)[1]:
+        for pair in self._view.answers([_all_of(start)])[1][0]:
             map, _, key = pair.key[len(start) :].partition(b"/")
             old = sizes.get(map.decode(), MapSize(0, 0))
             sizes[map.decode()] = MapSize(old.entries + 1, old.bytes + len(key) + len(pair.value))
@@ -204,6 +221,11 @@ class EtcdBackend:
             acts.append(put(layout.charter, charter.encoded(gap=True)))
         conditions = [if_mod(layout.charter, charter.mod), if_mod(layout.void(token.id), 0)]
         self._client.call(TRANSACTION, {"compare": conditions, "success": acts})
+
+
+def _all_of(start: bytes) -> Json:
+    """A question: all keys that begin so."""
+    return span(start, end_of(start), limit=PAGE_KEYS)
 
 
 def _judge(look: _Look, transaction: Transaction) -> None:

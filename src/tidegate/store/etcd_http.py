@@ -20,7 +20,7 @@ from tidegate.store.etcd_errors import NotSent, TokenExpired, refusal
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 10.0  # etcd itself gives up after 7 s and then says so, which tells more than silence
-IDLE_CONNECTIONS_MAX = 8
+IDLE_CONNECTIONS_MAX = 32
 DEFAULT_PORT = 2379
 
 _clients: "weakref.WeakSet[EtcdClient]" = weakref.WeakSet()

@@ -17,6 +17,7 @@ all of it. Whatever has a hint below f - WINDOW came at f or earlier, and goes w
 
 import bisect
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,10 +82,12 @@ class LogRecord:
     revision: int
     token: str
     rows: tuple[tuple[str, str, str], ...] = field(repr=False)  # map, key, kind
+    hint: int
 
-    def changes(self, map: str) -> list[Change]:
-        """Of one map, by key."""
-        return sorted((Change(key, self.revision, ChangeKind(kind)) for of, key, kind in self.rows if of == map), key=lambda change: change.key)
+    def changes(self, maps: Collection[str]) -> list[Change]:
+        """Of these maps, by map and key."""
+        rows = sorted(row for row in self.rows if row[0] in maps)
+        return [Change(map, key, self.revision, ChangeKind(kind)) for map, key, kind in rows]
 
 
 class Layout:
@@ -136,8 +139,8 @@ class Layout:
     def read_record(self, charter: Charter, pair: Pair) -> LogRecord:
         """A record of the log."""
         try:
-            _, token, _ = pair.key[len(self.log) :].decode().split("/")
-            return LogRecord(charter.number(pair.mod), token, tuple((map, key, kind) for map, key, kind in json.loads(pair.value)))
+            hint, token, _ = pair.key[len(self.log) :].decode().split("/")
+            return LogRecord(charter.number(pair.mod), token, tuple((map, key, kind) for map, key, kind in json.loads(pair.value)), int(hint))
         except (ValueError, TypeError) as error:
             raise StoreDamaged(f"the change log under {self.log.decode()} in etcd is damaged") from error
 

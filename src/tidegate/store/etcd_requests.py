@@ -43,6 +43,16 @@ def span(start: bytes, end: bytes, *, limit: int = 0, since: int = 0, keys_only:
     return {"request_range": {"key": _b64(start), "range_end": _b64(end), **limits}}
 
 
+def as_of(question: Json, revision: int) -> Json:
+    """The same question about the past."""
+    return {"request_range": {**question["request_range"], "revision": str(revision)}}
+
+
+def after(question: Json, key: bytes) -> Json:
+    """The same question, from behind a key on."""
+    return {"request_range": {**question["request_range"], "key": _b64(key + b"\0")}}
+
+
 def put(key: bytes, value: bytes, *, tell_old: bool = False) -> Json:
     """An act; with `tell_old`, the pair of before is an answer too."""
     return {"request_put": {"key": _b64(key), "value": _b64(value), "prev_kv": tell_old}}

@@ -2,17 +2,20 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.store.errors import StoreDamaged, StoreUnavailable
 from tidegate.store.etcd_errors import HistoryGone
 from tidegate.store.etcd_http import EtcdClient
 from tidegate.store.etcd_layout import Charter, Layout, LogRecord
-from tidegate.store.etcd_requests import Answer, Json, Pair, answer_of, end_of, get, if_empty, pairs_of, put, span
+from tidegate.store.etcd_requests import Answer, Json, Pair, after, answer_of, as_of, end_of, get, if_empty, if_mod, pairs_of, put, span
 from tidegate.store.places import after_creation, before_creation, inside_creation
 
 PAGE_KEYS = 500
+REACH_MIN = 64
+COUNTS_KEPT = 16
+OPERATIONS_MAX = 128  # etcd's default for the conditions, and for each of the two lists of acts, of one transaction
 TRANSACTION, RANGE = "/v3/kv/txn", "/v3/kv/range"
 
 
@@ -38,6 +41,8 @@ class EtcdView:
         self.client, self.layout, self.patience_s = client, layout, patience_s
         self.charter, self.hint = self._open_or_create(), 0
         self._store = self.charter.store
+        self._reach = REACH_MIN  # how far before `since` the hints of what came after it lay lately
+        self._counts: dict[int, int] = {}  # the number of transactions at some revisions; replaced whole, as threads share it
 
     def moment(self, *questions: Json) -> Moment:
         """Ask several things at once."""
@@ -62,20 +67,34 @@ class EtcdView:
 
     def records(self, since: int) -> tuple[Moment, list[LogRecord]]:
         """The log from the transaction `since` on, itself included where it is kept; maybe some before it."""
-        # Where the charter is old, it lists fewer gaps, so the question is for a little more than is needed.
-        question = span(self.layout.hint(since - self.layout.window), end_of(self.layout.log), since=self.charter.mod_of(since))
-        moment = self.moment(question)
-        pairs = sorted(moment.found[0], key=lambda pair: pair.mod)
-        return moment, [self.layout.read_record(moment.charter, pair) for pair in pairs]
+        moment = self.moment(self._log_question(since, self.layout.window))
+        return moment, self._log(moment)
 
-    def pairs(self, start: bytes) -> tuple[Charter, list[Pair]]:
-        """All pairs whose key begins so."""
+    def news(self, since: int) -> tuple[Moment, list[LogRecord]]:
+        """The log after the transaction `since`; maybe some before it. Where nothing came, etcd does not look through its log; where this process has seen
+        `since` before, only through the part that the last readings needed. Whether that was all is known by the number of transactions."""
+        counted, reach = self._counts.get(since), self._reach
+        if counted is None or reach >= self.layout.window:
+            return self._news(since, self.layout.window)
+        moment, records = self._news(since, reach)
+        new = [record for record in records if record.revision > since]
+        if len(new) < moment.last.version - counted:
+            self._reach = 2 * reach
+            return self._news(since, self.layout.window)
+        self._reach = max(REACH_MIN, reach * 9 // 10, *(2 * (since - record.hint) for record in new))
+        return moment, records
+
+    def counted(self, since: int) -> bool:
+        """Whether a transaction `since` was seen here, and not long ago."""
+        return since in self._counts
+
+    def answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
+        """The pairs of each question as of one moment, however many they are. Questions about many keys have PAGE_KEYS as their limit."""
         give_up_at = self.give_up_at()
         while True:
             try:
-                moment = self.moment(span(start, end_of(start), limit=PAGE_KEYS))
-                return moment.charter, [pair for page in self._pages(moment, end_of(start)) for pair in page]
-            except HistoryGone:  # somebody had etcd forget that moment between two pages
+                return self._answers(questions)
+            except HistoryGone:  # somebody had etcd forget that moment between two requests
                 self.check_patience(give_up_at)
 
     def give_up_at(self) -> float:
@@ -87,14 +106,34 @@ class EtcdView:
         if time.monotonic() > give_up_at:
             raise StoreUnavailable(f"others have changed the store on etcd again and again for {self.patience_s:g} s; nothing was written")
 
-    def _pages(self, moment: Moment, end: bytes) -> Iterator[list[Pair]]:
-        """Page by page, so that no answer is too big; the later ones as of the moment of the first."""
-        page = moment.found[0]
-        yield page
-        while len(page) == PAGE_KEYS:
-            question = span(page[-1].key + b"\0", end, limit=PAGE_KEYS)["request_range"]
-            page = pairs_of(self.client.call(RANGE, {**question, "revision": str(moment.etcd_revision)}))
-            yield page
+    def _news(self, since: int, reach: int) -> tuple[Moment, list[LogRecord]]:
+        idle = [if_mod(self.layout.charter, self.charter.mod), if_mod(self.layout.last, self.charter.mod_of(since))]
+        asked = [*self.questions(), self._log_question(since, reach)]
+        moment = self.judged(answer_of(self.client.call(TRANSACTION, {"compare": idle, "success": self.questions(), "failure": asked})))
+        self._counts = {**dict(list(self._counts.items())[-COUNTS_KEPT:]), moment.revision: moment.last.version}
+        return moment, self._log(moment) if moment.found else []
+
+    def _log_question(self, since: int, reach: int) -> Json:
+        # Where the charter is old, it lists fewer gaps, so the question is for a little more than is needed.
+        return span(self.layout.hint(since - reach), end_of(self.layout.log), since=self.charter.mod_of(since))
+
+    def _log(self, moment: Moment) -> list[LogRecord]:
+        return [self.layout.read_record(moment.charter, pair) for pair in sorted(moment.found[0], key=lambda pair: pair.mod)]
+
+    def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
+        """As many questions in one request as etcd takes, and no answer too big; the later ones as of the moment of the first."""
+        first = OPERATIONS_MAX - len(self.questions())
+        moment = self.moment(*questions[:first])
+        found = list(moment.found)
+        for start in range(first, len(questions), OPERATIONS_MAX):
+            asked = [as_of(question, moment.etcd_revision) for question in questions[start : start + OPERATIONS_MAX]]
+            found += answer_of(self.client.call(TRANSACTION, {"success": asked})).found
+        for question, pairs in zip(questions, found, strict=True):
+            page = pairs
+            while len(page) == PAGE_KEYS and "range_end" in question["request_range"]:
+                page = pairs_of(self.client.call(RANGE, as_of(after(question, page[-1].key), moment.etcd_revision)["request_range"]))
+                pairs += page
+        return moment.charter, found
 
     def _open_or_create(self) -> Charter:
         layout = self.layout

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tidegate.model.document import from_document
-from tidegate.store.backend import Row
-from tidegate.store.base import Changes, Store
+from tidegate.store.backend import Change, Row
+from tidegate.store.base import Changes, Get, Listing, Question, Store
 from tidegate.store.encoding import decode
 
 LOG = logging.getLogger("tidegate.store")
 T = TypeVar("T")
-SINGLE_READS_MAX = 16  # so many entries are always read one by one,
-SINGLE_READ_BYTES = 16 * 1024  # and more of them where that is quicker than to read the whole map: a question costs as much as so many bytes
+SINGLE_READS_MAX = 16  # so many entries of a map are always read by their keys,
+SINGLE_READS_SHARE = 4  # and more of them up to this part of the map: a question about one key costs as much as so many entries of a list
 
 
 class Seen(Generic[T]):
@@ -59,26 +59,27 @@ class Follower:
 
     def __init__(self, store: Store, kinds: Mapping[str, type], monotonic_s: Callable[[], float], lazy: Collection[str] = ()) -> None:
         self.store, self.kinds, self.monotonic_s, self.lazy = store, kinds, monotonic_s, lazy
-        self._since: dict[str, int] = {}
+        self._since: int | None = None
         self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
-        self._typical_bytes: dict[str, int] = dict.fromkeys(kinds, 0)  # of a document: the last one is as good as any
-        self._revision = -1
-        self._untold: set[tuple[str, str]] = set()  # what was seen by a turn that could not be finished
         self._turn = threading.Lock()
         self.unreadable: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> set[tuple[str, str]]:
-        """Catch up; the (map, key) of all that has changed since the last time. After StoreUnavailable the copy may be newer in some maps than in others;
-        what has changed there is told by the next turn."""
+        """Catch up; the (map, key) of all that has changed since the last time. After StoreUnavailable the copy is as it was."""
         with self._turn:
-            revision = self.store.revision()
-            if revision == self._revision:
-                return set()
-            for map in self.kinds:
-                self._untold |= {(map, key) for key in self._refresh(map)}
-            self._revision = revision
-            told, self._untold = self._untold, set()
-            return told
+            if self._since is None:
+                return self._load(self.store.revision())
+            changes = self.store.changes(self.kinds, self._since)
+            if not isinstance(changes, Changes):
+                return self._load(changes.revision)
+            keys: dict[str, set[str]] = {}
+            for event in changes.events:
+                if not self._has(event):
+                    keys.setdefault(event.map, set()).add(event.key)
+            if keys:
+                self._read(keys)
+            self._since = changes.revision
+            return {(map, key) for map, changed in keys.items() for key in changed}
 
     def get(self, map: str, key: str) -> Seen[Any] | None:
         """One record."""
@@ -88,36 +89,38 @@ class Follower:
         """A map as of the last turn; it does not change under the reader."""
         return MappingProxyType(self._maps[map])
 
-    def _refresh(self, map: str) -> set[str]:
-        if map not in self._since:
-            return self._load(map, self.store.revision())
-        changes = self.store.changes(map, self._since[map])
-        if not isinstance(changes, Changes):
-            return self._load(map, changes.revision)
-        keys = {event.key for event in changes.events}
-        if keys:
-            fresh, rows = dict(self._maps[map]), self._rows(map, keys)
-            for key in keys:
+    def _has(self, event: Change) -> bool:
+        """Whether it was seen already: entries are read after the log, and may be newer."""
+        known = self._maps[event.map].get(event.key)
+        return known is not None and known.version >= event.version
+
+    def _read(self, keys: Mapping[str, set[str]]) -> None:
+        """These entries as of one moment, past the front of the store: it would decode a whole map where only some of it has changed."""
+        questions: list[Question] = []
+        for map, changed in keys.items():
+            single = len(changed) <= max(SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE)
+            questions += [Get(map, key) for key in changed] if single else [Listing(map)]
+        found: dict[str, dict[str, Row]] = {map: {} for map in keys}
+        for question, rows in zip(questions, self.store.backend.ask(questions), strict=True):
+            found[question.map].update((row.key, row) for row in rows)
+        for map, changed in keys.items():
+            fresh = dict(self._maps[map])
+            for key in changed:
+                self._take(fresh, map, key, found[map].get(key))
+            self._maps[map] = fresh
+
+    def _load(self, revision: int) -> set[tuple[str, str]]:
+        """All maps. The revision was read before: what is newer will be read once more."""
+        told: set[tuple[str, str]] = set()
+        answers = self.store.backend.ask([Listing(map) for map in self.kinds])
+        for map, listed in zip(self.kinds, answers, strict=True):
+            before, fresh, rows = self._maps[map], dict(self._maps[map]), {row.key: row for row in listed}
+            for key in before.keys() | rows.keys():
                 self._take(fresh, map, key, rows.get(key))
             self._maps[map] = fresh
-        self._since[map] = changes.revision
-        return keys
-
-    def _rows(self, map: str, keys: set[str]) -> dict[str, Row]:
-        """These entries as they are stored, past the front of the store: it would decode a whole map where only some of it has changed."""
-        backend = self.store.backend
-        if len(keys) <= max(SINGLE_READS_MAX, len(self._maps[map]) * self._typical_bytes[map] // SINGLE_READ_BYTES):
-            return {key: row for key in keys if (row := backend.read(map, key)) is not None}
-        return {row.key: row for row in backend.scan(map, "") if row.key in keys}
-
-    def _load(self, map: str, revision: int) -> set[str]:
-        """The whole map. The revision was read before: what is newer will be read once more."""
-        before, fresh = self._maps[map], dict(self._maps[map])
-        rows = {row.key: row for row in self.store.backend.scan(map, "")}
-        for key in before.keys() | rows.keys():
-            self._take(fresh, map, key, rows.get(key))
-        self._maps[map], self._since[map] = fresh, revision
-        return {key for key in before.keys() | fresh.keys() if before.get(key) is not fresh.get(key)}
+            told |= {(map, key) for key in before.keys() | fresh.keys() if before.get(key) is not fresh.get(key)}
+        self._since = revision
+        return told
 
     def _take(self, fresh: dict[str, Seen[Any]], map: str, key: str, row: Row | None) -> None:
         if row is None:
@@ -127,7 +130,6 @@ class Follower:
         known = fresh.get(key)
         if known is not None and known.version == row.version:
             return
-        self._typical_bytes[map] = len(row.text)
         try:
             seen: Seen[Any] = Seen(self.kinds[map], map, row, self.monotonic_s())
             if map not in self.lazy:

@@ -4,7 +4,7 @@ It keeps the same contract as the durable ones, the bounded change log included,
 """
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from tidegate.store.backend import (
     Change,
@@ -13,7 +13,9 @@ from tidegate.store.backend import (
     Committed,
     Compacted,
     Forgotten,
+    Get,
     MapSize,
+    Question,
     Retention,
     Row,
     Token,
@@ -24,12 +26,6 @@ from tidegate.store.backend import (
 from tidegate.store.errors import Conflict, StoreClosed, StoreUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
-    map: str
-    change: Change
-
-
 class MemoryBackend:
     """One lock over plain dictionaries."""
 
@@ -37,7 +33,7 @@ class MemoryBackend:
         self._retention = retention
         self._lock = threading.Lock()
         self._entries: dict[str, dict[str, Row]] = {}
-        self._log: list[_Logged] = []
+        self._log: list[Change] = []
         self._outcomes: dict[bytes, int] = {}
         self._voids: dict[bytes, int] = {}
         self._revision = 0
@@ -52,8 +48,12 @@ class MemoryBackend:
     def scan(self, map: str, prefix: str) -> list[Row]:
         with self._lock:
             self._check_open()
-            rows = [row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)]
-        return sorted(rows, key=lambda row: row.key)
+            return self._scan(map, prefix)
+
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        with self._lock:
+            self._check_open()
+            return [self._scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each) for each in questions]
 
     def revision(self) -> int:
         with self._lock:
@@ -86,14 +86,14 @@ class MemoryBackend:
             self._voids[token.id] = self._revision
             return Void()
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._lock:
             self._check_open()
             if not self._floor <= since <= self._revision:
                 return Compacted(self._revision)
-            events = [logged.change for logged in self._log if logged.map == map and logged.change.version > since]
+            events = [change for change in self._log if change.map in maps and change.version > since]
             revision = self._revision
-        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.key))), revision)
+        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.map, change.key))), revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._lock:
@@ -117,6 +117,13 @@ class MemoryBackend:
         if self._closed:
             raise StoreClosed()
 
+    def _get(self, question: Get) -> list[Row]:
+        row = self._entries.get(question.map, {}).get(question.key)
+        return [] if row is None else [row]
+
+    def _scan(self, map: str, prefix: str) -> list[Row]:
+        return sorted((row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)), key=lambda row: row.key)
+
     def _judge(self, transaction: Transaction) -> None:
         if transaction.token.id in self._voids:
             raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
@@ -135,12 +142,12 @@ class MemoryBackend:
         else:
             rows[write.key] = Row(write.key, write.text, self._revision)
             kind = ChangeKind.PUT
-        self._log.append(_Logged(write.map, Change(write.key, self._revision, kind)))
+        self._log.append(Change(write.map, write.key, self._revision, kind))
 
     def _prune(self) -> None:
         kept = self._retention.kept
-        by_rows = self._log[-kept - 1].change.version if len(self._log) > kept else 0
+        by_rows = self._log[-kept - 1].version if len(self._log) > kept else 0
         self._floor = max(self._floor, by_rows, self._revision - kept)
-        self._log = [logged for logged in self._log if logged.change.version > self._floor]
+        self._log = [change for change in self._log if change.version > self._floor]
         self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
         self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}

@@ -1,9 +1,13 @@
 """The store of several hosts: a schema of a PostgreSQL database. Opened by open.py only.
 
 Every transaction that writes is one call of a function in the server (sql/postgres.sql) and locks the one row of `state` first: the checks, the next
-revision and the writes are one moment, revisions are in the order of commits, and no client holds the lock while it thinks.
+revision and the writes are one moment, revisions are in the order of commits, and no client holds the lock while it thinks. Several threads of a process
+that write at once share such a statement and its commit (combine.py).
 """
 
+import json
+import threading
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,13 +23,16 @@ from tidegate.store.backend import (
     Committed,
     Compacted,
     Forgotten,
+    Get,
     MapSize,
+    Question,
     Retention,
     Row,
     Token,
     Transaction,
     Void,
 )
+from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.encoding import KEY_BYTES_MAX
 from tidegate.store.errors import Conflict, StoreDamaged, StoreUnavailable
 from tidegate.store.postgres_address import read_address
@@ -35,8 +42,11 @@ from tidegate.store.postgres_schema import prepare
 # No key is longer, and no code point is behind this one: what begins with a prefix lies between the prefix and the prefix with this behind it.
 _LAST = "\U0010ffff" * (KEY_BYTES_MAX // 4)
 _QUERIES = {
-    name: SQL[name].encode() for name in ("read", "scan", "revision", "judge", "transact", "settle", "feed", "size_by_map", "compact")
+    name: SQL[name].encode() for name in ("read", "scan", "ask", "revision", "judge", "transact", "transact_all", "settle", "feed", "size_by_map", "compact")
 }  # as bytes, since psycopg takes text for a literal only
+
+
+VACUUM_EVERY_MIN = 1_000  # revisions
 
 
 class PostgresBackend:
@@ -44,9 +54,12 @@ class PostgresBackend:
 
     def __init__(self, url: str, *, retention: Retention, limits: Limits | None = None) -> None:
         self._retention = retention
+        self._vacuum_every = max(VACUUM_EVERY_MIN, retention.threshold // 2)
+        self._vacuuming: threading.Thread | None = None
         address = read_address(url)
         self._shown = address.shown
         self._connections = Connections(address, limits=limits or Limits())
+        self._writers = Combiner(self._write_all)
         try:
             self._store = prepare(self._connections)
         except BaseException:
@@ -63,6 +76,15 @@ class PostgresBackend:
             found = db.execute(_QUERIES["scan"], {"map": map, "prefix": prefix, "last": prefix + _LAST}).fetchall()
         return [Row(*row) for row in found]
 
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        ranges = [(each.map, each.key, each.key) if isinstance(each, Get) else (each.map, each.prefix, each.prefix + _LAST) for each in questions]
+        maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
+        answers: list[list[Row]] = [[] for _ in questions]
+        with self._connections.asking() as db:
+            for place, key, text, version in db.execute(_QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}):
+                answers[place - 1].append(Row(key, text, version))
+        return answers
+
     def revision(self) -> int:
         with self._connections.asking() as db:
             found = db.execute(_QUERIES["revision"]).fetchone()
@@ -71,28 +93,7 @@ class PostgresBackend:
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
             return self._question(transaction.checks)
-        checks, writes, token = transaction.checks, transaction.writes, transaction.token
-        arguments = {
-            "store": self._store,
-            "token": token.id,
-            "since": token.since,
-            "check_maps": [check.map for check in checks],
-            "check_keys": [check.key for check in checks],
-            "check_versions": [check.version for check in checks],
-            "write_maps": [write.map for write in writes],
-            "write_keys": [write.key for write in writes],
-            "write_values": [write.text for write in writes],
-            "threshold": self._retention.threshold,
-            "kept": self._retention.kept,
-        }
-        with self._connections.writing() as db:
-            places.inside_transaction()
-            outcome, number, place = self._one(db.execute(_QUERIES["transact"], arguments).fetchone())
-        if outcome == "committed":
-            return int(number)
-        if outcome == "conflict":
-            raise _conflict(checks, place, number)
-        raise self._refusal(outcome)
+        return self._writers.apply(transaction, self._connections.turn())
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:
         with self._connections.asking() as db:
@@ -107,13 +108,13 @@ class PostgresBackend:
                 return Forgotten()
         raise self._refusal(outcome)
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._connections.asking() as db:
-            found = db.execute(_QUERIES["feed"], {"map": map, "since": since}).fetchall()
+            found = db.execute(_QUERIES["feed"], {"maps": list(maps), "since": since}).fetchall()
         revision, floor, *_ = self._one(found[0] if found else None)
         if not floor <= since <= revision:
             return Compacted(revision)
-        return Changes(tuple(Change(key, version, ChangeKind(kind)) for _, _, key, version, kind in found if key is not None), revision)
+        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for _, _, map, key, version, kind in found if key is not None), revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._connections.asking() as db:
@@ -123,14 +124,50 @@ class PostgresBackend:
         places.before_compaction()
         with self._connections.asking() as db:
             db.execute(_QUERIES["compact"], {"kept": self._retention.kept})
-            places.inside_compaction()
-            for statement in SQL.statements("give_space_back"):
-                with suppress(InsufficientPrivilege, QueryCanceled):  # then the server's own vacuum does it later
-                    db.execute(statement.encode(), prepare=False)
+        places.inside_compaction()
+        self._vacuum()
         places.after_compaction()
 
     def close(self) -> None:
         self._connections.close()
+        if self._vacuuming is not None:
+            self._vacuuming.join()  # its statements have a time limit
+
+    def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """All of them in one statement, so that nobody holds the lock while it is stopped; those that meet a conflict write nothing."""
+        common = {"store": self._store, "threshold": self._retention.threshold, "kept": self._retention.kept}
+        with self._connections.writing() as db:
+            places.inside_transaction()
+            if len(transactions) == 1:
+                found = [self._one(db.execute(_QUERIES["transact"], {**common, **_arguments(transactions[0])}).fetchone())]
+            else:
+                batch = json.dumps([{**_arguments(each), "token": each.token.id.hex()} for each in transactions], ensure_ascii=False)
+                found = db.execute(_QUERIES["transact_all"], {**common, "batch": batch}).fetchall()
+        outcomes = [self._outcome(transaction, *row) for transaction, row in zip(transactions, found, strict=True)]
+        self._vacuum_if_due(outcome for outcome in outcomes if isinstance(outcome, int))
+        return outcomes
+
+    def _vacuum_if_due(self, revisions: Iterable[int]) -> None:
+        """Dead rows become free room before there are many: the server's own vacuum comes round once a minute, whatever is written meanwhile. Revisions are
+        given once, so that one process does it."""
+        if any(revision % self._vacuum_every == 0 for revision in revisions):
+            self._vacuuming = threading.Thread(target=self._vacuum_behind, name="store-vacuum", daemon=True)
+            self._vacuuming.start()
+
+    def _vacuum_behind(self) -> None:
+        with suppress(TidegateError):  # it is not needed for anything
+            self._vacuum()
+
+    def _vacuum(self) -> None:
+        with self._connections.asking() as db:
+            for statement in SQL.statements("give_space_back"):
+                with suppress(InsufficientPrivilege, QueryCanceled):  # then the server's own vacuum does it later
+                    db.execute(statement.encode(), prepare=False)
+
+    def _outcome(self, transaction: Transaction, outcome: str, number: int, place: int) -> Outcome:
+        if outcome == "committed":
+            return int(number)
+        return _conflict(transaction.checks, place, number) if outcome == "conflict" else self._refusal(outcome)
 
     def _question(self, checks: tuple[Check, ...]) -> int:
         arguments = {"maps": [check.map for check in checks], "keys": [check.key for check in checks], "versions": [check.version for check in checks]}
@@ -158,6 +195,20 @@ class PostgresBackend:
                     "Nothing was written; start all processes again"
                 )
         raise AssertionError(f"the store's function answered {outcome}")
+
+
+def _arguments(transaction: Transaction) -> dict[str, Any]:
+    checks, writes, token = transaction.checks, transaction.writes, transaction.token
+    return {
+        "token": token.id,
+        "since": token.since,
+        "check_maps": [check.map for check in checks],
+        "check_keys": [check.key for check in checks],
+        "check_versions": [check.version for check in checks],
+        "write_maps": [write.map for write in writes],
+        "write_keys": [write.key for write in writes],
+        "write_values": [write.text for write in writes],
+    }
 
 
 def _conflict(checks: tuple[Check, ...], place: int, found: int) -> Conflict:

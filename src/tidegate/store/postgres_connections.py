@@ -104,6 +104,17 @@ class Connections:
                     raise AnswerLost(f"the connection to the store {self.address.shown} broke in the middle of a transaction") from error
                 raise from_server(self.address.shown, error) from error
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone among the writers of this process: they would take turns in the server anyway."""
+        turn = self._turn  # a fork in between gives the child another one
+        if not turn.acquire(timeout=self.limits.answer_s):
+            raise StoreUnavailable(f"other threads have kept the store {self.address.shown} busy for {self.limits.answer_s:g} s; nothing was written")
+        try:
+            yield
+        finally:
+            turn.release()
+
     def close(self) -> None:
         """Close all; those that are lent out are closed when they come back."""
         with self._lock:
@@ -117,7 +128,7 @@ class Connections:
         self._renew_locks()
 
     def _renew_locks(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._free = threading.Semaphore(self._max)
 
     @contextmanager

@@ -1,10 +1,12 @@
 """The embedded store: one SQLite file, several processes of one host. Opened by open.py only.
 
 Every transaction that writes is alone in the store (sqlite_file.py), so the checks, the next revision and the writes are one moment, and
-revisions are in the order of commits. SQL is in sql/sqlite.sql.
+revisions are in the order of commits. Those of several threads share a commit (combine.py). SQL is in sql/sqlite.sql.
 """
 
+import json
 import sqlite3
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tidegate.store import places
@@ -16,7 +18,9 @@ from tidegate.store.backend import (
     Committed,
     Compacted,
     Forgotten,
+    Get,
     MapSize,
+    Question,
     Retention,
     Row,
     Token,
@@ -24,6 +28,7 @@ from tidegate.store.backend import (
     Void,
     Write,
 )
+from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.errors import Conflict, StoreUnavailable
 from tidegate.store.sqlite_file import SQL, StoreFile
 
@@ -36,18 +41,19 @@ class SqliteBackend:
     def __init__(self, path: Path, *, retention: Retention, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
         self._retention = retention
         self._file = StoreFile(path, busy_timeout_s=busy_timeout_s)
+        self._writers = Combiner(self._write_all)
 
     def read(self, map: str, key: str) -> Row | None:
         with self._file.reading() as db:
-            found = db.execute(SQL["read"], {"map": map, "key": key}).fetchone()
-        return None if found is None else Row(*found)
+            return next(iter(_get(db, map, key)), None)
 
     def scan(self, map: str, prefix: str) -> list[Row]:
-        behind = _behind(prefix)
-        query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
         with self._file.reading() as db:
-            found = db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind}).fetchall()
-        return [Row(*row) for row in found]
+            return _scan(db, map, prefix)
+
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        with self._file.reading() as db:
+            return [_get(db, each.map, each.key) if isinstance(each, Get) else _scan(db, each.map, each.prefix) for each in questions]
 
     def revision(self) -> int:
         with self._file.reading() as db:
@@ -58,17 +64,7 @@ class SqliteBackend:
             with self._file.reading() as db:
                 _judge(db, transaction.checks)
                 return _state(db)[0]
-        with self._file.writing() as db:
-            if db.execute(SQL["find_void"], {"token": transaction.token.id}).fetchone():
-                raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
-            _judge(db, transaction.checks)
-            (revision,) = db.execute(SQL["advance"]).fetchone()
-            rows = sum(_write(db, write, revision) for write in transaction.writes)
-            db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
-            db.execute(SQL["count_changes"], {"rows": rows})
-            self._prune_if_due(db)
-            places.inside_transaction()
-        return int(revision)
+        return self._writers.apply(transaction, self._file.turn())
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:
         with self._file.writing() as db:
@@ -83,13 +79,13 @@ class SqliteBackend:
             db.execute(SQL["make_void"], {"token": token.id, "revision": revision})
             return Void()
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._file.reading() as db:
             revision, floor, _ = _state(db)
             if not floor <= since <= revision:
                 return Compacted(revision)
-            found = db.execute(SQL["feed"], {"map": map, "since": since}).fetchall()
-        return Changes(tuple(Change(key, version, ChangeKind(kind)) for key, version, kind in found), revision)
+            found = db.execute(SQL["feed"], {"maps": json.dumps(list(maps)), "since": since}).fetchall() if since < revision else ()
+        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for map, key, version, kind in found), revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._file.reading() as db:
@@ -105,6 +101,23 @@ class SqliteBackend:
 
     def close(self) -> None:
         self._file.close()
+
+    def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """All of them in one commit; those that meet a conflict write nothing."""
+        outcomes: list[Outcome] = []
+        with self._file.writing_in_turn() as db:
+            for transaction in transactions:
+                try:
+                    _judge_token(db, transaction.token)
+                    _judge(db, transaction.checks)
+                except (Conflict, StoreUnavailable) as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(_write_one(db, transaction))
+            if any(isinstance(outcome, int) for outcome in outcomes):
+                self._prune_if_due(db)
+                places.inside_transaction()
+        return outcomes
 
     def _prune_if_due(self, db: sqlite3.Connection) -> None:
         revision, floor, change_rows = _state(db)
@@ -125,12 +138,36 @@ def _state(db: sqlite3.Connection) -> tuple[int, int, int]:
     return revision, floor, change_rows
 
 
+def _get(db: sqlite3.Connection, map: str, key: str) -> list[Row]:
+    return [Row(*row) for row in db.execute(SQL["read"], {"map": map, "key": key})]
+
+
+def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[Row]:
+    behind = _behind(prefix)
+    query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
+    return [Row(*row) for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})]
+
+
 def _judge(db: sqlite3.Connection, checks: tuple[Check, ...]) -> None:
     for check in checks:
         row = db.execute(SQL["version"], {"map": check.map, "key": check.key}).fetchone()
         found = row[0] if row else 0
         if found != check.version:
             raise Conflict(check.map, check.key, check.version, found)
+
+
+def _judge_token(db: sqlite3.Connection, token: Token) -> None:
+    if db.execute(SQL["find_void"], {"token": token.id}).fetchone():
+        raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+
+
+def _write_one(db: sqlite3.Connection, transaction: Transaction) -> int:
+    """The revision."""
+    (revision,) = db.execute(SQL["advance"]).fetchone()
+    rows = sum(_write(db, write, revision) for write in transaction.writes)
+    db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
+    db.execute(SQL["count_changes"], {"rows": rows})
+    return int(revision)
 
 
 def _write(db: sqlite3.Connection, write: Write, revision: int) -> int:

@@ -67,19 +67,30 @@ class StoreFile:
                     db.execute(SQL["rollback"])
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction of this process alone: committed at the end, undone by any exception."""
-        with self._writer_mutex_within_limit(), translated(self.path):
+    def turn(self) -> Iterator[None]:
+        """Alone among the threads of this process."""
+        with self._writer_mutex_within_limit():
             self._check_open()
-            with self._exclusive():
-                db = self._usable_writer()
-                db.execute(SQL["begin_write"])
-                try:
-                    yield db
-                except BaseException:
-                    self._undo(db)
-                    raise
-                self._commit(db)
+            yield
+
+    @contextmanager
+    def writing_in_turn(self) -> Iterator[sqlite3.Connection]:
+        """For who has the turn, a transaction alone among all processes: committed at the end, undone by any exception."""
+        with translated(self.path), self._exclusive():
+            db = self._usable_writer()
+            db.execute(SQL["begin_write"])
+            try:
+                yield db
+            except BaseException:
+                self._undo(db)
+                raise
+            self._commit(db)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Both at once."""
+        with self.turn(), self.writing_in_turn() as db:
+            yield db
 
     def give_space_back(self) -> None:
         """After a compaction: free pages to the disk, the log file to nothing."""

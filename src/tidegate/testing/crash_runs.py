@@ -8,13 +8,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tidegate import failpoint
+from tidegate.cli import main
 from tidegate.home import Home
 from tidegate.plugin import registry
 from tidegate.testing.in_process import run_in_process
@@ -34,6 +36,9 @@ class RunRequest:
     job_id: int = 7
     stop_at_rows: int | None = None  # stop at the checkpoint after so many rows are read, as Ctrl-C would
     compaction_threshold: int = 10_000
+    restore_from: int | None = None  # another job, whose state it takes
+    save: bool = False  # end with a savepoint, unless there is one
+    command: tuple[str, ...] = ()  # not a run: this command of the CLI
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,8 @@ def _child(request: RunRequest, answer: int) -> None:
 def _run(request: RunRequest) -> dict[str, Any]:
     home = Home(Path(request.home))
     failpoint.arm(request.failpoints)
+    if request.command:
+        return _command(request.command)
     ran = run_in_process(
         request.file,
         home,
@@ -116,9 +123,21 @@ def _run(request: RunRequest) -> dict[str, Any]:
         restore=request.restore,
         stop_at_rows=request.stop_at_rows,
         compaction_threshold=request.compaction_threshold,
+        restore_from=request.restore_from,
+        save=request.save,
     )
     failures = "; ".join(f.message for f in ran.outcome.failures)
     return {"status": ran.outcome.status.value, "restored": {str(p): c for p, c in ran.claim.restored.items()}, "error": failures}
+
+
+def _command(words: Sequence[str]) -> dict[str, Any]:
+    """A command; one that does not end well is an error."""
+    try:
+        main(list(words), standalone_mode=False)
+    except SystemExit as end:
+        if end.code:
+            raise
+    return {"status": "done"}
 
 
 def _warm() -> None:
@@ -126,6 +145,7 @@ def _warm() -> None:
     for connector in registry.connectors():
         if connector.capabilities.fusable:
             connector.load()
+    import_module("tidegate.cli.state")
 
 
 if __name__ == "__main__":

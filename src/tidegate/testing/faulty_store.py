@@ -5,10 +5,10 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from tidegate.store.backend import Backend, Changes, Committed, Compacted, Forgotten, MapSize, Row, Token, Transaction, Void
+from tidegate.store.backend import Backend, Changes, Committed, Compacted, Forgotten, MapSize, Question, Row, Token, Transaction, Void
 from tidegate.store.base import Store
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 
@@ -18,6 +18,7 @@ class Operation(StrEnum):
 
     READ = "read"
     SCAN = "scan"
+    ASK = "ask"
     REVISION = "revision"
     APPLY = "apply"
     SETTLE = "settle"
@@ -87,6 +88,10 @@ class FaultyBackend:
         self._simple(Operation.SCAN)
         return self.inner.scan(map, prefix)
 
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        self._simple(Operation.ASK)
+        return self.inner.ask(questions)
+
     def revision(self) -> int:
         self._simple(Operation.REVISION)
         return self.inner.revision()
@@ -111,9 +116,9 @@ class FaultyBackend:
             raise StoreUnavailable("the answer was lost on purpose")
         return outcome
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         self._simple(Operation.FEED)
-        return self.inner.feed(map, since)
+        return self.inner.feed(maps, since)
 
     def size_by_map(self) -> dict[str, MapSize]:
         self._simple(Operation.SIZE)

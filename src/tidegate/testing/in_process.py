@@ -6,17 +6,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
+from tidegate.coordinator.savepoints import ask, request_of
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import DriverOrder, EngineSettings
-from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
@@ -66,8 +68,11 @@ def run_in_process(
     variables: Sequence[str] = (),
     stop_at_rows: int | None = None,
     compaction_threshold: int = 10_000,
+    restore_from: int | None = None,
+    save: bool = False,
 ) -> Ran:
-    """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows."""
+    """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
+    `save`: with its first savepoint, where there is none yet."""
     clock = SystemClock()
     home.make()
     plan = planned(file, variables, strict=False)
@@ -78,14 +83,21 @@ def run_in_process(
             name=plan.job_name,
             plan=plan,
             file=file,
-            wish=RestoreWish.parse(restore),
+            wish=RestoreWish.parse(restore).of_job(restore_from, job_id),
             me=reference(os.getpid()),
             now_ms=clock.now_ms(),
         )
         claim = Claimant(store, storage, home).claim(submission)
+        there = Savepoints(storage.files)
+        if save and not there.list(job_id):
+            ask(store, there, clock, job_id, stop=True)
         if claim.start is not Start.NOTHING:
             _drive(store, driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
-        status = status_of(look(store, job_id)) or JobStatus.FAILED
+        known = look(store, job_id)
+        request = request_of(known)
+        status = status_of(known) or JobStatus.FAILED
+        if status is JobStatus.CANCELED and request is not None and request.value.status is SavepointStatus.DONE:
+            status = JobStatus.SAVEPOINT_DONE
         outcome = end(store, storage, Owned(job_id, claim.generation), status, clock.now_ms())
         store.compact()
         return Ran(claim, outcome)

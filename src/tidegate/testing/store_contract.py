@@ -18,14 +18,17 @@ from tidegate.store import (
     Compacted,
     Conflict,
     Delete,
+    Get,
+    Listing,
     MapSize,
     Put,
+    Question,
     Store,
     StoreClosed,
     StoreRefused,
 )
 from tidegate.testing.store_outcomes import OutcomeContract
-from tidegate.testing.store_worker import ACCOUNTS
+from tidegate.testing.store_worker import ACCOUNTS, ACTS
 
 ROUND_TRIPS: list[dict[str, Any]] = [
     {},
@@ -133,7 +136,7 @@ class StoreContract(OutcomeContract):
         store.transact(writes=[Delete("jobs", "never")])
         changes = store.changes("jobs", 0)
         assert isinstance(changes, Changes)
-        assert changes.events == (Change("a", revision, ChangeKind.PUT),)
+        assert changes.events == (Change("jobs", "a", revision, ChangeKind.PUT),)
 
     def test_a_transaction_without_writes_only_asks(self, store: Store) -> None:
         revision = store.transact(writes=[Put("jobs", "a", {})])
@@ -158,11 +161,47 @@ class StoreContract(OutcomeContract):
         second = store.transact(writes=[Delete("jobs", "a")])
         third = store.transact(writes=[Put("jobs", "b", {})])
         put, delete = ChangeKind.PUT, ChangeKind.DELETE
-        events = (Change("a", first, put), Change("b", first, put), Change("a", second, delete), Change("b", third, put))
+        events = (Change("jobs", "a", first, put), Change("jobs", "b", first, put), Change("jobs", "a", second, delete), Change("jobs", "b", third, put))
         assert store.changes("jobs", 0) == Changes(events, third)
         assert store.changes("jobs", first) == Changes(events[2:], third)
         assert store.changes("jobs", third) == Changes((), third)
         assert store.changes("never-written", 0) == Changes((), third)
+
+    def test_several_maps_have_one_change_feed(self, store: Store) -> None:
+        first = store.transact(writes=[Put("states", "x", {}), Put("jobs", "b", {}), Put("jobs", "a", {}), Put("others", "o", {})])
+        second = store.transact(writes=[Put("others", "o", {})])
+        third = store.transact(writes=[Delete("states", "x"), Put("jobs", "a", {})])
+        put, delete = ChangeKind.PUT, ChangeKind.DELETE
+        events = (Change("jobs", "a", first, put), Change("jobs", "b", first, put), Change("states", "x", first, put))
+        later = (Change("jobs", "a", third, put), Change("states", "x", third, delete))
+        assert store.changes(("jobs", "states", "never-written"), 0) == Changes(events + later, third)
+        assert store.changes({"states", "jobs"}, second) == Changes(later, third)
+        assert store.changes(["jobs", "states"], third) == Changes((), third)
+        assert store.changes((), 0) == Changes((), third)
+        assert store.changes(("jobs", "states"), third + 1) == Compacted(third)
+
+    def test_several_questions_are_answered_at_once_and_each_as_if_it_were_asked_alone(self, store: Store) -> None:
+        store.transact(writes=[Put("jobs", key, {"key": key}) for key in reversed(ORDERED_KEYS)])
+        store.transact(writes=[Put("states", "a", {"n": 1}), Put("states", "a/1", {"n": 2}), Put("jobs-2", "a/1", {})])
+        entry, listed = store.get("states", "a"), store.list("jobs", "a/")
+        assert store.ask([]) == []
+        assert store.ask([Get("states", "a"), Get("states", "none"), Listing("jobs", "a/"), Get("states", "a")]) == [[entry], [], listed, [entry]]
+        assert store.ask([Listing("jobs"), Listing("never-written"), Listing("states", "b")]) == [store.list("jobs"), [], []]
+        prefixes = ["a", "a\ud7ff", "a\U0010ffff", "\U0010ffff", "%"]
+        assert store.ask([Listing("jobs", prefix) for prefix in prefixes]) == [store.list("jobs", prefix) for prefix in prefixes]
+
+    def test_as_many_questions_as_one_likes_can_be_asked_at_once(self, store: Store) -> None:
+        for start in range(0, 700, 100):
+            store.transact(writes=[Put("jobs", f"{n:03d}", {"n": n}) for n in range(start, start + 100)])
+        questions: list[Question] = [*(Get("jobs", f"{n:03d}") for n in range(0, 700, 2)), Listing("jobs"), Get("jobs", "none"), Listing("jobs", "69")]
+        answers = store.ask(questions)
+        assert [[entry.value["n"] for entry in answer] for answer in answers[:350]] == [[n] for n in range(0, 700, 2)]
+        assert [[entry.value["n"] for entry in answer] for answer in answers[350:]] == [list(range(700)), [], list(range(690, 700))]
+
+    def test_questions_that_cannot_be_asked_are_refused(self, store: Store) -> None:
+        for question in (Get("Upper", "a"), Get("jobs", ""), Get("jobs", "a\n"), Listing("Upper"), Listing("jobs", "a\n")):
+            with pytest.raises(StoreRefused):
+                store.ask([Get("jobs", "a"), question])
 
     def test_a_revision_that_the_store_never_had_is_compacted(self, store: Store) -> None:
         revision = store.transact(writes=[Put("jobs", "a", {})])
@@ -174,7 +213,7 @@ class StoreContract(OutcomeContract):
         assert store.changes("jobs", 0) == Compacted(revisions[-1])
         assert store.changes("jobs", revisions[-30]) == Compacted(revisions[-1])
         newest = store.changes("jobs", revisions[-11])
-        assert newest == Changes(tuple(Change(key, r, ChangeKind.PUT) for r in revisions[-10:] for key in "ab"), revisions[-1])
+        assert newest == Changes(tuple(Change("jobs", key, r, ChangeKind.PUT) for r in revisions[-10:] for key in "ab"), revisions[-1])
         assert _value(store, "jobs", "a") == {"n": 199}
         store.close()
 
@@ -218,7 +257,7 @@ class StoreContract(OutcomeContract):
             lambda: store.transact([Check(map, "a", 0)]),
             lambda: store.get(map, "a"),
             lambda: store.list(map),
-            lambda: store.changes(map, 0),
+            lambda: store.changes(["jobs", map], 0),
         ):
             with pytest.raises(StoreRefused, match="cannot name a map"):
                 call()
@@ -257,22 +296,49 @@ class StoreContract(OutcomeContract):
         assert len({change.version for change in changes.events}) == len(changes.events) == 240
         store.close()
 
+    def test_threads_that_share_a_store_are_as_exact(self, store: Store) -> None:
+        troubles: list[BaseException] = []
+        store.transact(writes=[Put("counters", "common", {"amount": 0})])
+
+        def add(thread: int) -> None:
+            try:
+                for n in range(15):
+                    ACTS["count"](store, thread, 1)
+                    store.transact([Check("own", f"{thread}/{n}", 0)], [Put("own", f"{thread}/{n}", {})])
+                    with pytest.raises(Conflict):
+                        store.transact([Check("own", f"{thread}/{n}", 0)], [Put("own", f"{thread}/{n}", {}), Put("never", f"{thread}", {})])
+            except BaseException as error:
+                troubles.append(error)
+
+        threads = [threading.Thread(target=add, args=(thread,)) for thread in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert troubles == []
+        assert (_value(store, "counters", "common"), len(store.list("own")), store.list("never")) == ({"amount": 90}, 90, [])
+        changes = store.changes(("counters", "own"), 0)
+        assert isinstance(changes, Changes)
+        assert len({change.version for change in changes.events}) == len(changes.events) == 181
+
     def test_money_is_neither_made_nor_lost_by_four_who_move_it(self, world: StoreWorld) -> None:
         store = world.open()
         store.transact(writes=[Put("bank", f"account-{n}", {"amount": 1000}) for n in range(ACCOUNTS)])
         done = threading.Event()
         sums: list[int] = []
+        accounts = [Get("bank", f"account-{n}") for n in range(ACCOUNTS)]
 
         def watch() -> None:
             while not done.is_set():
                 sums.append(sum(e.value["amount"] for e in store.list("bank")))
+                sums.append(sum(e.value["amount"] for answer in store.ask(accounts) for e in answer))
 
         watcher = threading.Thread(target=watch)
         watcher.start()
         world.work("transfer", workers=4, amount=40)
         done.set()
         watcher.join()
-        assert set(sums) == {1000 * ACCOUNTS}  # a list is one moment, even while others write
+        assert set(sums) == {1000 * ACCOUNTS}  # a list is one moment, even while others write, and so are several answers
         assert sum(e.value["amount"] for e in store.list("bank")) == 1000 * ACCOUNTS
         assert [e.value["amount"] for e in store.list("bank")] != [1000] * ACCOUNTS
         store.close()
@@ -304,6 +370,7 @@ class StoreContract(OutcomeContract):
         for call in (
             lambda: store.get("jobs", "a"),
             lambda: store.list("jobs"),
+            lambda: store.ask([Get("jobs", "a")]),
             lambda: store.revision(),
             lambda: store.changes("jobs", 0),
             lambda: store.transact(writes=[Put("jobs", "a", {})]),

@@ -91,6 +91,11 @@ class Worker:
             self._guarded(self._look_after, standing, self.held[ref], look)
         self._forget(self.follower.all(ASSIGNMENTS))
 
+    def retag(self, tags: Mapping[str, str]) -> None:
+        """Other tags from the next turn on. Any thread may call it; jobs that run stay where they are."""
+        self.me = replace(self.me, tags=dict(tags))
+        self._announced = 0
+
     def leave(self) -> None:
         """An orderly end: the drivers stay, and whoever looks sees at once that this worker is gone."""
         standing = self.elector.leadership()

@@ -181,6 +181,11 @@ class WorkerThread:
         """There may be something to do: look now."""
         self._wake.set()
 
+    def retag(self, tags: Mapping[str, str]) -> None:
+        """Other tags for the worker, at once."""
+        self.worker.retag(tags)
+        self.wake()
+
     def stop(self) -> None:
         """Leave in order: the drivers go on, those that wait for work end. A turn that hangs, as the store does, is left behind."""
         self._ended.set()

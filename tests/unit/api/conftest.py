@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,9 @@ class Caller:
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.post(path, **options))
 
+    def delete(self, path: str, **options: Any) -> httpx.Response:
+        return self._runner.run(self._client.delete(path, **options))
+
     def close(self) -> None:
         self._runner.run(self._client.aclose())
         self._runner.close()
@@ -109,7 +112,8 @@ class Site:
         commands = Commands(self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock)
         me = Me(id="server-1", address="http://127.0.0.1:8080")
         self.desk = Desk(picture=self.picture, commands=commands, store=self.store, settings=settings, clock=self.clock, me=me)
-        self.http = Caller(make_app(self.desk))
+        self.app = make_app(self.desk)
+        self.http = Caller(self.app)
 
     def _choose(self, _operation: Operation) -> Fault:
         return self.fault
@@ -173,6 +177,20 @@ def site(tmp_path: Path, settings: EngineSettings) -> Iterator[Site]:
     made = Site(tmp_path, settings)
     yield made
     made.http.close()
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> Iterator[Callable[[EngineSettings], Site]]:
+    """One with other settings."""
+    made: list[Site] = []
+
+    def make(settings: EngineSettings) -> Site:
+        made.append(Site(tmp_path, settings))
+        return made[-1]
+
+    yield make
+    for site in made:
+        site.http.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.model.records import FINISHED, JOBS, STATES, CheckpointHealth, Failure, JobState, JobStatus, PipelineStatus
+from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.store.base import Put
 
 GOLDEN = Path("/work/shared/seatunnel_rest")
@@ -111,6 +112,17 @@ def test_health_and_its_reason_are_shown(site) -> None:
     site.running(1, health=CheckpointHealth.STALLED, health_reason="the sink is blocked")
     (job,) = site.get("/running-jobs").json()
     assert (job["checkpointHealth"], job["healthReason"]) == ("STALLED", "the sink is blocked")
+
+
+def test_the_runway_of_every_source_is_shown_and_the_worst_one_first(site) -> None:
+    site.running(1)
+    (job,) = site.get("/running-jobs").json()
+    assert job["runway"] == {"level": "OK", "reason": "", "sources": []}
+    site.figures(1, runway=(RunwayFigure(source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=50.0, reason="binlog.7"),))
+    (job,) = site.get("/running-jobs").json()
+    assert (job["runway"]["level"], job["runway"]["reason"]) == ("LOW", "orders will not hold checkpoint 3 for long: 50 s left, binlog.7")
+    told = {"source": "orders", "level": "LOW", "checkpointId": "3", "secondsLeft": 50.0, "bytesLeft": None, "reason": "binlog.7"}
+    assert job["runway"]["sources"] == [told]
 
 
 def test_recovering_is_shown_as_pending(site) -> None:

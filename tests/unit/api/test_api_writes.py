@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidegate.api.writes import BODY_BYTES_MAX
-from tidegate.model.records import JOBS, STATES, JobState, JobStatus, Wish
+from tidegate.model.records import JOBS, SAVEPOINTS, STATES, JobState, JobStatus, Wish
 
 HOCON = """
 env { job.mode = "BATCH" }
@@ -155,10 +155,20 @@ def test_a_stop_of_a_job_that_nobody_knows_or_that_has_ended_changes_nothing(sit
     assert site.solid.list(JOBS) == []
 
 
-def test_a_stop_with_a_savepoint_is_refused_and_nothing_stops(site) -> None:
+def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(site) -> None:
     site.running(5)
-    assert "savepoints are not available yet" in refusal(site.http.post("/stop-job", json={"jobId": 5, "isStopWithSavePoint": True}))
+    for flag in (True, "true"):
+        assert site.http.post("/stop-job", json={"jobId": 5, "isStopWithSavePoint": flag}).json() == {"jobId": "5"}
+    (entry,) = site.solid.list(SAVEPOINTS)
+    assert (entry.key, entry.value["stop"], entry.value["status"], entry.value["by"]) == ("5", True, "wanted", "local")
     assert intent(site, 5) == Wish.RUN.value
+
+
+def test_a_stop_with_a_savepoint_of_a_job_that_has_ended_or_never_was_changes_nothing(site) -> None:
+    site.ended(6)
+    for job in (6, 12345):
+        assert site.http.post("/stop-job", json={"jobId": job, "isStopWithSavePoint": True}).json() == {"jobId": str(job)}
+    assert site.solid.list(SAVEPOINTS) == []
 
 
 @pytest.mark.parametrize(

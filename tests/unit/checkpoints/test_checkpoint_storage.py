@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.checkpoints.files import Entry, LocalFiles
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import NewerDocument
@@ -24,33 +25,33 @@ def storage(tmp_path: Path) -> CheckpointStorage:
     return CheckpointStorage(tmp_path)
 
 
-def files_of(storage: CheckpointStorage, path: str) -> list[Path]:
-    return sorted(p for p in (storage.root / path).rglob("*") if p.is_file())
+def files_of(root: Path, path: str) -> list[Path]:
+    return sorted(p for p in (root / path).rglob("*") if p.is_file())
 
 
-def test_what_is_published_is_read_back_whole(storage: CheckpointStorage) -> None:
+def test_what_is_published_is_read_back_whole(storage: CheckpointStorage, tmp_path: Path) -> None:
     published = storage.publish(manifest(), STATES)
     assert published.path == "5/1/1"
-    assert published.bytes == sum(f.stat().st_size for f in files_of(storage, published.path))
+    assert published.bytes == sum(f.stat().st_size for f in files_of(tmp_path, published.path))
     assert storage.read(published.path).states == STATES
     assert storage.operators(published.path) == set(STATES)
 
 
-def test_an_operator_name_cannot_leave_the_checkpoint(storage: CheckpointStorage) -> None:
+def test_an_operator_name_cannot_leave_the_checkpoint(storage: CheckpointStorage, tmp_path: Path) -> None:
     storage.publish(manifest(), STATES)
-    assert {p.relative_to(storage.root).parts[:3] for p in storage.root.rglob("state-data")} == {("5", "1", "1")}
+    assert {p.relative_to(tmp_path).parts[:3] for p in tmp_path.rglob("state-data")} == {("5", "1", "1")}
 
 
-def test_no_draft_is_left_after_publishing(storage: CheckpointStorage) -> None:
+def test_no_draft_is_left_after_publishing(storage: CheckpointStorage, tmp_path: Path) -> None:
     storage.publish(manifest(), STATES)
-    assert os.listdir(storage.root / "5/1") == ["1"]
+    assert os.listdir(tmp_path / "5/1") == ["1"]
 
 
 @pytest.mark.parametrize("harm", ["truncate", "empty", "missing", "flip"])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_every_damage_to_every_file_is_detected_and_named(storage: CheckpointStorage, harm: str, which: int) -> None:
+def test_every_damage_to_every_file_is_detected_and_named(storage: CheckpointStorage, tmp_path: Path, harm: str, which: int) -> None:
     path = storage.publish(manifest(), STATES).path
-    victim = files_of(storage, path)[which]
+    victim = files_of(tmp_path, path)[which]
     data = victim.read_bytes()
     if harm == "missing":
         victim.unlink()
@@ -58,13 +59,13 @@ def test_every_damage_to_every_file_is_detected_and_named(storage: CheckpointSto
         victim.write_bytes({"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm])
     with pytest.raises(Damaged) as caught:
         storage.read(path)
-    assert caught.value.file == victim.relative_to(storage.root / path).as_posix()
+    assert caught.value.file == victim.relative_to(tmp_path / path).as_posix()
     assert storage.damage(path)
 
 
-def test_every_single_flipped_bit_of_a_manifest_is_detected(storage: CheckpointStorage) -> None:
+def test_every_single_flipped_bit_of_a_manifest_is_detected(storage: CheckpointStorage, tmp_path: Path) -> None:
     path = storage.publish(manifest(), {"a": {"offset": 1}}).path
-    victim = storage.root / path / "_manifest.json"
+    victim = tmp_path / path / "_manifest.json"
     data = victim.read_bytes()
     for position in range(len(data)):
         for bit in (1, 8, 64):
@@ -76,24 +77,26 @@ def test_a_whole_missing_directory_is_damage_too(storage: CheckpointStorage) -> 
     assert "whole directory" in storage.damage("5/1/9")
 
 
-def test_a_manifest_of_a_newer_version_is_refused_by_name(storage: CheckpointStorage) -> None:
+def test_a_manifest_of_a_newer_version_is_refused_by_name(storage: CheckpointStorage, tmp_path: Path) -> None:
     path = storage.publish(manifest(), STATES).path
-    victim = storage.root / path / "_manifest.json"
+    victim = tmp_path / path / "_manifest.json"
     victim.write_text(json.dumps({**json.loads(victim.read_text()), "version": 2}))
     with pytest.raises(NewerDocument, match="version 2"):
         storage.read(path)
 
 
-def test_publishing_the_same_again_keeps_what_is_there(storage: CheckpointStorage) -> None:
+def test_publishing_the_same_again_changes_only_the_owner(storage: CheckpointStorage, tmp_path: Path) -> None:
     path = storage.publish(manifest(generation=1), STATES).path
+    states = [file.stat().st_ino for file in files_of(tmp_path, path) if file.name == "state-data"]
     storage.publish(manifest(generation=2), STATES)
-    assert storage.read(path).manifest.generation == 1
-    assert os.listdir(storage.root / "5/1") == ["1"]
+    assert [file.stat().st_ino for file in files_of(tmp_path, path) if file.name == "state-data"] == states
+    assert storage.read(path).manifest.generation == 2
+    assert os.listdir(tmp_path / "5/1") == ["1"]
 
 
-def test_a_damaged_leftover_of_the_same_id_is_replaced(storage: CheckpointStorage) -> None:
+def test_a_damaged_leftover_of_the_same_id_is_replaced(storage: CheckpointStorage, tmp_path: Path) -> None:
     path = storage.publish(manifest(generation=1), STATES).path
-    files_of(storage, path)[0].write_bytes(b"")
+    files_of(tmp_path, path)[0].write_bytes(b"")
     storage.publish(manifest(generation=2), STATES)
     assert storage.read(path).manifest.generation == 2
 
@@ -105,13 +108,13 @@ def test_an_older_generation_cannot_replace_a_newer_checkpoint(storage: Checkpoi
     assert storage.read(path).states == STATES
 
 
-def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storage: CheckpointStorage) -> None:
+def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storage: CheckpointStorage, tmp_path: Path) -> None:
     for n in (1, 2, 3):
         storage.publish(manifest(n), STATES)
-    (storage.root / "5/1/.4-g1-abc").mkdir()
+    (tmp_path / "5/1/.4-g1-abc").mkdir()
     storage.publish(replace(manifest(1), pipeline=2), STATES)
     assert storage.sweep(5, 1, {"5/1/1", "5/1/2"}, 1) == ["5/1/.4-g1-abc", "5/1/3"]
-    assert sorted(os.listdir(storage.root / "5/1")) == ["1", "2"]
+    assert sorted(os.listdir(tmp_path / "5/1")) == ["1", "2"]
     assert storage.damage("5/2/1") == ""
 
 
@@ -121,13 +124,38 @@ def test_deleting_what_is_not_there_is_fine(storage: CheckpointStorage) -> None:
     assert storage.sweep(5, 1, set(), 1) == []
 
 
-def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(storage: CheckpointStorage) -> None:
+def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(storage: CheckpointStorage, tmp_path: Path) -> None:
     for n in (1, 2, 3):
         storage.publish(manifest(n), STATES)
-    (storage.root / "5/1/.2-g1-abc").mkdir()
-    (storage.root / "5/1/.3-g2-abc").mkdir()
+    (tmp_path / "5/1/.2-g1-abc").mkdir()
+    (tmp_path / "5/1/.3-g2-abc").mkdir()
     storage.delete_job(5, below=3)
-    assert sorted(os.listdir(storage.root / "5/1")) == [".3-g2-abc", "3"]
+    assert sorted(os.listdir(tmp_path / "5/1")) == [".3-g2-abc", "3"]
     assert storage.damage("5/1/3") == ""
     storage.delete_job(5, below=4)
-    assert not (storage.root / "5").exists()
+    assert not (tmp_path / "5").exists()
+
+
+class Listed(LocalFiles):
+    """Remembers what was listed."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.listed: list[str] = []
+
+    def entries(self, path: str) -> list[Entry]:
+        self.listed.append(path)
+        return super().entries(path)
+
+
+def test_a_restore_and_a_cleanup_list_only_what_belongs_to_their_job(tmp_path: Path) -> None:
+    files = Listed(tmp_path)
+    storage = CheckpointStorage(files)
+    for job_id in (4, 5, 6):
+        storage.publish(replace(manifest(), job_id=job_id), STATES)
+    storage.newest(5)
+    storage.checkpoints(5, 1)
+    storage.read("5/1/1")
+    storage.sweep(5, 1, set(), 1)
+    storage.delete_job(5, below=9)
+    assert {path.split("/")[0] for path in files.listed} == {"5"}

@@ -6,10 +6,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli import main
-from tidegate.cli.connectors import bounds, rules, shown_default
+from tidegate.cli.connectors import bounds, shown_default
 from tidegate.cli.exits import BAD_INPUT
 from tidegate.plugin.option import Kind, Option, OptionSet, When
 from tidegate.plugin.registry import connectors
+from tidegate.plugin.rules import rules
 
 
 def run(*arguments: str) -> Result:

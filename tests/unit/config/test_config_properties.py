@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tidegate.config.document import PROBLEMS_MAX
 from tidegate.config.hocon import parse_hocon
-from tidegate.config.jsonform import parse_json
+from tidegate.config.jsonform import parse_json, parse_strictly
 from tidegate.config.load import Format, read_text
+from tidegate.config.quickjson import read_plain
 from tidegate.model.problem import ProblemKind
 
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -49,6 +50,45 @@ def test_any_json_document_is_the_same_data_as_json_and_as_hocon(data, indent):
         assert document.problems == []
         assert same(document.data, data)
         assert set(document.positions) == set(paths(data))
+
+
+def spread(text, gaps):
+    """The same JSON with other white space where white space may be."""
+    pieces, quoted, escaped = [], False, False
+    for number, char in enumerate(text):
+        if not quoted and char in "{}[],:":
+            pieces += [gaps[number % len(gaps)], char, gaps[(number + 1) % len(gaps)]]
+        else:
+            pieces.append(char)
+        quoted = not quoted if char == '"' and not escaped else quoted
+        escaped = char == "\\" and not escaped
+    return "".join(pieces)
+
+
+GAPS = st.lists(st.sampled_from(["", "", " ", "\n", "\n\n  ", "\t", "\r\n"]), min_size=1, max_size=7)
+NEAR_WORDS = ['"a"', '"b":', "1", "-0", "1.0", "1e400", "9223372036854775808", "NaN", "true", '"\\u00e9"', '"${a}"']
+NEAR_JSON = st.lists(st.sampled_from([*'{}[],:"\n ', *NEAR_WORDS]), max_size=14)
+
+
+@given(st.dictionaries(TEXT, VALUE | st.just({"source": {"a": {}}}), max_size=5), GAPS, st.booleans())
+@example({"source": {"a": {"b": 1}}, "": [[], {}, [[1.0]], 1e300, -0.0]}, ["\n"], False)
+@settings(deadline=None)
+def test_the_quick_way_reads_the_same_as_the_parser(data, gaps, ascii_only):
+    text = spread(json.dumps(data, ensure_ascii=ascii_only), gaps)
+    quick, strict = read_plain(text, "job"), parse_strictly(text, "job")
+    assert quick is not None or "\\u" in text or "\r" in text
+    assert quick is None or (quick == strict and repr(quick.data) == repr(strict.data))
+
+
+@given(NEAR_JSON.map("".join).map("{{{}}}".format) | NEAR_JSON.map("".join))
+@example('{"a": 1, "a": 2}')
+@example('{"a": 1.0, "b": [9223372036854775808]}')
+@example('{"a":' + "[" * 61 + "]" * 61 + "}")
+@settings(deadline=None, max_examples=300)
+def test_whatever_the_quick_way_takes_the_parser_has_no_problem_with(text):
+    quick = read_plain(text, "job")
+    if quick is not None:
+        assert quick == parse_strictly(text, "job")
 
 
 @given(OBJECT)

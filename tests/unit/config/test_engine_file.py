@@ -103,7 +103,6 @@ def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
         "checkpoint.max-concurrent",
         "jar-storage",
         "telemetry",
-        "http.https-port",
     )
     assert sources.ignored == ignored
     assert len(problems) == 1
@@ -138,7 +137,7 @@ def test_every_setting_has_a_key_and_every_key_its_setting() -> None:
     plain = {f.name for f in fields(EngineSettings)} - {"checkpoint", "http", "coordinator", "worker", "events", "spark"}
     sections = {f"{name}.{f.name}" for name in ("checkpoint", "http", "coordinator", "worker", "events") for f in fields(getattr(EngineSettings(), name))}
     assert sorted(key.field for key in KEYS if key.field) == sorted(plain | sections)
-    assert [key.name for key in KEYS if not key.field] == ["http.enable-https", "slot-service.dynamic-slot"]
+    assert [key.name for key in KEYS if not key.field] == ["slot-service.dynamic-slot"]
 
 
 def test_the_defaults_that_are_documented_are_those_in_force() -> None:
@@ -223,6 +222,23 @@ def test_slots_follow_the_rule_of_the_reference(text: str, slots: int | None) ->
 def test_every_name_for_local_files_is_understood(storage: str, root: str) -> None:
     settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
     assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == ("localfile", root)
+
+
+@pytest.mark.parametrize(
+    ("storage", "kind", "root"),
+    [
+        ("{type: s3, plugin-config: {s3.bucket: b}}", "s3", "s3://b/tidegate/checkpoints"),
+        ("{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace: /x/y/, fs.s3a.endpoint: h}}", "s3", "s3://b/x/y"),
+        ("{type: hdfs, plugin-config: {fs.defaultFS: 's3n://b/', namespace: /x}}", "s3", "s3://b/x"),
+        ("{type: hdfs, plugin-config: {storage.type: gcs, gcs.bucket: 'gs://b'}}", "gcs", "gs://b/tidegate/checkpoints"),
+        ("{type: hdfs, plugin-config: {fs.defaultFS: 'hdfs://h:8020', namespace: /x}}", "hdfs", "hdfs://h:8020/x"),
+        ("{plugin-config: {namespace: 'abfs://container/x/', fsspec.account_name: a}}", "abfs", "abfs://container/x"),
+        ("{plugin-config: {namespace: 's3a://b/x'}}", "s3", "s3a://b/x"),
+    ],
+)
+def test_every_name_for_other_storages_is_understood(storage: str, kind: str, root: str) -> None:
+    settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
+    assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == (kind, root)
 
 
 def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) -> None:

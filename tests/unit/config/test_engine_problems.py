@@ -77,19 +77,21 @@ def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: s
 
 
 @pytest.mark.parametrize(
-    ("storage", "named"),
+    ("storage", "kind", "words"),
     [
-        ("{type: s3}", "s3"),
-        ("{type: hdfs, plugin-config: {storage.type: OSS}}", "oss"),
-        ("{type: hdfs, plugin-config: {namespace: /x, fs.defaultFS: 'hdfs://h:9000'}}", "hdfs"),
-        ("{type: hdfs}", "hdfs"),
+        ("{type: s3}", "s3", "checkpoints on s3 need a bucket: checkpoint.storage.plugin-config.s3.bucket"),
+        ("{type: hdfs, plugin-config: {storage.type: OSS}}", "oss", "checkpoints on oss need a bucket"),
+        ("{type: hdfs, plugin-config: {storage.type: cos}}", "cos", "cos is not a storage by name: use localfile, s3, gcs, oss or hdfs, or give an address"),
+        ("{type: hdfs}", "hdfs", "checkpoints on hdfs need an address"),
+        ("{type: s3, plugin-config: {s3.bucket: b, fs.s3a.access.key: hunter2}}", "s3", "belong together: give both"),
     ],
 )
-def test_a_storage_that_is_not_there_yet_is_kept_and_refused_by_name(storage: str, named: str) -> None:
+def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(storage: str, kind: str, words: str) -> None:
     settings, _, problems = read_engine(f"tidegate:\n  checkpoint.storage: {storage}\n", "e.yaml", {})
-    assert settings.checkpoint.storage_type == named
+    assert settings.checkpoint.storage_type == kind
     assert [(problem.at.line, problem.severity) for problem in problems] == [(2, Severity.ERROR)]
-    assert f"checkpoints cannot be kept on {named} yet" in problems[0].message
+    assert words in problems[0].message
+    assert "hunter2" not in str(problems[0])
 
 
 @pytest.mark.parametrize(
@@ -98,11 +100,11 @@ def test_a_storage_that_is_not_there_yet_is_kept_and_refused_by_name(storage: st
         ("{state.url: 'postgresq://u:hunter2@h/d'}", "or etcd://...); did you mean 'postgresql'?"),
         ("{state.url: 'memory:'}", "this is not the address of a store that several processes can use"),
         ("{state.url: '/var/lib/tide.db'}", "this is not the address of a store"),
-        ("{http.enable-https: true}", "error: tidegate.http.enable-https: https is not there yet"),
+        ("{http.enable-https: true}", "error: tidegate.http.enable-https: https needs http.certificate-file"),
         ("{checkpoint.storage.plugin-config.namespace: here}", "has to be an absolute path"),
         ("{event-report-http.url: 'ftp://x'}", "has to begin with http:// or https://"),
         ("{event-report-http.headers: {a: b}}", "warning: tidegate.event-report-http.headers: there are headers and no"),
-        ("{http.host: 0.0.0.0}", "warning: tidegate.http.host: anyone who reaches 0.0.0.0 can submit jobs"),
+        ("{http.host: 0.0.0.0}", "warning: tidegate.http.host: passwords, tokens and job files travel to 0.0.0.0 in clear"),
         ("{http.enable-basic-auth: true}", "warning: tidegate.http.enable-basic-auth: the password is the default one"),
         ("{slot-service.slot-num: 3}", "notice: tidegate.slot-service.slot-num: slot-service.slot-num has no effect while"),
         ("{state.write-behind-delay: 5000}", "5000 is too large: at most 2000"),
@@ -118,7 +120,7 @@ def test_what_values_mean_together_is_judged(body: str, words: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "{http: {host: 0.0.0.0, enable-basic-auth: true, basic-auth-password: long}}",
+        "{http: {host: 0.0.0.0, enable-https: true, certificate-file: c.pem, private-key-file: k.pem, enable-basic-auth: true, basic-auth-password: long}}",
         "{http: {host: 0.0.0.0, enable-http: false}}",
         "{http: {host: localhost}}",
         "{http: {host: 127.1.2.3}}",

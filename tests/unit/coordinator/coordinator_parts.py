@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -55,8 +56,11 @@ class Installation:
         self.settings = settings or EngineSettings()
         self.commands = Commands(self.store, self.storage, self.settings, self.clock)
 
-    def submit(self, job_id: int | None = 7, restore: str | None = None, *, of: Plan | None = None, name: str | None = None) -> JobRecord:
-        return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=RestoreWish.parse(restore))
+    def submit(
+        self, job_id: int | None = 7, restore: str | None = None, *, of: Plan | None = None, name: str | None = None, source: int | None = None, **more: Any
+    ) -> JobRecord:
+        wish = replace(RestoreWish.parse(restore), **more).of_job(source, job_id)
+        return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
 
     def known(self, job_id: int = 7) -> Known:
         return look(self.store, job_id)

@@ -15,6 +15,7 @@ from tidegate.coordinator.events import Event, EventKind, EventLog, WebhookSende
 from tidegate.model.engine import EventSettings
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
+from tidegate.model.runway import RunwayLevel
 
 RUNNING = JobState(job_id=7, status=JobStatus.RUNNING, generation=3)
 
@@ -124,6 +125,14 @@ def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
     assert (event.kind, event.frm, event.to, event.reason, event.final) == (EventKind.HEALTH, "OK", "STALLED", "sink blocked", False)
     assert body(event)["checkpointHealth"] == "STALLED"
     assert "jobStatus" not in body(event)
+
+
+def test_a_runway_that_gets_short_is_an_event_with_its_own_reason() -> None:
+    after = replace(RUNNING, runway=RunwayLevel.LOW, runway_reason="3 s left")
+    (event,) = events_between(RUNNING, after, "orders", 5)
+    assert (event.kind, event.frm, event.to, event.reason, event.final) == (EventKind.RUNWAY, "OK", "LOW", "3 s left", False)
+    assert (body(event)["eventType"], body(event)["runway"]) == ("JOB_RUNWAY", "LOW")
+    assert events_between(RUNNING, replace(after, status=JobStatus.FINISHED), "orders", 5)[0].kind is EventKind.STATUS
 
 
 def test_status_and_health_that_change_together_are_two_events_unless_the_job_has_ended() -> None:

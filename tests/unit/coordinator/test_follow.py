@@ -1,13 +1,15 @@
 """The copy of the store that servers and workers keep in memory, against a real store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tidegate.model.document import to_document
 from tidegate.model.records import BEATS, LEASES, Beat, Lease
 from tidegate.store import Delete, Put, Store, StoreUnavailable
-from tidegate.store.follow import SINGLE_READ_BYTES, SINGLE_READS_MAX, Follower
+from tidegate.store.backend import Question, Row
+from tidegate.store.base import Get, Listing
+from tidegate.store.follow import SINGLE_READS_MAX, SINGLE_READS_SHARE, Follower
 from tidegate.store.open import open_store
 from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
 
@@ -33,64 +35,69 @@ def beats(copy: Follower) -> dict[str, int]:
     return {key: seen.value.number for key, seen in copy.all(BEATS).items()}
 
 
-def questions(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Counts how the entries are read from now on."""
-    asked = {"read": 0, "scan": 0}
+def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Question]]:
+    """The questions about entries from now on, as they are put together."""
+    asked: list[list[Question]] = []
+    real = store.backend.ask
 
-    def counted(name: str) -> Callable[..., object]:
-        real = getattr(store.backend, name)
+    def ask(questions: Sequence[Question]) -> list[list[Row]]:
+        asked.append(list(questions))
+        return real(questions)
 
-        def ask(*arguments: object) -> object:
-            asked[name] += 1
-            return real(*arguments)
-
-        return ask
-
-    for name in asked:
-        monkeypatch.setattr(store.backend, name, counted(name))
+    monkeypatch.setattr(store.backend, "ask", ask)
     return asked
 
 
-def test_few_changes_are_read_one_by_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_changes_of_all_maps_are_read_by_their_keys_and_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(MANY):
         beat(store, f"o{number}", 0)
     copy = follower(store)
     copy.refresh()
-    asked = questions(store, monkeypatch)
+    asked = asked_of(store, monkeypatch)
     beat(store, "o3", 7)
-    store.transact((), [Delete(BEATS, "o4")])
-    assert copy.refresh() == {(BEATS, "o3"), (BEATS, "o4")}
+    store.transact((), [Delete(BEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))])
+    assert copy.refresh() == {(BEATS, "o3"), (BEATS, "o4"), (LEASES, "o4")}
     assert beats(copy) == {f"o{n}": 7 if n == 3 else 0 for n in range(MANY) if n != 4}
-    assert asked == {"read": 2, "scan": 0}
+    assert [seen.value.holder for seen in copy.all(LEASES).values()] == ["me"]
+    assert [set(questions) for questions in asked] == [{Get(BEATS, "o3"), Get(BEATS, "o4"), Get(LEASES, "o4")}]
 
 
-def test_many_changes_of_small_documents_are_read_with_one_look_at_the_map(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_has_changed_nothing_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    beat(store, "o", 1)
+    copy = follower(store)
+    copy.refresh()
+    asked = asked_of(store, monkeypatch)
+    store.transact((), [Put("other", "o", {})])
+    assert copy.refresh() == copy.refresh() == set()
+    assert asked == []
+
+
+def test_many_changes_are_read_with_one_look_at_the_map(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(2 * MANY):
         beat(store, f"o{number}", 0)
     copy = follower(store)
     copy.refresh()
     untouched = copy.get(BEATS, f"o{2 * MANY - 1}")
-    asked = questions(store, monkeypatch)
+    asked = asked_of(store, monkeypatch)
     for number in range(MANY):
         beat(store, f"o{number}", 5)
     assert copy.refresh() == {(BEATS, f"o{number}") for number in range(MANY)}
     assert beats(copy) == {f"o{number}": 5 if number < MANY else 0 for number in range(2 * MANY)}
     assert copy.get(BEATS, f"o{2 * MANY - 1}") is untouched
-    assert asked == {"read": 0, "scan": 1}
+    assert asked == [[Listing(BEATS)]]
 
 
-def test_many_changes_in_a_map_of_large_documents_are_read_one_by_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = to_document(Lease(holder="h" * 2 * SINGLE_READ_BYTES, term=1))
-    for number in range(MANY):
-        store.transact((), [Put(LEASES, f"o{number}", large)])
+def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(MANY * SINGLE_READS_SHARE):
+        beat(store, f"o{number}", 0)
     copy = follower(store)
     copy.refresh()
-    asked = questions(store, monkeypatch)
-    for number in range(MANY - 1):
-        store.transact((), [Put(LEASES, f"o{number}", {**large, "term": 2})])
+    asked = asked_of(store, monkeypatch)
+    for number in range(MANY):
+        beat(store, f"o{number}", 5)
     copy.refresh()
-    assert sorted(seen.value.term for seen in copy.all(LEASES).values()) == [1] + [2] * (MANY - 1)
-    assert asked == {"read": MANY - 1, "scan": 0}
+    assert sum(beats(copy).values()) == 5 * MANY
+    assert [len(questions) for questions in asked] == [MANY]
 
 
 def test_a_copy_that_is_older_than_the_log_is_made_anew_and_keeps_what_has_not_changed(store: Store) -> None:
@@ -140,14 +147,28 @@ def test_fields_and_the_record_agree_whichever_is_asked_first(store: Store) -> N
     assert (seen.peek("holder"), seen.value.holder, seen.peek("holder"), seen.value) == ("me", "me", "me", Lease(holder="me", term=4))
 
 
-def test_what_a_turn_saw_before_the_store_was_lost_is_told_by_the_next(store: Store) -> None:
-    failing, _ = faulty_store(store, scripted({Operation.FEED: [Fault.NONE, Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]}))
+@pytest.mark.parametrize("lost", [Operation.FEED, Operation.ASK])
+def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tells_everything(store: Store, lost: Operation) -> None:
+    failing, _ = faulty_store(store, scripted({lost: [Fault.NONE] * (2 if lost is Operation.ASK else 1) + [Fault.UNAVAILABLE]}))
     copy = follower(failing)
     copy.refresh()
-    store.transact((), [Put(BEATS, "o1", to_document(Beat(term=1, number=1)))])
+    beat(store, "o1", 1)
     assert copy.refresh() == {(BEATS, "o1")}
-    store.transact((), [Put(BEATS, "o2", to_document(Beat(term=1, number=1)))])
+    store.transact((), [Put(BEATS, "o2", to_document(Beat(term=1, number=1))), Put(LEASES, "o2", to_document(Lease(holder="me", term=4)))])
     with pytest.raises(StoreUnavailable):
         copy.refresh()
-    assert beats(copy) == {"o1": 1, "o2": 1}, "the first map was read already"
-    assert copy.refresh() == {(BEATS, "o2")}
+    assert beats(copy) == {"o1": 1}
+    assert copy.refresh() == {(BEATS, "o2"), (LEASES, "o2")}
+    assert beats(copy) == {"o1": 1, "o2": 1}
+
+
+def test_what_was_read_newer_than_the_log_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, _ = faulty_store(store, scripted({Operation.ASK: [Fault.NONE, Fault.SLOW]}), pause=lambda: beat(store, "o", 3))
+    copy = follower(writing)
+    copy.refresh()
+    beat(store, "o", 2)
+    assert copy.refresh() == {(BEATS, "o")}
+    assert beats(copy) == {"o": 3}
+    asked = asked_of(writing, monkeypatch)
+    assert copy.refresh() == set()
+    assert asked == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation, plan
 
-from tidegate.coordinator.events import Event
+from tidegate.coordinator.events import Event, EventKind
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.transitions import Recorder
@@ -17,10 +17,13 @@ from tidegate.model.engine import EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import (
     ASSIGNMENTS,
+    BEATS,
     CLEANUP,
     DRIVERS,
     FINISHED,
     JOBS,
+    LEASES,
+    METRICS,
     STATES,
     WORKERS,
     Assignment,
@@ -28,11 +31,13 @@ from tidegate.model.records import (
     DriverRecord,
     JobStatus,
     Order,
+    PipelineMetrics,
     PipelineStatus,
     ProcessRef,
     Wish,
     WorkerRecord,
 )
+from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.runner.process import reference
 from tidegate.store.base import Delete, Put
 
@@ -137,6 +142,23 @@ def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> 
     assert leader.here.state(3).reason == "all 1 slots are taken"
 
 
+def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(leader: Leader) -> None:
+    running(leader)
+    leader.here.submit(job_id=8)
+    leader.turns(3)
+    leader.here.submit(job_id=9)
+    leader.turns(3)
+    assert leader.here.state(9).reason == "all 2 slots are taken"
+    del leader.workers["w"]
+    leader.here.store.transact([], [Delete(WORKERS, "w"), Delete(LEASES, worker_office("w")), Delete(BEATS, worker_office("w"))])
+    leader.worker("other", slots=1)
+    leader.turns(8)
+    adopted = leader.order()
+    assert adopted is not None
+    assert (adopted.worker, leader.order(9)) == ("other", None)
+    assert leader.here.state(9).status is JobStatus.PENDING
+
+
 def test_a_finished_job_ends_in_one_transaction_with_its_cleanup(leader: Leader) -> None:
     record = running(leader)
     leader.here.checkpoint(status=PipelineStatus.FINISHED)
@@ -236,7 +258,7 @@ def test_a_leader_whose_lease_was_taken_writes_nothing(here: Installation) -> No
 def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(leader: Leader) -> None:
     record = running(leader)
     ref = leader.here.checkpoint()
-    (leader.here.storage.root / ref.path / "_manifest.json").write_text("{")
+    leader.here.storage.files.write(f"{ref.path}/_manifest.json", b"{")
     leader.dies(record)
     leader.turns(30)
     assert leader.here.state().status is JobStatus.FAILED
@@ -269,3 +291,16 @@ def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path:
     assert generations == [1, 2, 3]
     assert here.state().status is JobStatus.FAILED
     assert [f.generation for f in here.state().failures] == [1, 2, 3]
+
+
+def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(leader: Leader) -> None:
+    running(leader)
+    told = len(leader.heard.events)
+    for seconds in (50.0, 40.0, 30.0):
+        figure = RunwayFigure(source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds)
+        metrics = PipelineMetrics(pipeline=1, generation=leader.here.state().generation, runway=(figure,))
+        leader.here.store.transact([], [Put(METRICS, "7/1", to_document(metrics))])
+        leader.turns(2)
+    state = leader.here.state()
+    assert (state.runway, state.runway_reason) == (RunwayLevel.LOW, "orders will not hold checkpoint 3 for long: 50 s left")
+    assert [(event.kind, event.frm, event.to) for event in leader.heard.events[told:]] == [(EventKind.RUNWAY, "OK", "LOW")]

@@ -23,6 +23,8 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
     ProcessRef,
+    SavepointRequest,
+    SavepointStatus,
     Wish,
 )
 
@@ -56,6 +58,9 @@ class Make:
 
     def checkpoint(self, generation: int = GENERATION, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> CheckpointRef:
         return CheckpointRef(checkpoint=5, path="p", kind=kind, generation=generation, begun_ms=STARTED_MS + 1, completed_ms=STARTED_MS + 2)
+
+    def savepoint(self, status: SavepointStatus = SavepointStatus.WANTED, *, stop: bool = True, reason: str = "") -> SavepointRequest:
+        return SavepointRequest(job_id=JOB, initialization_ms=1, id="9", stop=stop, asked_ms=1, status=status, reason=reason)
 
     def failure(self, message: str = "boom") -> Failure:
         return Failure(at_ms=1, generation=GENERATION, pipeline=1, message=message)

@@ -30,6 +30,8 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
     ProcessRef,
+    SavepointRequest,
+    SavepointStatus,
     Wish,
 )
 
@@ -101,6 +103,18 @@ VIEWS = st.builds(
     driver_silent=st.booleans(),
     state_age_ms=AGES,
     order_age_ms=AGES,
+    savepoint=st.none()
+    | st.builds(
+        SavepointRequest,
+        job_id=st.just(1),
+        initialization_ms=st.just(1),
+        id=st.just("9"),
+        stop=st.booleans(),
+        asked_ms=st.just(1),
+        status=st.sampled_from(SavepointStatus),
+        reason=st.just("why"),
+    ),
+    savepoint_age_ms=AGES,
     health=st.builds(Health, st.sampled_from(CheckpointHealth), st.just("why")),
     place=st.builds(Place, st.just("w")) | st.builds(NoPlace, st.just("full"), st.booleans()),
     embedded_alive=st.sampled_from([None, True, False]),
@@ -116,7 +130,7 @@ def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(view: Job
         return
     assert decision.to in machine.STATES[view.state.status].GOES_TO
     assert (decision.worker is not None) or decision.to is not JobStatus.SCHEDULED
-    assert (decision.order is None) == (decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING, JobStatus.DOING_SAVEPOINT))
+    assert (decision.order is None) == (decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING))
     assert not decision.proof or (view.driver_lives and view.driver_silent)
     if decision.restart:
         assert (0 if decision.healed else view.state.restarts) + 1 <= view.record.plan.env.retry_times

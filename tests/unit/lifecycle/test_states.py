@@ -5,7 +5,7 @@ import pytest
 from tidegate.lifecycle.decision import Go, Stay
 from tidegate.lifecycle.machine import decide
 from tidegate.lifecycle.view import Health, NoPlace, Place, Watcher
-from tidegate.model.records import TERMINAL, CheckpointHealth, CheckpointKind, DriverEnd, JobStatus, Order, PipelineStatus, Wish
+from tidegate.model.records import TERMINAL, CheckpointHealth, DriverEnd, JobStatus, Order, PipelineStatus, Wish
 
 STOPS = pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
 STALLED = Health(CheckpointHealth.STALLED, "batch too long")
@@ -216,10 +216,11 @@ def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None
 
 @pytest.mark.parametrize("status", [JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT])
 def test_a_stalled_job_is_killed_and_started_again_within_the_budget(make, status) -> None:
-    decision = decide(make.view(status, health=STALLED))
+    saving = make.savepoint() if status is JobStatus.DOING_SAVEPOINT else None
+    decision = decide(make.view(status, health=STALLED, savepoint=saving))
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
     assert (decision.restart, decision.failure.condition, decision.reason) == (True, "stalled", "stalled: batch too long")
-    assert gone(decide(make.view(status, health=STALLED, state={"restarts": 3}))) == (JobStatus.FAILING, Order.KILL)
+    assert gone(decide(make.view(status, health=STALLED, savepoint=saving, state={"restarts": 3}))) == (JobStatus.FAILING, Order.KILL)
 
 
 def test_a_late_job_goes_on(make) -> None:
@@ -240,11 +241,6 @@ def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order
 def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
     view = make.ordered(make.view(JobStatus.RECOVERING, wish), Order.KILL)
     assert gone(decide(view)) == (JobStatus.CANCELING, Order.KILL)
-
-
-def test_a_savepoint_is_begun_by_a_running_job_only(make) -> None:
-    assert gone(decide(make.view(JobStatus.RUNNING, Wish.SAVEPOINT))) == (JobStatus.DOING_SAVEPOINT, Order.STOP)
-    assert decide(make.undriven(JobStatus.PENDING, Wish.SAVEPOINT, place=Place("w"))).to is JobStatus.SCHEDULED
 
 
 # --- canceling, failing
@@ -352,36 +348,6 @@ def test_a_failure_that_was_reported_before_the_kill_holds(make) -> None:
 def test_what_an_earlier_incarnation_left_says_nothing_about_this_one(make, left) -> None:
     view = make.undriven(JobStatus.RECOVERING, driver=make.driver(end=-9, generation=2), pipelines=(make.pipeline(left),))
     assert decide(view).to is JobStatus.PENDING
-
-
-# --- savepoints
-
-
-def savepoint(make, **fields):
-    return make.view(JobStatus.DOING_SAVEPOINT, Wish.SAVEPOINT, **fields)
-
-
-def test_a_savepoint_is_done_when_every_pipeline_has_one_of_this_generation(make) -> None:
-    saved = make.pipeline(PipelineStatus.CANCELED, retained=(make.checkpoint(kind=CheckpointKind.SAVEPOINT),))
-    finished = make.pipeline(PipelineStatus.FINISHED, 2)
-    assert decide(savepoint(make, driver=make.driver(end=0), pipelines=(saved, finished))).to is JobStatus.SAVEPOINT_DONE
-    for other in (make.checkpoint(), make.checkpoint(2, CheckpointKind.SAVEPOINT)):
-        without = make.pipeline(PipelineStatus.CANCELED, 2, retained=(other,))
-        decision = decide(savepoint(make, driver=make.driver(end=0), pipelines=(saved, without)))
-        assert (decision.to, decision.failure.condition) == (JobStatus.FAILING, "no-savepoint")
-
-
-def test_a_savepoint_waits_for_the_end_of_the_driver_but_not_for_ever(make, limits) -> None:
-    assert decide(savepoint(make, state_age_ms=limits.savepoint_ms - 1)) == Stay(order=Order.STOP)
-    decision = decide(savepoint(make, state_age_ms=limits.savepoint_ms))
-    assert gone(decision) == (JobStatus.FAILING, Order.STOP)
-    assert decide(savepoint(make, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(order=Order.STOP, worker="w2")
-
-
-def test_a_driver_that_dies_in_a_savepoint_is_started_again_and_one_that_fails_is_not(make) -> None:
-    assert decide(savepoint(make, driver=make.driver(end=-9))).to is JobStatus.RECOVERING
-    failed = (make.pipeline(PipelineStatus.FAILED, error=make.failure()),)
-    assert gone(decide(savepoint(make, pipelines=failed))) == (JobStatus.FAILING, Order.STOP)
 
 
 # --- led by `tidegate run`

@@ -14,7 +14,6 @@ from tidegate.model.plan import Plan
 from tidegate.model.records import (
     Assignment,
     CheckpointHealth,
-    CheckpointKind,
     CheckpointRef,
     DriverEnd,
     DriverRecord,
@@ -26,6 +25,8 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
     ProcessRef,
+    SavepointRequest,
+    SavepointStatus,
     Wish,
 )
 
@@ -70,6 +71,8 @@ class World:
         self.driver: DriverRecord | None = None
         self.state_since_ms = self.order_since_ms = self.now_ms
         self.embedded_alive: bool | None = None
+        self.savepoint: SavepointRequest | None = None
+        self.savepoint_since_ms = self.now_ms
         chance = self.random.random
         env = JobEnv(retry_times=self.random.choice([0, 1, 3]), retry_interval_s=1)
         self.record = JobRecord(job_id=1, name="j", initialization_ms=1, lineage="l", plan=Plan(job_name="j", env=env, pipelines=()))
@@ -118,8 +121,12 @@ class World:
 
     def _wish(self) -> None:
         if self.random.random() < 0.15 and self.record.intent.wish is not Wish.FORCE_STOP:
-            wish = self.random.choice([Wish.CANCEL, Wish.FORCE_STOP, Wish.SAVEPOINT])
+            wish = self.random.choice([Wish.CANCEL, Wish.FORCE_STOP])
             self.record = replace(self.record, intent=JobIntent(wish=wish))
+        elif self.random.random() < 0.2 and (self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED):
+            stop = self.random.random() < 0.7
+            self.savepoint = SavepointRequest(job_id=1, initialization_ms=1, id=str(self.now_ms), stop=stop, asked_ms=self.now_ms)
+            self.savepoint_since_ms = self.now_ms
 
     def _kill_driver(self) -> None:
         for process in self.processes:
@@ -241,10 +248,24 @@ class World:
         order = self.assignment.order if self.assignment and self.assignment.generation == process.generation else Order.RUN
         if order is not Order.RUN and self.random.random() < 0.5:
             self._end_pipelines(process, PipelineStatus.CANCELED)
+        elif self.savepoint is not None and self.random.random() < 0.4:
+            self._save(process, self.savepoint)
         elif self.random.random() < 0.4:
             self._work(process)
         if all(p.status in ENDED for p in self.pipelines) and self.random.random() < 0.7:
             process.alive = False
+
+    def _save(self, process: Process, request: SavepointRequest) -> None:
+        """Make the savepoint, or say why not; with one that is done the pipelines end, if they were to."""
+        if request.status is SavepointStatus.WANTED:
+            done = self.random.random() < 0.6
+            self.savepoint = replace(request, status=SavepointStatus.DONE if done else SavepointStatus.FAILED, reason="" if done else "no space")
+        elif request.status is SavepointStatus.DONE and request.stop:
+            self._end_pipelines(process, PipelineStatus.CANCELED)
+
+    def _answer(self, reason: str) -> None:
+        if reason and self.savepoint is not None and self.savepoint.status is SavepointStatus.WANTED:
+            self.savepoint = replace(self.savepoint, status=SavepointStatus.FAILED, reason=reason)
 
     def _register(self, process: Process) -> None:
         if self.driver is not None and self.driver.generation >= process.generation:
@@ -265,10 +286,9 @@ class World:
         process.progress_ms = self.now_ms
 
     def _end_pipelines(self, process: Process, status: PipelineStatus) -> None:
-        kind = CheckpointKind.SAVEPOINT if self.record.intent.wish is Wish.SAVEPOINT and self.random.random() < 0.7 else CheckpointKind.CHECKPOINT
         for at, pipeline in enumerate(self.pipelines):
             if pipeline.generation == process.generation and pipeline.status not in ENDED:
-                ref = CheckpointRef(checkpoint=9, path="", kind=kind, generation=process.generation, begun_ms=self.now_ms, completed_ms=self.now_ms)
+                ref = CheckpointRef(checkpoint=9, path="", generation=process.generation, begun_ms=self.now_ms, completed_ms=self.now_ms)
                 self.pipelines[at] = replace(pipeline, status=status, retained=(ref,))
 
     # --- the leader
@@ -304,6 +324,8 @@ class World:
             driver_silent=silent,
             state_age_ms=self.now_ms - self.state_since_ms,
             order_age_ms=self.now_ms - self.order_since_ms,
+            savepoint=self.savepoint,
+            savepoint_age_ms=self.now_ms - self.savepoint_since_ms,
             health=Health(CheckpointHealth.STALLED, "no trigger") if hung else Health(),
             place=Place(self.random.choice(places)) if places else NoPlace("no worker is there", rejected=self.random.random() < 0.1),
             limits=LIMITS,
@@ -322,6 +344,7 @@ class World:
         return (Watcher.REPLACEABLE, here[0]) if here else (Watcher.GONE, "")
 
     def _order(self, decision: Decision) -> None:
+        self._answer(decision.savepoint)
         before = self.assignment
         if before is None:
             if decision.order is None or decision.worker is None:
@@ -352,6 +375,7 @@ class World:
         if go.to is JobStatus.SCHEDULED:
             self._schedule(go)
         elif go.to.terminal:
+            self._answer("it ended")
             self._fence(self.state.generation + 1)
             self.assignment = None
         elif go.to is JobStatus.PENDING:
@@ -385,6 +409,8 @@ class World:
         process = self._on_record()
         led_elsewhere = self.state.leader is not None and self.embedded_alive is not False
         running = self.state.status is JobStatus.RUNNING and process is not None and process.alive and self.record.intent.wish is Wish.RUN
+        saving = self.savepoint is not None and self.savepoint.stop and self.savepoint.status is not SavepointStatus.FAILED
+        running = running and not saving
         return led_elsewhere or running
 
 

@@ -22,6 +22,13 @@ def test_the_engines_settings_are_in_the_order() -> None:
     assert (order.interval_ms, order.timeout_ms, order.retained_max, order.pause_ms_min, order.spark) == (700, 800, 9, 5, {"spark.master": "spark://m:1"})
 
 
+def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it() -> None:
+    checkpoint = CheckpointSettings(storage_root="s3://b/x", storage_options={"fs.s3a.secret.key": "hunter2"})
+    order = driver_order(EngineSettings(checkpoint=checkpoint), HOME, job_id=7, generation=3)
+    assert (order.checkpoints_root, order.storage_options) == ("s3://b/x", {"fs.s3a.secret.key": "hunter2"})
+    assert "hunter2" not in repr(order)
+
+
 def test_without_settings_everything_is_in_the_home() -> None:
     order = driver_order(EngineSettings(), HOME, job_id=7, generation=3)
     assert (order.store_url, order.checkpoints_root) == (HOME.store_url, str(HOME.checkpoints))

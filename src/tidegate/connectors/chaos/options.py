@@ -6,6 +6,7 @@ from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
+from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, shown
 
 _TROUBLE = (
@@ -30,6 +31,8 @@ SOURCE = OptionSet(
         Option("row.num", Kind.LONG, "Rows in all, numbered from 0 in the column `id`.", 1000, minimum=0),
         Option("rate", Kind.DOUBLE, "Rows that arrive each second; all at once where absent.", minimum=0),
         Option("payload.length", Kind.INT, "Letters of the column `payload`.", 16, minimum=0),
+        Option("outside.path", Kind.TEXT, "Directory that stands for a server where this source has a slot and a table, as files; none where absent."),
+        Option("outside.slot", Kind.TEXT, "The name of that slot; only one job may use it at a time.", "chaos"),
         _places(*_PLACES[BlockKind.SOURCE]),
         *_TROUBLE,
     )
@@ -60,6 +63,11 @@ def _check(kind: BlockKind) -> Callable[[Block, Values], Iterable[Problem]]:
     return check
 
 
+def _resources(values: Values, _: OperatorContext) -> Iterable[Resource]:
+    if values["outside.path"]:
+        yield Resource(kind="chaos slot", name=values["outside.slot"], place=values["outside.path"])
+
+
 CONNECTORS = (
     Connector(
         name="Chaos",
@@ -69,6 +77,8 @@ CONNECTORS = (
         capabilities=Capabilities(fusable=True, state="rows read"),
         implementation="tidegate.connectors.chaos.source:ChaosSource",
         check=_check(BlockKind.SOURCE),
+        resources=_resources,
+        drop="tidegate.connectors.chaos.outside:drop",
     ),
     Connector(
         name="Chaos",

@@ -7,7 +7,7 @@ attempts one wins and both may come: the record of the batch (offsets, generatio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tidegate.connectors.chaos.trouble import ChaosEnded, Trouble
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.model.types import Table
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, Sink, Writer, WriteTask
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, Sink, SinkRange, Writer, WriteTask
 from tidegate.plugin.option import Values
 
 
@@ -90,19 +90,26 @@ class ChaosCommitter(Committer):
         self._rows = self._checkpoint = 0
         self._spared: set[int] = set()  # checkpoints that failed already
 
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+        """What the files say."""
+        prefix = self._prefix(resume.lineage)
+        directory = Path(self._values["path"] or "")
+        files = sorted(directory.glob("*.json")) if self._values["path"] is not None else []
+        records = [json.loads(file.read_text()) for file in files if file.name.startswith(prefix)]
+        return [SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"]) for r in records if r["checkpoint"] > resume.checkpoint]
+
     def open(self, resume: Resume) -> None:
-        """Take away what is newer than the point to go on from, except the batch that will be repeated."""
+        """Take away what is newer than the point to go on from, except the batches that will be repeated."""
         state = resume.state or {}
         self._rows, self._checkpoint = int(state.get("rows", 0)), int(state.get("checkpoint", 0))
-        if resume.pending is not None:
-            self._spared.add(resume.pending)
+        self._spared.update(resume.ahead, [] if resume.pending is None else [resume.pending])
         if self._values["path"] is None:
             return
         directory = Path(self._values["path"])
         directory.mkdir(parents=True, exist_ok=True)
         for file in [f for f in directory.iterdir() if f.name.startswith(self._prefix(resume.lineage))]:
             checkpoint = int(file.name.removesuffix(file.suffix).rpartition("-")[2])
-            if file.suffix != ".json" or (checkpoint > resume.checkpoint and checkpoint != resume.pending):
+            if file.suffix != ".json" or not resume.keeps(checkpoint):
                 failpoint("chaos.undo.before")
                 file.unlink(missing_ok=True)
                 failpoint("chaos.undo.after")

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidegate.connectors.chaos import outside
 from tidegate.connectors.chaos.trouble import Trouble
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, Source, Split
+from tidegate.plugin.contract import Book, Limit, Offset, OperatorContext, Progress, Resource, Runway, Source, Split
 from tidegate.plugin.option import Values
 
 TABLE = Table(
@@ -35,13 +36,28 @@ class ChaosSource(Source):
         self._since: tuple[int, float] | None = None  # rows at the first question, and when it was asked
         self._attempts = 0
         self._life = secrets.token_hex(4)  # another driver is another attempt
+        self._book: Book | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks: without the book."""
+        return {**self.__dict__, "_book": None}
+
+    def equip(self, book: Book) -> None:
+        """Its slot is known from the options; its table only here."""
+        self._book = book
 
     def tables(self) -> tuple[Table, ...]:
         """One: chaos."""
         return (TABLE,)
 
     def initial(self) -> Offset:
-        """Nothing read."""
+        """Nothing read. What it has outside is made now, the table after it is recorded."""
+        if self.values["outside.path"]:
+            outside.create(outside.SLOT, self.values["outside.slot"], self.values["outside.path"])
+            table = Resource(kind=outside.TABLE, name=f"{self.values['outside.slot']}_{self.context.job_id}", place=self.values["outside.path"])
+            if self._book is not None:
+                self._book.record(table)
+            outside.create(outside.TABLE, table.name, table.place)
         return {"at": 0}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
@@ -94,6 +110,10 @@ class ChaosSource(Source):
     def at_end(self, offset: Offset) -> bool:
         """All rows are read, in a job that ends."""
         return bool(self.bounded and offset["at"] >= self.values["row.num"])
+
+    def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # the server says it, whatever is asked
+        """What the server holds, as it says itself."""
+        return outside.runway(self.values["outside.path"]) if self.values["outside.path"] else Runway(True)
 
     def progress(self, offset: Offset) -> Progress:
         """In rows."""

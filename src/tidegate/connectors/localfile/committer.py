@@ -2,14 +2,17 @@
 
 The protocol. Paths are those of write_layout.
 
+ahead    as the first half of open, up to the rename; then the records after the restore point are told. They are all that will ever be there.
 open     create fence-g; a higher one there: Fenced. Rename staging/g' -> dead/g' of every lower g'. That rename is the fence: a record gets its name by a hard
          link from a file in staging/g', so that after it no lower generation can add a record, and those that exist are all that will ever exist of it.
-         Take back (rewind) the records that are newer than the restore point, carry out those that were left half-done, drop all other staged files.
+         Take back (rewind) the records that are newer than the restore point and will not be repeated, carry out those that were left half-done, drop all
+         other staged files. Where an older point is wanted on purpose, files whose records were pruned are taken back by their names.
          Create staging/g, then look for a higher fence again: whoever came meanwhile either saw that directory and took it away, or is seen here.
          Where a fresh lineage begins, what older ones of the same job left is collected (write_lineages).
 commit   stage -> record -> publish -> done. The record is written whole in staging/g and linked to commits/<n>.json: the first one wins. Whoever finds one,
          a repeat or a zombie, carries out only what it says: rename each staged file to its final name; one that is not staged any more was published.
-         The same id with other offsets is an error. The staged files of those who lost are removed.
+         The same id with other offsets is an error. The staged files of those who lost are removed. A batch without a record, before one that has one, is in
+         place: its record was pruned.
 rewind   newest record first: staged files, final files, record, mark; each step can be repeated.
 retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
 close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files.
@@ -39,14 +42,14 @@ from tidegate.connectors.localfile.durable import (
     write_new,
 )
 from tidegate.connectors.localfile.write_layout import Place
-from tidegate.connectors.localfile.write_lineages import collect_older
+from tidegate.connectors.localfile.write_lineages import collect_older, mark_owner
 from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
 from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
 from tidegate.connectors.localfile.write_savemode import SaveMode
 from tidegate.connectors.localfile.write_takeback import take_back_by_name
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume, SinkRange
 
 _PRUNED_MAX = 200
 """How many records one call of retain removes at most."""
@@ -56,8 +59,8 @@ _log = logging.getLogger(__name__)
 class FileCommitter(Committer):
     """The committer of one file sink. `directory` is where all its files go, or None where that depends on the table."""
 
-    def __init__(self, place: Place, *, transactional: bool, save_mode: SaveMode, directory: str | None) -> None:
-        self._place, self._transactional, self._save_mode, self._directory = place, transactional, save_mode, directory
+    def __init__(self, place: Place, *, job_id: int, transactional: bool, save_mode: SaveMode, directory: str | None) -> None:
+        self._place, self._job_id, self._transactional, self._save_mode, self._directory = place, job_id, transactional, save_mode, directory
         self._layout = place.layout("")
         self._generation = 0
         self._committed = 0
@@ -65,16 +68,28 @@ class FileCommitter(Committer):
 
     # -- open ----------------------------------------------------------------------------------------------------------------------------------
 
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+        """See the module's text."""
+        self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
+        if not os.path.isdir(self._layout.base):
+            return ()  # left as it is: open sees that the records are gone
+        with disk(f"asking the file sink {self._place.operator} what it holds"):
+            self._fence()
+            self._take_over()
+            records = [read_record(self._layout, checkpoint) for checkpoint in checkpoints(self._layout) if checkpoint > resume.checkpoint]
+        return [SinkRange(checkpoint=r.checkpoint, offsets=r.offsets) for r in records if isinstance(r, Record)]
+
     def open(self, resume: Resume) -> None:
         """See the module's text."""
         self._layout, self._generation, self._committed = self._place.layout(resume.lineage), resume.generation, resume.checkpoint
-        fresh = resume.checkpoint == 0 and resume.pending is None and resume.state is None
+        fresh = resume.checkpoint == 0 and resume.pending is None and resume.state is None and not resume.ahead
         with disk(f"opening the file sink {self._place.operator}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
                 self._save_mode.check_exists(self._directory)
             if self._transactional and not fresh and not os.path.isdir(self._layout.base):
                 take_back_by_name(self._place, resume)
             self._fence()
+            mark_owner(self._layout, resume.lineage, self._job_id)
             self._take_over()
             self._settle(resume)
             self._collect()
@@ -117,7 +132,7 @@ class FileCommitter(Committer):
             record = read_record(self._layout, checkpoint)
             if isinstance(record, NoRecord):
                 continue
-            if checkpoint > resume.checkpoint and checkpoint != resume.pending:
+            if not resume.keeps(checkpoint):
                 self._check_fence()
                 self._rewind(record)
             elif not is_done(self._layout, record):
@@ -146,15 +161,19 @@ class FileCommitter(Committer):
         _log.info("file sink: took back checkpoint %d", record.checkpoint, extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)})
 
     def _take_back_lost(self, resume: Resume) -> None:
-        """A mark without its record, after the restore point: somebody has lost the record of a batch whose files are in place.
+        """A mark without its record, after the restore point and all records: somebody has lost the record of a batch whose files are in place.
 
-        Only after the claim: until then a successor may have come, completed that very batch and dropped its record in good order.
+        Only after the claim: until then a successor may have come, completed that very batch and dropped its record in good order. On the way back to a point
+        before the oldest record, the names of the files are all that is left to go by.
         """
         held = set(checkpoints(self._layout))
+        if resume.back:
+            return take_back_by_name(self._place, resume, spared=held)
         marked = {int(stem) for name in names(self._layout.commits) if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()}
-        lost = {number for number in marked - held if number > resume.checkpoint}
+        lost = {number for number in marked - held if number > max(resume.checkpoint, *held, 0)}
         if lost:
-            take_back_by_name(self._place, resume, lost)
+            take_back_by_name(self._place, resume, only=lost)
+        return None
 
     def _collect(self) -> None:
         """Every record that stays was carried out: no staged file is needed any more. Lower fences go too."""
@@ -200,6 +219,8 @@ class FileCommitter(Committer):
         record = read_record(self._layout, commit.checkpoint)
         ours = False
         if isinstance(record, NoRecord):
+            if any(later > commit.checkpoint for later in checkpoints(self._layout)):
+                return AlreadyCommitted()
             self._prepare(commit.messages)
             record, ours = self._write_record(commit, files)
         if not record.same_offsets(commit.offsets):

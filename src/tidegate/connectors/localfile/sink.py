@@ -31,6 +31,7 @@ class LocalFileSink(Sink):
         """In the driver."""
         return FileCommitter(
             self._place,
+            job_id=self.context.job_id,
             transactional=bool(self.values["is_enable_transaction"]),
             save_mode=SaveMode(
                 schema=self.values.get("schema_save_mode") or "CREATE_SCHEMA_WHEN_NOT_EXIST",

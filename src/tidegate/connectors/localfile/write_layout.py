@@ -7,6 +7,7 @@
         commits/<checkpoint>.json        what is or will be visible of a batch; created exclusively
         commits/<checkpoint>-<id>.done   everything in that record is in place
         started, prepared/<hash>         a fresh lineage began here; the save modes of a table's directory were carried out
+        owner-<job>                      another job than the one that the lineage is named for goes on with it
 
 Names that begin with a dot are left out by everyone who reads a directory of data files.
 """
@@ -20,6 +21,7 @@ from tidegate.connectors.localfile.durable import names
 from tidegate.plugin.contract import WriteTask
 
 _FENCE = "fence-g"
+_OWNER = "owner-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,14 @@ class Layout:
     def fences(self) -> list[int]:
         """Every generation whose mark is there."""
         return sorted(int(n.removeprefix(_FENCE)) for n in names(self.base) if n.startswith(_FENCE))
+
+    def owner(self, job_id: int) -> str:
+        """The mark of a job that has taken the lineage up from another one."""
+        return os.path.join(self.base, f"{_OWNER}{job_id}")
+
+    def owners(self) -> list[str]:
+        """Every such mark that is there."""
+        return [os.path.join(self.base, name) for name in names(self.base) if name.startswith(_OWNER)]
 
     def final(self, relative: str) -> str:
         """The path of a published file."""

@@ -6,6 +6,8 @@ A batch that was decided but not carried out is carried out first, so that a rea
 a rename; whatever cuts this off, the next fresh start goes on with it. Published files stay. A driver that is alive all the same, of another installation that
 uses the same job id and directory, finds its staging directory gone and is fenced; when it opens again it goes by the names of its files.
 
+A lineage that another job has taken up is that job's: it says so by a mark, and nothing of it is touched.
+
 Must not touch anything of another job, pipeline or sink.
 """
 
@@ -14,7 +16,7 @@ import os
 import re
 from contextlib import suppress
 
-from tidegate.connectors.localfile.durable import names, remove_empty, remove_tree
+from tidegate.connectors.localfile.durable import discard, names, remove_empty, remove_tree, touch
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_publish import is_done, publish
 from tidegate.connectors.localfile.write_record import BadRecord, NoRecord, checkpoints, read_record
@@ -28,7 +30,7 @@ def collect_older(place: Place, lineage: str) -> None:
     """See the module's text. A lineage without a job's id in its name has no older ones."""
     for older in _others(place, lineage):
         layout = place.layout(older)
-        if not (os.path.isdir(layout.base) or os.path.isdir(layout.gone)):
+        if layout.owners() or not (os.path.isdir(layout.base) or os.path.isdir(layout.gone)):
             continue
         failpoint("filesink.lineages.before")
         _carry_out(layout)
@@ -40,6 +42,16 @@ def collect_older(place: Place, lineage: str) -> None:
         remove_empty(os.path.dirname(layout.base))
         failpoint("filesink.lineages.after")
         _log.info("file sink: collected what lineage %s left", older, extra={"sink": place.operator})
+
+
+def mark_owner(layout: Layout, lineage: str, job_id: int) -> None:
+    """Say whose this lineage is, where it is not the job's that began it."""
+    began = _LINEAGE.fullmatch(lineage)
+    if began and int(began["job"]) != job_id:
+        touch(layout.owner(job_id))
+    elif began:
+        for mark in layout.owners():
+            discard(mark)
 
 
 def _others(place: Place, lineage: str) -> list[str]:

@@ -1,51 +1,69 @@
-"""DOING_SAVEPOINT: the driver is asked to end with a savepoint. Whatever goes wrong keeps every checkpoint: FAILED can be resumed, while CANCELED may
-have been told to keep nothing."""
+"""DOING_SAVEPOINT: the driver makes a savepoint and ends with it. It does so by itself; here it is watched, and judged when it has ended. Where no savepoint
+comes of it, the job goes on, and the request says why."""
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go, Stay
-from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart
-from tidegate.lifecycle.states.running import stalled
-from tidegate.lifecycle.stopping import Gone, first_order, hand, life, stronger
-from tidegate.lifecycle.view import JobView, Watcher
-from tidegate.model.records import CheckpointHealth, CheckpointKind, Failure, JobStatus, Order, PipelineStatus
+from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
+from tidegate.lifecycle.states.running import stalled, watched
+from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
+from tidegate.lifecycle.view import JobView
+from tidegate.model.records import CheckpointHealth, JobStatus, Order, PipelineStatus
 
 NAME = JobStatus.DOING_SAVEPOINT
-GOES_TO = frozenset({JobStatus.SAVEPOINT_DONE, JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING})
+GOES_TO = frozenset(
+    {JobStatus.SAVEPOINT_DONE, JobStatus.RUNNING, JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING},
+)
 DEADLINE: Deadline | None = Deadline(
-    ms=lambda limits: limits.savepoint_ms, then=frozenset({JobStatus.FAILING}), what="until every pipeline has ended with a savepoint; all checkpoints are kept"
+    ms=lambda limits: limits.savepoint_ms, then=frozenset({JobStatus.RUNNING}), what="until there is a savepoint; without one the job goes on, and says why"
 )
 
 
 def decide(view: JobView) -> Decision:
-    """Done when the driver has ended and every pipeline's newest checkpoint is a savepoint of this generation."""
+    """Done when the savepoint is whole and the driver has ended. One that fails, or does not come, lets the job run on."""
     gone = life(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
         return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+    if view.saved:
+        return _done(view, gone)
     if isinstance(gone, Gone):
-        return _ended(view, gone.proof)
+        return after_end(view, gone.proof)
+    return _undone(view)
+
+
+def _done(view: JobView, gone: object) -> Decision:
+    """The savepoint is there: the driver gets a while to go by itself."""
+    if isinstance(gone, Gone):
+        return Go(to=JobStatus.SAVEPOINT_DONE, proof=gone.proof)
+    pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
+    return Go(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+
+
+def _undone(view: JobView) -> Decision:
+    """The driver lives, and there is no savepoint yet."""
     if view.outcome is PipelineStatus.FAILED:
         return fail(view, pipeline_failure(view), order=Order.STOP)
+    if view.outcome is PipelineStatus.CANCELED:
+        return resume(view)
+    if not view.stops_saved:
+        why = view.savepoint.reason if view.savepoint else "it is not wanted any more"
+        return Go(to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}")
     if view.health.level is CheckpointHealth.STALLED:
         return restart(view, stalled(view))
     if view.state_age_ms >= view.limits.savepoint_ms:
-        return fail(view, _none(view, f"there was no savepoint within {view.limits.savepoint_ms // 1000} s"), order=Order.STOP)
-    return Stay(order=stronger(Order.STOP, view.standing), worker=view.adopter if view.watcher is Watcher.REPLACEABLE else hand(view))
+        why = overdue(view)
+        return Go(to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}", savepoint=why)
+    return watched(view)
 
 
-def _ended(view: JobView, proof: str) -> Go:
-    if view.outcome is not PipelineStatus.CANCELED:
-        return after_end(view, proof)
-    if all(p.status is PipelineStatus.FINISHED or _saved(view, p.pipeline) for p in view.pipelines):
-        return Go(to=JobStatus.SAVEPOINT_DONE, proof=proof)
-    return fail(view, _none(view, "the driver ended without a savepoint"), order=Order.KILL, proof=proof)
-
-
-def _saved(view: JobView, pipeline: int) -> bool:
-    latest = next((p.latest for p in view.pipelines if p.pipeline == pipeline), None)
-    return latest is not None and latest.kind is CheckpointKind.SAVEPOINT and latest.generation == view.state.generation
-
-
-def _none(view: JobView, message: str) -> Failure:
-    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition="no-savepoint", message=message)
+def overdue(view: JobView) -> str:
+    """Why a savepoint is given up that does not come, with the pipelines that have not given their part."""
+    wanted = view.savepoint.id if view.savepoint else ""
+    open_parts = [
+        str(p.pipeline)
+        for p in view.pipelines
+        if p.status is not PipelineStatus.FINISHED and not (p.savepoint and p.savepoint.id == wanted and p.savepoint.copied)
+    ]
+    waits = f"; pipeline {', '.join(open_parts)} has not come to a checkpoint" if open_parts else ""
+    return f"it was not done within {view.limits.savepoint_ms // 1000} s{waits}"

@@ -8,7 +8,17 @@ from tidegate.lifecycle.view import JobView, NoPlace
 from tidegate.model.records import Failure, JobStatus, Order
 
 NAME = JobStatus.PENDING
-GOES_TO = frozenset({JobStatus.SCHEDULED, JobStatus.RECOVERING, JobStatus.CANCELING, JobStatus.CANCELED, JobStatus.FAILING, JobStatus.FAILED})
+GOES_TO = frozenset(
+    {
+        JobStatus.SCHEDULED,
+        JobStatus.RECOVERING,
+        JobStatus.CANCELING,
+        JobStatus.CANCELED,
+        JobStatus.FAILING,
+        JobStatus.FAILED,
+        JobStatus.SAVEPOINT_DONE,
+    }
+)
 DEADLINE: Deadline | None = None
 
 
@@ -21,6 +31,8 @@ def decide(view: JobView) -> Decision:
     if view.driver_lives:
         reason = "an older driver of this job has not been proven dead: it is ended first"
         return Go(to=JobStatus.RECOVERING, order=Order.KILL, worker=hand(view), reason=reason)
+    if view.saved:
+        return Go(to=JobStatus.SAVEPOINT_DONE)
     if _waits(view):
         return Stay(reason=_why(view))
     if isinstance(view.place, NoPlace):

@@ -5,7 +5,7 @@ from tidegate.lifecycle.decision import Decision, Go, Stay
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
 from tidegate.lifecycle.view import JobView, Watcher
-from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Order, PipelineStatus, Wish
+from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Order, PipelineStatus
 
 NAME = JobStatus.RUNNING
 GOES_TO = frozenset({JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING, JobStatus.DOING_SAVEPOINT})
@@ -13,21 +13,23 @@ DEADLINE: Deadline | None = None
 
 
 def decide(view: JobView) -> Decision:
-    """Facts about the driver first, then wishes, then health."""
+    """Facts about the driver first, then wishes, then health. A savepoint is the driver's own work: all that is left to do here is to see that it ends."""
     gone = life(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
         return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+    if view.saved:
+        return Go(to=JobStatus.DOING_SAVEPOINT)
     if isinstance(gone, Gone):
         return after_end(view, gone.proof)
     if view.outcome is not None:
         return _ended(view, view.outcome)
     if view.health.level is CheckpointHealth.STALLED:
         return restart(view, stalled(view))
-    if view.wish is Wish.SAVEPOINT:
-        return Go(to=JobStatus.DOING_SAVEPOINT, order=Order.STOP)
-    return _watched(view)
+    if view.stops_saved:
+        return Go(to=JobStatus.DOING_SAVEPOINT)
+    return watched(view)
 
 
 def stalled(view: JobView) -> Failure:
@@ -46,7 +48,7 @@ def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
     return Go(to=JobStatus.FINISHED, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
 
 
-def _watched(view: JobView) -> Stay:
+def watched(view: JobView) -> Stay:
     """A lost worker takes nothing with it: another one on the host adopts the driver; without one, its signs of life are enough."""
     match view.watcher:
         case Watcher.REPLACEABLE:

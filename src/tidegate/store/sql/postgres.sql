@@ -179,6 +179,15 @@ select key, value, version from entries where map = %(map)s and key = %(key)s;
 -- The entries from the prefix up to the last key that can begin with it; the columns compare by bytes, which is the order of code points.
 select key, value, version from entries where map = %(map)s and key >= %(prefix)s and key <= %(last)s order by key;
 
+-- name: ask
+-- Several ranges of keys, each of one map, as of one moment. The order inside keeps the server from reading a whole map for a question about one key.
+select q.place, e.key, e.value, e.version
+from unnest(%(maps)s::text[], %(firsts)s::text[], %(lasts)s::text[]) with ordinality as q (map, first, last, place)
+cross join lateral (
+  select key, value, version from entries where map = q.map and key >= q.first and key <= q.last order by key
+) e
+order by q.place, e.key;
+
 -- name: revision
 -- The newest revision.
 select revision from state;
@@ -205,16 +214,32 @@ select o_outcome, o_number, o_place from transact(
   %(threshold)s::bigint, %(kept)s::bigint
 );
 
+-- name: transact_all
+-- Several transactions one after the other, durable together: each call sees what those before it have written.
+select o.o_outcome, o.o_number, o.o_place
+from json_array_elements(%(batch)s::json) with ordinality as b (t, place)
+cross join lateral transact(
+  %(store)s, decode(t ->> 'token', 'hex'), (t ->> 'since')::bigint,
+  array(select json_array_elements_text(t -> 'check_maps')),
+  array(select json_array_elements_text(t -> 'check_keys')),
+  array(select v::bigint from json_array_elements_text(t -> 'check_versions') as v),
+  array(select json_array_elements_text(t -> 'write_maps')),
+  array(select json_array_elements_text(t -> 'write_keys')),
+  array(select json_array_elements_text(t -> 'write_values')),
+  %(threshold)s::bigint, %(kept)s::bigint
+) as o
+order by b.place;
+
 -- name: settle
 -- Was it written? If not, whoever brings this token later is turned away.
 select o_outcome, o_number from settle(%(store)s, %(token)s, %(since)s::bigint);
 
 -- name: feed
--- What happened to a map after a revision, with the state of the same moment; one row without a key where nothing did.
-select s.revision, s.floor, c.key, c.revision, c.kind
+-- What happened to some maps after a revision, with the state of the same moment; one row without a key where nothing did.
+select s.revision, s.floor, c.map, c.key, c.revision, c.kind
 from state s
-left join changes c on c.map = %(map)s and c.revision > %(since)s::bigint and s.floor <= %(since)s::bigint
-order by c.revision, c.key;
+left join changes c on c.map = any(%(maps)s::text[]) and c.revision > %(since)s::bigint and s.floor <= %(since)s::bigint
+order by c.revision, c.map, c.key;
 
 -- name: size_by_map
 -- Entries and bytes of every map.

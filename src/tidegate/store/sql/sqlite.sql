@@ -129,8 +129,8 @@ select revision from voids where token = :token;
 insert into voids (token, revision) values (:token, :revision) on conflict (token) do nothing;
 
 -- name: feed
--- What happened to a map after a revision.
-select key, revision, kind from changes where revision > :since and map = :map order by revision, key;
+-- What happened to some maps after a revision.
+select map, key, revision, kind from changes where revision > :since and map in (select value from json_each(:maps)) order by revision, map, key;
 
 -- name: size_by_map
 -- Entries and bytes of every map.

@@ -7,7 +7,7 @@ transaction that was taken, with what was there before.
 import bisect
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from tidegate.store.backend import (
     Committed,
     Compacted,
     Forgotten,
+    Get,
     MapSize,
+    Question,
     Retention,
     Row,
     Token,
@@ -28,7 +30,7 @@ from tidegate.store.backend import (
     Void,
     Write,
 )
-from tidegate.store.base import Delete, Entry, Put, Store
+from tidegate.store.base import Answers, Delete, Entry, Put, Store
 from tidegate.store.encoding import OPERATIONS_MAX
 from tidegate.store.errors import Conflict, StoreUnavailable
 
@@ -84,6 +86,10 @@ class WatchedBackend:
         rows = self.entries.get(map, {})
         return [rows[key] for key in sorted(rows) if key.startswith(prefix)]
 
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        """Several questions at once."""
+        return [self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each) for each in questions]
+
     def revision(self) -> int:
         """The newest one."""
         return self._revision
@@ -113,7 +119,7 @@ class WatchedBackend:
                 after = rows[write.key] = ReadRow(write.key, write.text, self._revision, document_of(write.text))
                 kind = ChangeKind.PUT
             seen[write.map, write.key] = (before, after)
-            self._logs.setdefault(write.map, []).append(Change(write.key, self._revision, kind))
+            self._logs.setdefault(write.map, []).append(Change(write.map, write.key, self._revision, kind))
             self._logged += 1
         self._outcomes[transaction.token.id] = self._revision
         if self._retention.due(self._logged, self._revision - self._floor):
@@ -132,15 +138,16 @@ class WatchedBackend:
         self._voids[token.id] = self._revision
         return Void()
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
-        """The change log of one map."""
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
+        """The change log of some maps."""
         if not self._floor <= since <= self._revision:
             return Compacted(self._revision)
-        log = self._logs.get(map)
-        if not log or log[-1].version <= since:
-            return Changes((), self._revision)
-        first = bisect.bisect_right(log, since, key=lambda change: change.version)
-        return Changes(tuple(sorted(log[first:], key=lambda change: (change.version, change.key))), self._revision)
+        events: list[Change] = []
+        for map in maps:
+            log = self._logs.get(map)
+            if log and log[-1].version > since:
+                events += log[bisect.bisect_right(log, since, key=lambda change: change.version) :]
+        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.map, change.key))), self._revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         """How many; bytes do not matter here."""
@@ -160,6 +167,10 @@ class WatchedBackend:
     def close(self) -> None:
         """Nothing is open."""
 
+    def _get(self, question: Get) -> list[Row]:
+        row = self.read(question.map, question.key)
+        return [] if row is None else [row]
+
 
 class QuickStore(Store):
     """A front that hands documents out as they were read once, and trusts its callers: names and documents are checked by the contract suite, not here."""
@@ -176,9 +187,13 @@ class QuickStore(Store):
         """The entries whose key begins with `prefix`."""
         return [Entry(row.key, row.value, row.version) for row in self.backend.scan(map, prefix) if isinstance(row, ReadRow)]
 
-    def changes(self, map: str, since: int) -> Changes | Compacted:
-        """What happened to a map after revision `since`."""
-        changes = self.backend.feed(map, since)
+    def ask(self, questions: Sequence[Question]) -> Answers:
+        """Several questions at once."""
+        return [[Entry(row.key, row.value, row.version) for row in rows if isinstance(row, ReadRow)] for rows in self.backend.ask(questions)]
+
+    def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
+        """What happened to some maps after revision `since`."""
+        changes = self.backend.feed((maps,) if isinstance(maps, str) else maps, since)
         self._saw(changes.revision)
         return changes
 

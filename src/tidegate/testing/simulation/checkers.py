@@ -21,9 +21,11 @@ from tidegate.model.records import (
     METRICS,
     MONITOR,
     PIPELINES,
+    SAVEPOINTS,
     STATES,
     TERMINAL,
     JobStatus,
+    SavepointStatus,
     Wish,
 )
 from tidegate.testing.simulation.backend import ReadRow
@@ -56,6 +58,17 @@ class Incarnation:
 
 
 @dataclass(eq=False)
+class Asked:
+    """A savepoint that somebody has asked for, as the store has seen it."""
+
+    job_id: int
+    id: str
+    initialization_ms: int
+    stop: bool
+    status: str = SavepointStatus.WANTED
+
+
+@dataclass(eq=False)
 class Checker:
     """Judges every transaction of one world."""
 
@@ -71,6 +84,7 @@ class Checker:
     by_hand: set[int] = field(default_factory=set)  # jobs whose entries somebody wrote by hand
     transactions: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    savepoints: dict[tuple[int, str], Asked] = field(default_factory=dict)
 
     def see(self, seen: Seen) -> None:
         """One transaction."""
@@ -203,6 +217,10 @@ class Checker:
             self.broken(f"job {key} ended and is still listed or assigned")
         if incarnation.ended:
             self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
+        request = self.row(SAVEPOINTS, key)
+        saved = request is not None and request.value["initialization_ms"] == new["initialization_ms"] and request.value["stop"]
+        if new["status"] == JobStatus.SAVEPOINT_DONE and not (saved and request is not None and request.value["status"] == SavepointStatus.DONE):
+            self.broken(f"job {key} ended with a savepoint that is not there")
         incarnation.ended, incarnation.resumable = new["status"], cleanup is not None and cleanup.value["resumable"]
         if outcome is not None and new["status"] == JobStatus.FINISHED:
             wanted = sum(a["options"].get("rows", 0) for p in incarnation.document["plan"]["pipelines"] for a in p["actions"])
@@ -395,6 +413,59 @@ class Checker:
         if after is None or not _by_command(actor):
             self.leads(actor, f"the cleanup of job {key}")
 
+    def savepoint(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
+        """Asked for by commands, under a new id each; answered once, by the driver of this generation or by the leader; never forgotten before."""
+        if after is None:
+            return self.left(actor, key, before, after, seen)
+        new = after.value
+        known = self.savepoints.get((int(key), new["id"]))
+        if known is None:
+            return self._asked(actor, key, new)
+        if known.status != SavepointStatus.WANTED:
+            return self.broken(f"savepoint {known.id} of job {key} was {known.status}, and was touched again")
+        if new["stop"] != known.stop and (known.stop or not _by_command(actor)):
+            self.broken(f"{actor.name} changed whether job {key} ends with savepoint {known.id}")
+        known.stop, known.status = new["stop"], new["status"]
+        if known.status != SavepointStatus.WANTED:
+            self._answered(actor, key, new)
+
+    def _asked(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
+        if not _by_command(actor) or new["status"] != SavepointStatus.WANTED or self.row(JOBS, key) is None:
+            self.broken(f"{actor.name} made a request for savepoint {new['id']} of job {key}")
+        for other in self.savepoints.values():
+            if other.job_id == int(key) and other.status == SavepointStatus.WANTED:
+                self.broken(f"savepoint {other.id} of job {key} was wanted, and {new['id']} took its place")
+            if other.job_id == int(key) and int(other.id) >= int(new["id"]):
+                self.broken(f"savepoint {new['id']} of job {key} came after {other.id}")
+        self.count("savepoints")
+        self.savepoints[int(key), new["id"]] = Asked(int(key), new["id"], new["initialization_ms"], new["stop"])
+
+    def _answered(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
+        self.count(f"savepoint: {new['status']}")
+        if isinstance(actor.owner, DriverProcess):
+            state = self.row(STATES, key)
+            if state is None or state.value["generation"] != actor.owner.order.generation:
+                self.broken(f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does not drive any more")
+        else:
+            self.leads(actor, f"savepoint {new['id']} of job {key}")
+            if new["status"] == SavepointStatus.DONE:
+                self.broken(f"{actor.name} says that savepoint {new['id']} of job {key} is done, which only its driver can know")
+        if new["status"] == SavepointStatus.FAILED and not new["reason"]:
+            self.broken(f"savepoint {new['id']} of job {key} failed, and nobody says why")
+        if new["status"] == SavepointStatus.DONE:
+            self._whole(key, new)
+
+    def _whole(self, key: str, new: dict[str, Any]) -> None:
+        """Every pipeline is in it, with a checkpoint that was completed."""
+        parts = self.world.savepoints.sealed.get((int(key), new["id"]))
+        pipelines = [p.value for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)]
+        if parts is None or {p["pipeline"] for p in pipelines} - set(parts):
+            return self.broken(f"savepoint {new['id']} of job {key} is done, and not all of it is there")
+        for pipeline in pipelines:
+            name = (pipeline["lineage"], f"{key}/{pipeline['pipeline']}", parts[pipeline["pipeline"]])
+            if name not in self.completed_by:
+                self.broken(f"savepoint {new['id']} of job {key} holds checkpoint {name}, which was never completed")
+
     def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:
         """The leader's."""
         self.leads(actor, f"the outcome of job {key}")
@@ -416,5 +487,6 @@ JUDGES: dict[str, Judge] = {
     LEASES: Checker.lease,
     BEATS: Checker.beat,
     FINISHED: Checker.outcome,
+    SAVEPOINTS: Checker.savepoint,
     CLEANUP: Checker.cleanup,
 }

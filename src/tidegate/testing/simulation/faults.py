@@ -3,10 +3,11 @@
 import contextlib
 import functools
 import random
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.store.backend import Changes, Committed, Compacted, Forgotten, MapSize, Row, Token, Transaction, Void
+from tidegate.store.backend import Changes, Committed, Compacted, Forgotten, MapSize, Question, Row, Token, Transaction, Void
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 from tidegate.testing.faulty_store import Fault
 from tidegate.testing.simulation.processes import Host, Process
@@ -73,15 +74,20 @@ class Front:
         self._gate("scan")
         return self.inner.scan(map, prefix)
 
+    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+        """Several questions at once."""
+        self._gate("ask")
+        return self.inner.ask(questions)
+
     def revision(self) -> int:
         """The newest one."""
         self._gate("revision")
         return self.inner.revision()
 
-    def feed(self, map: str, since: int) -> Changes | Compacted:
-        """The change log of one map."""
+    def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
+        """The change log of some maps."""
         self._gate("feed")
-        return self.inner.feed(map, since)
+        return self.inner.feed(maps, since)
 
     def apply(self, transaction: Transaction) -> int:
         """Judge and write; perhaps later, perhaps never, perhaps without an answer."""

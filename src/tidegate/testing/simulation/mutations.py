@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidegate.checkpoints.savepoints import SavedPoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator import cleanup, commands, housekeeping, registry
+from tidegate.coordinator import cleanup, commands, housekeeping, registry, savepoints
 from tidegate.coordinator.ending import Ending, ending_of
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.registry import Known
@@ -41,11 +42,15 @@ from tidegate.model.records import (
     JobIntent,
     JobState,
     JobStatus,
+    PipelineState,
     PipelineStatus,
+    SavepointRequest,
 )
 from tidegate.pipeline import ledger
 from tidegate.pipeline.ledger import pipeline_key
+from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.store.base import Check, Delete, Entry, Put, Store
+from tidegate.store.errors import StoreUnavailable
 from tidegate.store.follow import Follower
 from tidegate.testing.simulation import processes
 
@@ -223,11 +228,14 @@ def finished_pipeline_counts_as_progress_for_ever() -> None:
 
 
 def unfinished_turn_forgets_what_it_saw() -> None:
-    """A follower that loses the store in the middle of a turn does not tell later what it had seen."""
+    """A follower that loses the store after it has read the log, and before it has read the entries, goes on behind them."""
 
     def refresh(self: Follower) -> set[tuple[str, str]]:
-        self._untold = set()
-        return real(self)
+        try:
+            return real(self)
+        except StoreUnavailable:
+            self._since = self.store._seen
+            raise
 
     real = Follower.refresh
     _put(Follower, "refresh", refresh)
@@ -266,14 +274,30 @@ def cleanup_forgets_the_checkpoints() -> None:
     """A cleanup takes the keys away, and leaves the directories."""
 
     def carry_out(store: Store, storage: CheckpointStorage, job_id: int, *, checks: Sequence[Check] = ()) -> None:
-        real(store, _Keeps(storage.root), job_id, checks=checks)
+        real(store, _Keeps(storage.files), job_id, checks=checks)
 
     real = cleanup.carry_out_cleanup
     _put(housekeeping, "carry_out_cleanup", carry_out)
 
 
+def savepoint_is_sealed_without_the_others() -> None:
+    """Whoever has given its part writes the head, whether the other pipelines have or not."""
+
+    def point(self: SavepointDesk, wanted: SavepointRequest, state: PipelineState) -> SavedPoint | None:
+        there = real(self, wanted, state)
+        return there or SavedPoint(checkpoint=state.latest.checkpoint if state.latest else 0, path="")
+
+    real = SavepointDesk._point
+    _put(SavepointDesk, "_point", point)
+
+
+def savepoint_is_forgotten_when_the_job_ends() -> None:
+    """The end of a job does not answer what is still wanted of it."""
+    _everywhere("at_the_end", savepoints.at_the_end, lambda *_: savepoints.Answer())
+
+
 class _Keeps(CheckpointStorage):
-    def delete_job(self, job_id: int, below: int) -> None:
+    def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
         """Nothing."""
 
 
@@ -303,6 +327,8 @@ MUTATIONS: Mapping[str, Callable[[], None]] = {
         ledger_without_the_fence,
         history_takes_the_newer_incarnation_along,
         cleanup_forgets_the_checkpoints,
+        savepoint_is_sealed_without_the_others,
+        savepoint_is_forgotten_when_the_job_ends,
     )
 }
 

@@ -31,6 +31,7 @@ from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.runner.exits import DriverExit
 from tidegate.store.base import OutcomeUnknown, Store
 from tidegate.store.errors import StoreUnavailable
@@ -117,6 +118,7 @@ class ServerProcess(Process):
         world, clock, settings = self.world, self.host.clock, self.world.settings
         self.picture = Picture(self.store, clock)
         self.commands = Commands(self.store, world.storage, settings, clock)
+        self.commands.savepoints = world.savepoints
         self.elector = Elector(self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock)
         recorder = Recorder(self.store, world.storage, settings, clock, EventLog())
         self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
@@ -236,6 +238,14 @@ class SimGrip:
         self.driver.kill_soon()
 
 
+class SimDesk(SavepointDesk):
+    """Waits as everybody does here."""
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        """So long; what is wanted meanwhile is seen at the end."""
+        self.clock.wait(stop, seconds)
+
+
 @dataclass(eq=False)
 class DriverProcess(Process):
     """One generation of a job: the main thread of driver/main, and one actor for each pipeline."""
@@ -303,12 +313,14 @@ class DriverProcess(Process):
         self.mood.become(job.plan.env)
         if self.mood.name == "dying" and self.mood.rng.random() < 0.5:
             self._leave(1)
+        self.desk = SimDesk(self.store, job, self.world.savepoints, self.host.clock)
+        self._patiently(self.desk.step)
         plans = [plan for plan in job.plan.pipelines if not self._patiently(lambda plan=plan: self._finished(plan.id))]  # type: ignore[misc]  # a bound default
         for plan in plans:
             self._begin(job, plan)
         watch = StoreWatch(self.store, self.order, Reins(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)), self.host.clock)
         metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
-        turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step]
+        turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step, self.desk.step]
         while len(self.results) < len(plans):
             self.mood.rng.shuffle(turns)  # they are threads
             for turn in turns:
@@ -355,6 +367,7 @@ class DriverProcess(Process):
             stop=self.stop,
             retained_max=job.plan.env.checkpoints_retained_max or 3,
             interval_s=1.0,
+            savepoints=self.desk,
         )
 
         def work() -> None:

@@ -22,12 +22,14 @@ from tidegate.model.records import (
     MONITOR,
     NAMES,
     PIPELINES,
+    SAVEPOINTS,
     STATES,
     TERMINAL,
     WORKERS,
     CheckpointHealth,
     JobRecord,
     JobStatus,
+    SavepointStatus,
     Wish,
 )
 from tidegate.testing.simulation.backend import QuickStore
@@ -46,7 +48,7 @@ LINGER_S = 70.0
 AGAIN = 0.3  # of the worlds
 AGAIN_S = 20.0
 KIND_LEISURE = 1.4  # turns are as much rarer while nothing goes wrong: worlds are many
-MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS)
+MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS, SAVEPOINTS)
 
 
 class Reckoning:
@@ -80,8 +82,7 @@ class Reckoning:
         for key, row in self.world.backend.entries.get(JOBS, {}).items():
             state = self.world.backend.read(STATES, key)
             wish = Wish(row.value["intent"]["wish"])
-            waits = wish is Wish.SAVEPOINT and state is not None and state.value["status"] == JobStatus.PENDING  # it has to run before it can be saved
-            if state is None or (wish is not Wish.RUN and not waits) or not self._settled(key, state.value, row.value):
+            if state is None or wish is not Wish.RUN or not self._settled(key, state.value, row.value):
                 left.append(f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}")
         return left
 
@@ -125,6 +126,7 @@ class Reckoning:
     def _stopped(self) -> None:
         self.nothing_ended_is_listed()
         self._every_wish_was_granted()
+        self._every_savepoint_was_answered()
         self._nothing_fails_without_a_reason()
         self._rows_are_exact()
         self.world.note("WORLD", "all jobs have ended")
@@ -175,6 +177,15 @@ class Reckoning:
             if not incarnation.ended:
                 self.world.broken(f"an incarnation of job {incarnation.job_id} never came to an end")
 
+    def _every_savepoint_was_answered(self) -> None:
+        """Done once, and still there; or given up, with the reason."""
+        for known in self.world.checker.savepoints.values():
+            whole = (known.job_id, known.id) in self.world.savepoints.sealed
+            if known.status == SavepointStatus.WANTED:
+                self.world.broken(f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said what became of it")
+            if known.status == SavepointStatus.DONE and not whole:
+                self.world.broken(f"savepoint {known.id} of job {known.job_id} is done, and is not there")
+
     def _checkpoints_are_owned(self) -> None:
         """What can be resumed keeps its checkpoints; of anything else none is left."""
         last = {i.job_id: i for i in self.world.checker.incarnations.values()}
@@ -187,7 +198,7 @@ class Reckoning:
         """What was begun in a kind world, and behaves, comes to a good end, whatever there was under its id before."""
         for incarnation in self.world.checker.incarnations.values():
             mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
-            behaves = mood in ("good", "moody", "deaf") and incarnation.wish != Wish.SAVEPOINT  # which nobody makes here
+            behaves = mood in ("good", "moody", "deaf")
             if incarnation.began_s > self.world.kind_s and behaves and incarnation.ended == JobStatus.FAILED:
                 self.world.broken(f"job {incarnation.job_id} failed in a kind world")
 

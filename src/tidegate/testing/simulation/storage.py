@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.savepoints import SavedPoint, Savepoint, Savepoints
 from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, Newest, Published
 from tidegate.model.errors import Fenced
 
@@ -22,6 +23,50 @@ class Directory:
     states: Mapping[str, Any]
 
 
+class MemorySavepoints(Savepoints):
+    """Savepoints by job and id. What was copied stays for ever."""
+
+    def __init__(self, storage: "MemoryStorage") -> None:
+        super().__init__(storage.files)
+        self.storage = self.directories = storage
+        self.copies: dict[tuple[int, str, int], Directory] = {}
+        self.sealed: dict[tuple[int, str], dict[int, int]] = {}
+
+    def copy(self, source: str, job_id: int, savepoint: str, pipeline: int) -> SavedPoint:
+        """One pipeline's part."""
+        self.directories.at("savepoint.copy.before")
+        there = self.directories.directories.get(source)
+        if there is None:
+            raise Damaged(source, paths.MANIFEST, "is missing, with its whole directory")
+        self.copies[job_id, savepoint, pipeline] = there
+        self.directories.saved[paths.saved_directory(job_id, savepoint, pipeline).as_posix()] = there
+        self.directories.at("savepoint.copy.after")
+        return SavedPoint(checkpoint=there.manifest.checkpoint, path="", manifest="", bytes=1)
+
+    def seal(self, savepoint: Savepoint) -> str:
+        """All parts are there."""
+        self.directories.at("savepoint.seal.before")
+        parts = {p: point.checkpoint for p, point in savepoint.pipelines.items()}
+        held = {p: there.manifest.checkpoint for (job, id, p), there in self.copies.items() if (job, id) == (savepoint.job_id, savepoint.id)}
+        self.sealed[savepoint.job_id, savepoint.id] = {p: held[p] for p in parts if held.get(p) == parts[p]}
+        self.directories.at("savepoint.seal.after")
+        return paths.savepoint_directory(savepoint.job_id, savepoint.id).as_posix()
+
+    def newest(self, job_id: int) -> str:
+        """The highest id."""
+        return max((id for job, id, _ in self.copies if job == job_id), key=int, default="")
+
+    def list(self, job_id: int | None = None) -> tuple[Savepoint, ...]:
+        """All that are whole, as far as anyone asks here."""
+        return tuple(self._savepoint(job, id) for job, id in sorted(self.sealed) if job_id in (None, job))
+
+    def _savepoint(self, job_id: int, id: str) -> Savepoint:
+        parts = {p: self.copies[job_id, id, p].manifest for p in self.sealed[job_id, id]}
+        points = {p: SavedPoint(checkpoint=manifest.checkpoint, path=paths.saved_directory(job_id, id, p).as_posix()) for p, manifest in parts.items()}
+        lineage = next((manifest.lineage for manifest in parts.values()), "")
+        return Savepoint(id=id, path="", job_id=job_id, lineage=lineage, name="", made_ms=0, pipelines=points)
+
+
 class MemoryStorage(CheckpointStorage):
     """Checkpoints by path."""
 
@@ -29,6 +74,7 @@ class MemoryStorage(CheckpointStorage):
         super().__init__(Path("/simulated"))
         self.at, self.gone = at, gone
         self.directories: dict[str, Directory] = {}
+        self.saved: dict[str, Directory] = {}  # the parts of savepoints
 
     def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
         """Make a checkpoint; an equal one that is there already stays."""
@@ -46,7 +92,7 @@ class MemoryStorage(CheckpointStorage):
 
     def read(self, path: str) -> Checkpoint:
         """All of a checkpoint."""
-        there = self.directories.get(path)
+        there = self.directories.get(path) or self.saved.get(path)
         if there is None:
             raise Damaged(path, paths.MANIFEST, "is missing, with its whole directory")
         return Checkpoint(path=path, manifest=there.manifest, states=there.states)
@@ -82,11 +128,11 @@ class MemoryStorage(CheckpointStorage):
         manifests = [there.manifest for path, there in self.directories.items() if path.startswith(prefix)]
         return Newest(checkpoint=max((m.checkpoint for m in manifests), default=0), generation=max((m.generation for m in manifests), default=0))
 
-    def delete_job(self, job_id: int, below: int) -> None:
-        """Delete the checkpoints of a job whose ids are below this one."""
+    def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
+        """Delete the checkpoints of a job whose ids are below this one, and which no newer generation has made."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
         for path in sorted(path for path in self.directories if path.startswith(prefix)):
-            if int(path.rpartition("/")[2]) < below:
+            if int(path.rpartition("/")[2]) < below and (generation is None or self.directories[path].manifest.generation <= generation):
                 self.at("checkpoint.delete_job.middle")
                 self._remove(path)
 

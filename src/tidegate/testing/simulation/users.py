@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
 
 STARTS = (From.ASK, From.AUTO, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.CHECKPOINT, From.FRESH)
-STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP, Wish.SAVEPOINT)
+STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP)
+SAVING = 0.3  # of the stops are with a savepoint
 UNNAMED_MAX = 2  # jobs without an id of the user's
 
 
@@ -54,8 +55,10 @@ class Users:
             return
         self.world.turns.at(self.world.turns.now_s + self.rng.choice([0.3, 1.0, 4.0]), self.world.event(self._wish))
         luck = self.rng.random()
-        if luck < 0.7:
+        if luck < 0.64:
             self._submit()
+        elif luck < 0.72:
+            self._save(self._any_job(), stop=False)
         elif luck < 0.93:
             self._stop_and_perhaps_go_on()
         elif luck < 0.96:
@@ -95,7 +98,11 @@ class Users:
     def _stop_and_perhaps_go_on(self) -> None:
         """People stop a job to start it again."""
         job_id = self._any_job()
-        self._stop(job_id, self.rng.choice(STOPS))
+        if self.rng.random() < SAVING:
+            for _ in range(self.rng.choice([1, 1, 2])):  # people repeat themselves, at other servers too
+                self._save(job_id, stop=True)
+        else:
+            self._stop(job_id, self.rng.choice(STOPS))
         plan = self.plans.get(job_id)
         if plan is not None and self.rng.random() < 0.5:
             wish = RestoreWish(self.rng.choice([From.AUTO, From.LATEST]))
@@ -138,6 +145,18 @@ class Users:
         self.accepted.append(Accepted(record.job_id, record.initialization_ms))
         if self.world.checker.submitted.get(me) != (record.job_id, record.initialization_ms):
             self.world.broken(f"the submit of job {record.job_id} was accepted, and is not in the store")
+
+    def _save(self, job_id: int, *, stop: bool) -> None:
+        self._at_a_server(f"savepoint of {job_id}, stop: {stop}", lambda server: self._asked(server, job_id, stop=stop))
+
+    def _asked(self, server: ServerProcess, job_id: int, *, stop: bool) -> None:
+        try:
+            request = server.commands.savepoint(job_id, stop=stop)
+        except (UserError, TransientError):
+            return
+        known = self.world.checker.savepoints.get((job_id, request.id))
+        if known is None or (stop and not known.stop):
+            self.world.broken(f"savepoint {request.id} of job {job_id} was accepted and is not in the store")
 
     def _stop(self, job_id: int, wish: Wish) -> None:
         self._at_a_server(f"{wish} {job_id}", lambda server: self._stopped(server, job_id, wish))

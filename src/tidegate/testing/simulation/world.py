@@ -21,7 +21,7 @@ from tidegate.testing.simulation.faults import Blows, Front, Weather
 from tidegate.testing.simulation.parts import Target
 from tidegate.testing.simulation.processes import DriverProcess, Host, Process, ServerProcess, WorkerProcess
 from tidegate.testing.simulation.reckoning import Reckoning
-from tidegate.testing.simulation.storage import MemoryStorage
+from tidegate.testing.simulation.storage import MemorySavepoints, MemoryStorage
 from tidegate.testing.simulation.turns import Actor, Killed, Over, Owner, Turns
 from tidegate.testing.simulation.users import Users
 
@@ -56,6 +56,7 @@ class World:
         self.checker = Checker(self)
         self.backend = WatchedBackend(Retention(self.rng.choice([60, 10_000])), self.checker.see)
         self.storage = MemoryStorage(self.at, self.checker.gone)
+        self.savepoints = MemorySavepoints(self.storage)
         self.target = Target(random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s)
         self.hosts = [self._host(n) for n in range(self.rng.choice([1, 2, 2]))]
         self.server_count, self.worker_count, self.slots = self.rng.choice([2, 3]), self.rng.choice([2, 3]), self.rng.choice([1, 2, 4])

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from tidegate.connectors.localfile.write_lineages import collect_older
 from tidegate.model.errors import Fenced
+from tidegate.plugin.contract import Committed
 
 OLD, NEW = "7-18a0f", "7-18b11"
 
@@ -78,3 +80,21 @@ def test_a_driver_that_is_alive_all_the_same_is_fenced_and_heals(kit: Any, tmp_p
     again = kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1, pending=2)
     again.batch(2, [2])
     assert kit.rows(tmp_path) == [1, 2]
+
+
+def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_path: Path) -> None:
+    taken, mine = "5-18a0f", "5-18b11"  # the drivers of this kit are job 7's
+    driver = kit.Generation(tmp_path, 2, lineage=taken).open(checkpoint=1)
+    driver.batch(2, [2])
+    collect_older(driver.sink._place, mine)
+    assert [name.startswith(f"{taken}/") for name in kept(tmp_path)] == [True]
+    assert driver.batch(3, [3]) == Committed()
+
+
+def test_a_lineage_that_was_taken_back_is_collected_again(kit: Any, tmp_path: Path) -> None:
+    driver = kit.Generation(tmp_path, 1, lineage=OLD).open(checkpoint=1)
+    (mark := Path(driver.sink._place.layout(OLD).owner(8))).touch()
+    kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1)
+    assert not mark.exists()
+    kit.Generation(tmp_path, 3, lineage=NEW).open()
+    assert not any(name.startswith(OLD) for name in kept(tmp_path))

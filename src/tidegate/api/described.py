@@ -1,0 +1,194 @@
+"""What the reference's API is here, as an OpenAPI document: `/openapi.json`. The typed API describes itself.
+
+One table, so that a route that is not in it, and an entry that is no route, are found by a test. Almost every scalar is a string, as in the reference.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate import __version__
+
+JSON = "application/json"
+TEXT: Mapping[str, Any] = {"type": "string"}
+NUMBER: Mapping[str, Any] = {"type": "integer"}
+FLAG: Mapping[str, Any] = {"type": "boolean"}
+WHOLE: Mapping[str, Any] = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
+ID: Mapping[str, Any] = {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}
+ANY: Mapping[str, Any] = {"type": "object"}
+ERRORS = {
+    400: "what the caller can repair",
+    401: "the caller is unknown",
+    403: "the caller may not",
+    413: "too large",
+    503: "the store cannot be reached; try again",
+}
+
+
+def listed(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A list of these."""
+    return {"type": "array", "items": item}
+
+
+def named(name: str) -> dict[str, str]:
+    """A schema of the components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def texts(*keys: str, more: bool = True) -> dict[str, Any]:
+    """An object whose values are text."""
+    return {"type": "object", "properties": dict.fromkeys(keys, TEXT), "required": list(keys), "additionalProperties": True if more else TEXT}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One method of one path."""
+
+    method: str = "get"
+    path: str
+    summary: str
+    answer: Mapping[str, Any] | None = None  # None: text
+    media: str = JSON
+    also: tuple[str, ...] = ()  # other forms of the same
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    body_media: str = JSON
+
+
+_PAGED = {"page": WHOLE, "rows": WHOLE}
+_SUBMIT = {"jobId": ID, "jobName": TEXT, "isStartWithSavePoint": FLAG, "format": {"type": "string", "enum": ["json", "hocon", "sql"]}, "restore": TEXT}
+_STOP = {"type": "object", "properties": {"jobId": {"oneOf": [ID, WHOLE]}, "isStopWithSavePoint": FLAG, "force": FLAG}, "required": ["jobId"]}
+_JOBS = {"oneOf": [listed(named("Job")), {"type": "object", "properties": {"data": listed(named("Job")), "total": NUMBER}, "required": ["data", "total"]}]}
+_ENDED = {
+    "oneOf": [listed(named("EndedJob")), {"type": "object", "properties": {"data": listed(named("EndedJob")), "total": NUMBER}, "required": ["data", "total"]}]
+}
+_LEVEL = {"type": "object", "properties": {"name": TEXT, "level": {"type": ["string", "null"]}, "effectiveLevel": TEXT}, "required": ["name", "effectiveLevel"]}
+
+OPERATIONS = (
+    Operation(path="/overview", summary="How many workers, slots and jobs", answer=texts("projectVersion", "totalSlot", "workers", "runningJobs")),
+    Operation(path="/running-jobs", summary="Jobs that have not ended, the newest first", answer=_JOBS, query=_PAGED),
+    Operation(path="/running-jobs/summary", summary="The same", answer=_JOBS, query=_PAGED),
+    Operation(path="/pending-jobs", summary="What waits, and why", answer=ANY, query={"jobId": ID, "limit": WHOLE, "pretty": FLAG}),
+    Operation(path="/job-info/{job_id}", summary="One job, running or ended; an unknown id is answered with itself", answer=texts("jobId")),
+    Operation(path="/job-info/{job_id}/failures", summary="What went wrong, the newest first", answer=listed(ANY), query={"limit": WHOLE}),
+    Operation(path="/running-job/{job_id}", summary="As /job-info", answer=texts("jobId")),
+    Operation(path="/finished-jobs", summary="Jobs that have ended, the last one first", answer=_ENDED, query=_PAGED),
+    Operation(path="/finished-jobs/{state}", summary="Those of one state", answer=_ENDED, query=_PAGED),
+    Operation(path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", answer=ANY),
+    Operation(
+        path="/jobs/checkpoints/history/{job_id}",
+        summary="The last checkpoints, the newest first",
+        answer=listed(ANY),
+        query={"pipelineId": WHOLE, "limit": WHOLE, "status": {"type": "string", "enum": ["COMPLETED", "FAILED", "CANCELED"]}},
+    ),
+    Operation(path="/system-monitoring-information", summary="How this server does", answer=listed(texts("host", "port", "isMaster"))),
+    Operation(path="/thread-dump", summary="What the threads of this server do", answer=listed(ANY)),
+    Operation(path="/running-threads", summary="Their names", answer=listed(texts("threadName", "classLoader"))),
+    Operation(
+        path="/logs",
+        summary="Links to log files",
+        answer=listed(texts("node", "logLink", "logName")),
+        also=("text/html",),
+        query={"format": {"type": "string", "enum": ["json"]}},
+    ),
+    Operation(
+        path="/logs/{name}",
+        summary="Those of a job, or the text of a file",
+        answer=listed(texts("node")),
+        also=("text/html", "text/plain"),
+        query={"format": {"type": "string", "enum": ["json"]}},
+    ),
+    Operation(path="/log", summary="The log files of this node as a page", media="text/html"),
+    Operation(path="/log/{name}", summary="The text of a file", media="text/plain"),
+    Operation(path="/get-all-log-name", summary="The names of the log files", answer=listed(TEXT)),
+    Operation(
+        path="/option-rules",
+        summary="The options of a connector",
+        answer=ANY,
+        query={"type": {"type": "string", "enum": ["source", "transform", "sink"]}, "plugin": TEXT},
+    ),
+    Operation(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
+    Operation(path="/openmetrics", summary="The same as OpenMetrics", media="application/openmetrics-text"),
+    Operation(path="/health", summary="Whether this server can see the store, and who leads", answer=ANY),
+    Operation(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
+    Operation(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
+    Operation(method="post", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}),
+    Operation(method="put", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}),
+    Operation(method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL),
+    Operation(method="post", path="/submit-job", summary="Take a job in", answer=named("Taken"), query=_SUBMIT, body=ANY),
+    Operation(
+        method="post", path="/submit-job/upload", summary="A job as a file", answer=named("Taken"), query=_SUBMIT, body=ANY, body_media="multipart/form-data"
+    ),
+    Operation(method="post", path="/submit-jobs", summary="Several jobs", answer=listed(ANY), body=listed(ANY)),
+    Operation(method="post", path="/stop-job", summary="Want a job to end", answer=texts("jobId"), body=_STOP),
+    Operation(method="post", path="/stop-jobs", summary="Several", answer=listed(ANY), body=listed(_STOP)),
+    Operation(method="post", path="/encrypt-config", summary="A job with its secrets shaded", answer=ANY, body=ANY),
+    Operation(
+        method="post",
+        path="/update-tags",
+        summary="Other tags for this server's worker",
+        answer=texts("status"),
+        body={"type": "object", "additionalProperties": TEXT},
+    ),
+)
+_SCHEMAS = {
+    "Error": {"type": "object", "properties": {"status": {"const": "fail"}, "message": TEXT}, "required": ["status", "message"]},
+    "Taken": texts("jobId", "jobName"),
+    "Job": {
+        "type": "object",
+        "properties": {
+            **dict.fromkeys(("jobId", "jobName", "jobStatus", "createTime", "startTime", "lastCheckpointId", "lastCheckpointTime"), TEXT),
+            **dict.fromkeys(("secondsSinceLastCheckpoint", "checkpointHealth", "healthReason", "statusReason"), TEXT),
+            **dict.fromkeys(("envOptions", "jobDag", "metrics"), ANY),
+            "pluginJarsUrls": listed(texts("jarPath")),
+            "isStartWithSavePoint": FLAG,
+        },
+        "required": ["jobId", "jobName", "jobStatus", "envOptions", "createTime", "jobDag", "pluginJarsUrls", "isStartWithSavePoint", "metrics"],
+    },
+    "EndedJob": {
+        "type": "object",
+        "properties": {
+            **dict.fromkeys(("jobId", "jobName", "jobStatus", "createTime", "startTime", "finishTime"), TEXT),
+            "errorMsg": {"type": ["string", "null"]},
+            **dict.fromkeys(("jobDag", "metrics"), ANY),
+            "pluginJarsUrls": listed(ANY),
+        },
+        "required": ["jobId", "jobName", "jobStatus", "errorMsg", "createTime", "finishTime", "jobDag", "pluginJarsUrls", "metrics"],
+    },
+}
+
+
+def document(prefix: str) -> dict[str, Any]:
+    """The whole description; `prefix` stands in front of every path."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tidegate, in the shapes of SeaTunnel's REST API v2", "version": __version__},
+        "servers": [{"url": prefix or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": _SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "password": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    inside = [{"name": name, "in": "path", "required": True, "schema": ID if name == "job_id" else TEXT} for name in names]
+    asked = [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in operation.query.items()]
+    error = {"content": {JSON: {"schema": named("Error")}}}
+    forms = {operation.media: {"schema": operation.answer or TEXT}, **{media: {"schema": TEXT} for media in operation.also}}
+    answers: dict[str, Any] = {"200": {"description": "done", "content": forms}}
+    answers |= {str(status): {"description": why, **error} for status, why in ERRORS.items()}
+    described: dict[str, Any] = {
+        "operationId": f"{operation.method}{operation.path}",
+        "summary": operation.summary,
+        "parameters": [*inside, *asked],
+        "responses": answers,
+    }
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": {operation.body_media: {"schema": operation.body}}}
+    return described

@@ -1,0 +1,89 @@
+"""From where a submitted job shall go on, as query parameters: ours, and the reference's isStartWithSavePoint and restoreMode. Called by writes."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tidegate.api.reads import job_id_of
+from tidegate.coordinator.wish import From, RestoreWish, answer
+from tidegate.model.errors import UserError
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+
+PARAMETERS = {
+    "--restore-from": "restoreFrom",
+    "--restore": "restore",
+    "--on-missing": "onMissing",
+    "--on-damaged": "onDamaged",
+    "--on-incompatible": "onIncompatible",
+    "--on-not-held": "onNotHeld",
+}
+FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
+
+
+def flag(values: Mapping[str, Any], name: str) -> bool:
+    """A boolean, or its text."""
+    match values.get(name, False):
+        case bool(value):
+            return value
+        case "true" | "false" as text:
+            return bool(text == "true")
+        case other:
+            raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
+
+
+def wish_of(query: Mapping[str, str]) -> RestoreWish:
+    """From where the job shall go on; a UserError where that cannot be understood."""
+    try:
+        return _wish(query)
+    except UserError as error:
+        raise refused(error) from error
+
+
+def _wish(query: Mapping[str, str]) -> RestoreWish:
+    wish = replace(
+        RestoreWish.parse(query.get("restore")),
+        takeover=_flag(query, "takeover"),
+        duplicates=_flag(query, "allowDuplicates"),
+        on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
+        on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
+        on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),
+        on_not_held=answer(OnNotHeld, "--on-not-held", query.get("onNotHeld"), OnNotHeld.FAIL),
+    )
+    if _flag(query, "isStartWithSavePoint"):
+        if "jobId" not in query:
+            raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
+        wish = replace(wish, start=From.LATEST) if wish.start is From.ASK else wish
+    own = job_id_of(query["jobId"]) if "jobId" in query else None
+    return wish.of_job(_source(query), own)
+
+
+def _source(query: Mapping[str, str]) -> int | None:
+    """Whose state: restoreFrom, or the reference's restoreMode=CHECKPOINT&restoreSourceJobId."""
+    mode = query.get("restoreMode")
+    if mode is None:
+        if "restoreSourceJobId" in query:
+            raise UserError("restoreSourceJobId goes with restoreMode=CHECKPOINT")
+        return job_id_of(query["restoreFrom"]) if "restoreFrom" in query else None
+    if mode.upper() not in ("CHECKPOINT", "SAVEPOINT"):
+        raise UserError(f"restoreMode={mode} is not known: say CHECKPOINT")
+    if "restoreSourceJobId" not in query:
+        raise UserError(f"restoreMode={mode} needs restoreSourceJobId, the job whose state shall be restored")
+    return job_id_of(query["restoreSourceJobId"])
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return flag({name: query.get(name, "false").lower()}, name)
+
+
+def refused(error: UserError) -> UserError:
+    """The same refusal in the words of a request: what is an option of the command line is a parameter here."""
+    text = str(error).replace("without --restore", "without restore")
+    for option, parameter in FLAGS.items():
+        text = text.replace(option, parameter)
+    for option, parameter in PARAMETERS.items():
+        text = re.sub(rf"{option} (?=\S)", f"{parameter}=", text)
+    changed = UserError(text)
+    changed.condition = error.condition
+    return changed

@@ -1,0 +1,115 @@
+"""The typed API put together: a mounted application with errors of its own shape, problem+json, whose `condition` is stable."""
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from tidegate import __version__
+from tidegate.api.desk import Desk
+from tidegate.api.v1 import catalog, cluster, jobs, state
+from tidegate.api.v1.live import Live
+from tidegate.api.v1.models import Problem
+from tidegate.api.writes import BodyTooLarge
+from tidegate.checkpoints.reach import StorageRefused
+from tidegate.model.errors import TidegateError, TransientError, UserError
+from tidegate.model.problem import BadJob
+
+LOG = logging.getLogger("tidegate.api")
+MEDIA = "application/problem+json"
+STATUSES = {
+    "unknown-job": 404,
+    "unknown-plugin": 404,
+    "not-allowed": 403,
+    "job-exists": 409,
+    "cleanup-pending": 409,
+    "needs-restore-choice": 409,
+    "nothing-to-restore": 409,
+    "restore-incompatible": 409,
+    "job-alive": 409,
+    "job-ended": 409,
+    "needs-consent": 409,
+    "savepoint-in-use": 409,
+    "no-savepoint": 404,
+    "quarantine-missing": 404,
+    "namespace-of-another-store": 409,
+}
+TITLES = {
+    400: "bad request",
+    401: "unknown caller",
+    403: "not allowed",
+    404: "not found",
+    405: "wrong method",
+    409: "conflict",
+    413: "too large",
+    422: "bad request",
+    500: "our mistake",
+    502: "the checkpoint storage refuses",
+    503: "try again",
+}
+RESPONSES: dict[int | str, dict[str, object]] = {
+    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}} for status in (400, 401, 403, 404, 409, 413, 422, 502, 503)
+}
+
+
+def typed_api(desk: Desk) -> FastAPI:
+    """The application to mount at /api/v1."""
+    app = FastAPI(
+        title="Tidegate",
+        version=__version__,
+        description="Jobs, their checkpoints and their place, typed.",
+        docs_url=None,
+        redoc_url=None,
+        responses=RESPONSES,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.include_router(jobs.routes(desk))
+    app.include_router(cluster.routes(desk))
+    app.include_router(catalog.routes())
+    app.include_router(state.routes(desk))
+    app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
+    app.add_exception_handler(TidegateError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _not_here)
+    app.add_exception_handler(Exception, _mistake)
+    return app
+
+
+def problem(status: int, detail: str, condition: str, problems: list[str] | None = None) -> Response:
+    """An answer that is no success."""
+    document = Problem(title=TITLES.get(status, "error"), status=status, detail=detail, condition=condition, problems=problems or [])
+    return JSONResponse(document.model_dump(), status, {"Retry-After": "1"} if status == 503 else None, media_type=MEDIA)
+
+
+async def _ours(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, TidegateError)
+    if isinstance(error, BadJob):
+        return problem(422, str(error), error.condition, [str(each) for each in error.problems])
+    if isinstance(error, BodyTooLarge):
+        return problem(413, str(error), error.condition)
+    if isinstance(error, UserError):
+        return problem(STATUSES.get(error.condition, 400), str(error), error.condition)
+    if isinstance(error, StorageRefused):
+        return problem(502, str(error), error.condition)
+    return problem(503 if isinstance(error, TransientError) else 500, str(error), error.condition)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
+    return problem(422, "; ".join(wrong), "invalid-request", wrong)
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    words = {404: f"there is no {request.url.path} here", 405: f"{request.method} is not for {request.url.path}"}
+    answer = problem(status, words.get(status, "this cannot be answered"), {404: "unknown-path", 405: "wrong-method"}.get(status, "error"))
+    answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
+    return answer
+
+
+async def _mistake(request: Request, _error: Exception) -> Response:
+    LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
+    return problem(500, "this server made a mistake; its log has the details", "internal")

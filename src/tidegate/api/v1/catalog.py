@@ -1,0 +1,82 @@
+"""What helps to write job files: connectors with their options, and a job file judged without starting anything."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from tidegate.api.job_text import NAME, decoded, format_of, judged
+from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.roles import OPERATOR, VIEWER
+from tidegate.model.job import BlockKind
+from tidegate.model.problem import Problem
+from tidegate.plugin import connector as plugins
+from tidegate.plugin.option import Option
+from tidegate.plugin.registry import connectors, find
+from tidegate.plugin.rules import rules
+
+
+def routes() -> APIRouter:
+    """None of them needs the store."""
+    router = APIRouter(tags=["catalog"])
+
+    @router.get("/connectors", dependencies=[VIEWER])
+    def list_connectors(kind: Annotated[BlockKind | None, Query(description="only these")] = None) -> list[models.ConnectorHead]:
+        """All sources, transforms and sinks."""
+        return [models.ConnectorHead(**_head(each)) for each in connectors() if kind in (None, each.kind)]
+
+    @router.get("/connectors/{kind}/{name}", dependencies=[VIEWER])
+    def get_connector(kind: BlockKind, name: str) -> models.Connector:
+        """One of them with its options and the rules between them."""
+        found = find(kind, name)
+        return models.Connector(**_head(found), options=[_option(option) for option in found.options.options], rules=rules(found.options))
+
+    @router.post("/validate", dependencies=[OPERATOR])
+    def validate_job(body: models.Submission) -> models.Judgement:
+        """Every problem of a job file, with its line, and the graph that it describes; nothing is started."""
+        plan, problems = judged(decoded(body.text.encode()), format_of(body.format))
+        good = plan is not None
+        return models.Judgement(good=good, problems=[_problem(problem) for problem in problems], graph=shapes.graph(plan) if plan else [])
+
+    return router
+
+
+def _head(connector: plugins.Connector) -> dict[str, Any]:
+    able = connector.capabilities
+    return {
+        "name": connector.name,
+        "kind": connector.kind.value,
+        "aliases": list(connector.aliases),
+        "summary": connector.summary,
+        "batch": able.batch,
+        "streaming": able.streaming,
+        "delivery": able.delivery.value if able.delivery else None,
+        "go_back": able.go_back.value if able.go_back else None,
+        "row_kinds": able.row_kinds,
+        "multi_table": able.multi_table,
+    }
+
+
+def _option(option: Option) -> models.Option:
+    return models.Option(
+        key=option.key,
+        type=option.kind.value,
+        default=option.default,
+        required=option.required,
+        fallbacks=list(option.fallbacks),
+        choices=list(option.choices),
+        minimum=option.minimum,
+        maximum=option.maximum,
+        secret=option.secret,
+        description=option.description,
+    )
+
+
+def _problem(problem: Problem) -> models.FileProblem:
+    return models.FileProblem(
+        severity=problem.severity.value,
+        message=problem.message,
+        line=problem.at.line or None if problem.at.file == NAME else None,
+        path=problem.path,
+        expected=problem.expected,
+        suggestion=problem.suggestion,
+    )

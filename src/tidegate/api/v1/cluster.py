@@ -1,0 +1,88 @@
+"""Workers, servers, the queue of cleanups, and the whole in figures."""
+
+from collections import Counter
+
+from fastapi import APIRouter
+
+from tidegate import __version__
+from tidegate.api.desk import Desk
+from tidegate.api.fragments import going
+from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.roles import VIEWER
+from tidegate.coordinator.observe import Picture
+from tidegate.model.records import CheckpointHealth
+
+
+def routes(desk: Desk) -> APIRouter:
+    """All of them only read."""
+    router = APIRouter(tags=["cluster"], dependencies=[VIEWER])
+
+    @router.get("/overview")
+    def get_overview() -> models.Overview:
+        """What there is, and what needs attention."""
+        return overview_of(desk)
+
+    @router.get("/workers")
+    def listworkers_of() -> list[models.Worker]:
+        """Every worker that has a lease, with the jobs in its hands."""
+        return workers_of(desk.current())
+
+    @router.get("/coordinators")
+    def list_coordinators() -> list[models.Coordinator]:
+        """The servers that are known: the one that leads, those that have a worker, and the one that answers."""
+        return coordinators_of(desk)
+
+    @router.get("/cleanups")
+    def list_cleanups() -> list[models.Cleanup]:
+        """What ended jobs have left, the next one to go first."""
+        records = [seen.value for seen in desk.current().cleanups().values()]
+        return [shapes.cleanup(record) for record in sorted(records, key=lambda record: record.due_ms)]
+
+    return router
+
+
+def workers_of(picture: Picture) -> list[models.Worker]:
+    """Every worker with the jobs in its hands."""
+    held: dict[str, list[int]] = {}
+    for job in going(picture):
+        assignment = picture.assignment(job.state.job_id)
+        if assignment is not None:
+            held.setdefault(assignment.value.worker, []).append(job.state.job_id)
+    return [shapes.worker(seen.value, sorted(held.get(key, []))) for key, seen in sorted(picture.workers().items())]
+
+
+def overview_of(desk: Desk) -> models.Overview:
+    """What there is, and what needs attention."""
+    picture, lease = desk.current(), desk.picture.lease()
+    jobs, workers = going(picture), workers_of(picture)
+    counts = Counter(job.state.status.value for job in jobs) + Counter(str(each.peek("status")) for each in picture.outcomes().values())
+    return models.Overview(
+        version=__version__,
+        jobs=dict(counts),
+        attention=[str(job.state.job_id) for job in jobs if job.state.health is not CheckpointHealth.OK],
+        workers=len(workers),
+        slots=sum(worker.slots for worker in workers),
+        free_slots=sum(worker.free_slots for worker in workers),
+        cleanups=len(picture.cleanups()),
+        leader=lease.value.address if lease else None,
+    )
+
+
+def coordinators_of(desk: Desk) -> list[models.Coordinator]:
+    """The servers that are known."""
+    picture, lease, me = desk.current(), desk.picture.lease(), desk.me
+    leader = lease.value if lease else None
+    found = {me.address: me.id}
+    found |= {worker.value.address: worker.value.id for worker in picture.workers().values() if worker.value.address and worker.value.address not in found}
+    if leader is not None:
+        found[leader.address] = leader.holder
+    return [
+        models.Coordinator(
+            id=name,
+            address=address,
+            leads=leader is not None and leader.address == address,
+            term=leader.term if leader is not None and leader.address == address else None,
+            answers=address == me.address,
+        )
+        for address, name in sorted(found.items())
+    ]

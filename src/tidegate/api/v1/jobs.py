@@ -1,0 +1,168 @@
+"""Jobs: list, one, its checkpoints; submit, stop. Reads come from the picture and wait for nothing; wishes are durable before they are answered."""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from tidegate.api.access import who_of
+from tidegate.api.desk import Desk
+from tidegate.api.fragments import Going, going, going_of
+from tidegate.api.job_text import format_of
+from tidegate.api.reads import job_id_of
+from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.paging import page
+from tidegate.api.v1.roles import OPERATOR, VIEWER
+from tidegate.api.writes import How, Writes
+from tidegate.coordinator.commands import UnknownJob
+from tidegate.coordinator.observe import Picture
+from tidegate.model.records import CheckpointHealth, JobOutcome, JobStatus
+from tidegate.store.follow import Seen
+
+JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the page before")]
+KEY_MAX = 200
+
+
+def routes(desk: Desk) -> APIRouter:
+    """All routes below /jobs."""
+    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
+
+    @router.get("", dependencies=[VIEWER])
+    def list_jobs(
+        status: Annotated[list[JobStatus] | None, Query(description="only these; may be repeated")] = None,
+        health: Annotated[list[CheckpointHealth] | None, Query(description="only jobs that run, and are as healthy as this")] = None,
+        name: Annotated[str | None, Query(max_length=500, description="a part of the name, in any case")] = None,
+        ended: Annotated[bool | None, Query(description="only those that have ended, or only those that have not")] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> models.JobPage:
+        """Jobs, the newest first: those that run or wait, and those that have ended."""
+        picture, now_ms = desk.current(), desk.clock.now_ms()
+        found = found_jobs(picture, ended=ended, wanted=filter_of(status, health, name))
+        shown, following = page(found, order_of, cursor, limit)
+        return models.JobPage(jobs=[job_of(picture, each, now_ms) for each in shown], next=following, total=len(found))
+
+    @router.post("", status_code=201, dependencies=[OPERATOR])
+    def submit_job(
+        body: models.Submission,
+        request: Request,
+        idempotency_key: Annotated[str | None, Header(max_length=KEY_MAX, description="the same key is the same job, however often it is sent")] = None,
+    ) -> models.Accepted:
+        """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
+        query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore)) if value}
+        record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
+        return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))
+
+    @router.get("/{job_id}", dependencies=[VIEWER])
+    def get_job(job_id: JobIdPath, request: Request, response: Response) -> models.JobDetails:
+        """One job with its pipelines, its graph and its failures. Its ETag changes when anything of it does."""
+        picture = desk.current()
+        tag = etag(picture, job_id_of(job_id))
+        response.headers["ETag"] = tag
+        if request.headers.get("if-none-match") == tag:
+            response.status_code = 304
+        return job_details(picture, job_id_of(job_id), desk.clock.now_ms())
+
+    @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
+    def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
+        """Want a job to end: at its next checkpoint, with a savepoint, or killed at once. A job that has ended stays as it is."""
+        wanted = job_id_of(job_id)
+        job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
+        writes.stop(wanted, How(body.how), who_of(request).name)
+        return job_details(desk.current(), wanted, desk.clock.now_ms())
+
+    @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
+    def list_checkpoints(
+        job_id: JobIdPath, pipeline: Annotated[int | None, Query(ge=1)] = None, limit: Limit = 50, cursor: Cursor = None
+    ) -> models.CheckpointPage:
+        """The last checkpoints of a job, the newest first. The history is bounded: 32 for each pipeline."""
+        picture, wanted = desk.current(), job_id_of(job_id)
+        job_details(picture, wanted, 0)
+        found = checkpoints_of(picture, wanted, pipeline)
+        shown, following = page(found, _checkpoint_order, cursor, limit)
+        return models.CheckpointPage(checkpoints=shown, next=following)
+
+    @router.get("/{job_id}/failures", dependencies=[VIEWER])
+    def list_failures(job_id: JobIdPath) -> list[models.Failure]:
+        """What went wrong, the newest first; bounded."""
+        return job_details(desk.current(), job_id_of(job_id), 0).failures
+
+    return router
+
+
+Found = Going | Seen[JobOutcome]
+
+
+def filter_of(status: list[JobStatus] | None, health: list[CheckpointHealth] | None, name: str | None) -> Callable[[Found], bool]:
+    """Whether a job is one of those that are asked for."""
+
+    def wanted(each: Found) -> bool:
+        facts: tuple[str, CheckpointHealth | None, str]
+        if isinstance(each, Going):
+            facts = (each.state.status.value, each.state.health, each.record.value.name)
+        else:
+            facts = (each.peek("status"), None, str(each.peek("name")))
+        return (not status or facts[0] in status) and (not health or facts[1] in health) and (not name or name.lower() in facts[2].lower())
+
+    return wanted
+
+
+def found_jobs(picture: Picture, *, ended: bool | None, wanted: Callable[[Found], bool]) -> list[Found]:
+    """Jobs, the newest first."""
+    running = {job.state.job_id: job for job in going(picture)} if ended is not True else {}
+    found: list[Found] = [job for job in running.values() if wanted(job)]
+    if ended is not False:
+        found += [outcome for outcome in picture.outcomes().values() if int(outcome.peek("job_id")) not in running and wanted(outcome)]
+    found.sort(key=order_of, reverse=True)
+    return found
+
+
+def order_of(each: Found) -> tuple[int, int]:
+    """By time of submission."""
+    if isinstance(each, Going):
+        return each.record.value.initialization_ms, each.state.job_id
+    return int(each.peek("initialization_ms")), int(each.peek("job_id"))
+
+
+def _checkpoint_order(each: models.Checkpoint) -> tuple[float, int, int]:
+    return each.completed.timestamp(), each.pipeline, each.checkpoint
+
+
+def job_of(picture: Picture, each: Found, now_ms: int) -> models.Job:
+    """One of them as it is shown."""
+    return shapes.running(picture, each, now_ms) if isinstance(each, Going) else shapes.ended(each.value)
+
+
+def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
+    """One job with all that belongs to it; UnknownJob."""
+    record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
+    job = going_of(picture, record) if record is not None else None
+    if job is not None and (outcome is None or not job.state.status.terminal):
+        return shapes.details(picture, job, now_ms)
+    if outcome is None:
+        raise UnknownJob(job_id)
+    return shapes.ended_details(picture, outcome.value)
+
+
+def checkpoints_of(picture: Picture, job_id: int, pipeline: int | None = None) -> list[models.Checkpoint]:
+    """The last checkpoints of a job, or of one of its pipelines, the newest first."""
+    entries = {seen.key: seen.value.entries for seen in picture.history(job_id)}
+    found = [
+        shapes.checkpoint(ref, p.value)
+        for p in picture.pipelines(job_id)
+        if pipeline in (None, p.value.pipeline)
+        for ref in entries.get(p.key, p.value.retained)
+    ]
+    found.sort(key=_checkpoint_order, reverse=True)
+    return found
+
+
+def etag(picture: Picture, job_id: int) -> str:
+    """Made of the versions of all records of a job."""
+    seen: tuple[Seen[Any] | None, ...] = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id))
+    more: Iterator[Seen[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
+    parts = [str(each.version if each else 0) for each in chain(seen, more)]
+    return f'W/"{"-".join(parts)}"'

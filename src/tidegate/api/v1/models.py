@@ -1,0 +1,370 @@
+"""What is sent and what comes back. Field names are those of the vocabulary; times are ISO 8601 in UTC; ids of jobs are text, as 64 bits do not fit into the
+numbers of every language."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tidegate.model.records import CheckpointHealth, CheckpointKind, JobStatus, PipelineStatus
+
+JobId = str
+
+
+class Model(BaseModel):
+    """Nothing that is not described comes in or goes out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Problem(Model):
+    """What is wrong, in the form of RFC 9457. `condition` is stable: programs may depend on it."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    condition: str
+    problems: list[str] = Field(default_factory=list, description="all problems of a job file, each with its place")
+
+
+class Failure(Model):
+    """One thing that went wrong."""
+
+    at: datetime
+    generation: int
+    pipeline: int | None
+    condition: str
+    domain: str
+    message: str
+
+
+class Checkpoint(Model):
+    """A completed checkpoint."""
+
+    checkpoint: int
+    pipeline: int
+    kind: CheckpointKind
+    generation: int
+    begun: datetime
+    completed: datetime
+    seconds: float
+    bytes: int
+    rows_read: int
+    rows_written: int
+    retained: bool = Field(description="whether a job can still be restored from it")
+
+
+class Figures(Model):
+    """Rows, and how fast they come."""
+
+    rows_read: int
+    rows_written: int
+    rows_committed: int
+    rows_read_per_second: float
+    rows_written_per_second: float
+
+
+class Pipeline(Model):
+    """One loop of batches."""
+
+    pipeline: int
+    status: PipelineStatus
+    generation: int
+    checkpoints: int
+    latest: Checkpoint | None
+    pending: int | None = Field(description="the checkpoint that is being made")
+    phase: str
+    rows_read: int
+    rows_written: int
+    done: float | None = Field(description="how much of a bounded source is read, in `unit`")
+    total: float | None
+    unit: str
+    ready_to_close: list[str]
+
+
+class Vertex(Model):
+    """One operator of the graph."""
+
+    operator: str
+    label: str
+    kind: str
+    plugin: str
+    pipeline: int
+    inputs: list[str]
+    parallelism: int
+    delivery: str | None
+
+
+class Job(Model):
+    """A job that runs, waits, or has ended."""
+
+    id: JobId
+    name: str
+    status: JobStatus
+    mode: str
+    submitted: datetime
+    started: datetime | None
+    ended: datetime | None
+    submitted_by: str
+    lineage: str
+    generation: int
+    restored: bool
+    restorable: bool = Field(description="whether there is a checkpoint to go on from")
+    wish: str | None = Field(description="what is wanted of it: run, cancel, savepoint, force-stop")
+    reason: str = Field(description="why it is where it is")
+    health: CheckpointHealth | None
+    health_reason: str
+    last_checkpoint: int | None
+    last_checkpoint_at: datetime | None
+    seconds_since_checkpoint: float | None
+    restarts: int
+    worker: str | None
+    figures: Figures
+    last_failure: Failure | None
+
+
+class JobDetails(Job):
+    """A job with all that belongs to it."""
+
+    pipelines: list[Pipeline]
+    graph: list[Vertex]
+    env: dict[str, str] = Field(description="options of the env block, secrets masked")
+    failures: list[Failure]
+
+
+class JobPage(Model):
+    """Some of the jobs."""
+
+    jobs: list[Job]
+    next: str | None = Field(description="the cursor of the next page; null at the end")
+    total: int = Field(description="how many there are in all with these filters")
+
+
+class CheckpointPage(Model):
+    """Some of the checkpoints of a job, the newest first."""
+
+    checkpoints: list[Checkpoint]
+    next: str | None
+
+
+class Submission(Model):
+    """A job to take in."""
+
+    text: str = Field(description="the job file, whole: it can include nothing", max_length=10 * 1024 * 1024)
+    format: str = Field(default="hocon", pattern="^(hocon|json|sql)$")
+    id: JobId | None = Field(default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made")
+    name: str | None = Field(default=None, min_length=1, max_length=500)
+    restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
+
+
+class Accepted(Model):
+    """A job that was taken in."""
+
+    id: JobId
+    name: str
+    submitted: datetime
+
+
+class Stop(Model):
+    """How a job shall end."""
+
+    how: str = Field(default="cancel", pattern="^(cancel|savepoint|force-stop)$")
+
+
+class Judgement(Model):
+    """What is to be said about a job file; nothing was started."""
+
+    good: bool
+    problems: list["FileProblem"]
+    graph: list[Vertex]
+
+
+class FileProblem(Model):
+    """One problem of a job file."""
+
+    severity: str
+    message: str
+    line: int | None
+    path: str
+    expected: str
+    suggestion: str
+
+
+class SavepointWish(Model):
+    """A savepoint that is wanted."""
+
+    stop: bool = Field(default=False, description="end the job with it")
+
+
+class SavepointState(Model):
+    """A savepoint that was asked for, and what became of it."""
+
+    id: str
+    job: JobId
+    status: str = Field(description="wanted, done or failed")
+    stop: bool
+    reason: str
+    asked: datetime
+    by: str
+
+
+class Savepoint(Model):
+    """A savepoint that is there."""
+
+    id: str
+    job: JobId
+    name: str
+    path: str
+    made: datetime
+    checkpoints: dict[str, int] = Field(description="of which checkpoint each pipeline's part was made")
+    bytes: int
+    overtaken: bool = Field(description="the job went back behind it: its own lineage cannot go on from it any more")
+
+
+class RestorePlan(Model):
+    """What a restore would do."""
+
+    verdict: str = Field(description="ok, ok with replay, needs consent, impossible")
+    start: str
+    origin: str
+    problems: list[str]
+    consents: list[str]
+    notes: list[str]
+    document: dict[str, Any] = Field(description="all of it: pipelines and operators, what each resumes from and replays")
+
+
+class Quarantine(Model):
+    """Collected state that waits to be deleted, and can be taken back."""
+
+    id: str
+    begun: datetime
+    units: int
+    bytes: int
+
+
+class Storage(Model):
+    """The checkpoint storage as the last pass of the collector saw it."""
+
+    place: str
+    at: datetime | None
+    bytes: dict[str, int]
+    units: dict[str, int]
+    due: int
+    warning: str
+    failed: list[str]
+    quarantines: list[Quarantine]
+
+
+class Finding(Model):
+    """One thing below the namespace that belongs to nobody, or that nobody understands."""
+
+    path: str
+    kind: str
+    why: str
+    due: bool
+    bytes: int
+
+
+class Survey(Model):
+    """Everything below the namespace, looked at now."""
+
+    bytes: dict[str, int]
+    units: dict[str, int]
+    due: int
+    due_bytes: int
+    findings: list[Finding]
+
+
+class Undone(Model):
+    """What was taken back."""
+
+    moved: int
+    failed: list[str]
+
+
+class Worker(Model):
+    """A worker and what it offers."""
+
+    id: str
+    host: str
+    address: str
+    slots: int
+    free_slots: int
+    tags: dict[str, str]
+    warm: int
+    started: datetime | None
+    jobs: list[JobId]
+
+
+class Coordinator(Model):
+    """A server that is known: the one that leads, and the one that answers."""
+
+    id: str
+    address: str
+    leads: bool
+    term: int | None
+    answers: bool
+
+
+class Cleanup(Model):
+    """What an ended job has left, and when it goes."""
+
+    id: JobId
+    due: datetime
+    resumable: bool = Field(description="the checkpoints stay until the history expires")
+    attempts: int
+    error: str
+
+
+class Overview(Model):
+    """The installation in figures."""
+
+    version: str
+    jobs: dict[str, int] = Field(description="how many there are of each status")
+    attention: list[str] = Field(description="the ids of jobs that are LATE or STALLED")
+    workers: int
+    slots: int
+    free_slots: int
+    cleanups: int
+    leader: str | None
+
+
+class Option(Model):
+    """One option of a connector."""
+
+    key: str
+    type: str
+    default: Any
+    required: bool
+    fallbacks: list[str]
+    choices: list[str]
+    minimum: float | None
+    maximum: float | None
+    secret: bool
+    description: str
+
+
+class ConnectorHead(Model):
+    """A connector in a list."""
+
+    name: str
+    kind: str
+    aliases: list[str]
+    summary: str
+    batch: bool
+    streaming: bool
+    delivery: str | None
+    go_back: str | None
+    row_kinds: bool
+    multi_table: bool
+
+
+class Connector(ConnectorHead):
+    """A connector with its options."""
+
+    options: list[Option]
+    rules: list[str]
+
+
+Judgement.model_rebuild()

@@ -1,0 +1,231 @@
+"""Records -> models, pure. Options of plugins are not shown at all, and of `env` only what is no secret."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.api import shapes as v2
+from tidegate.api.fragments import Going
+from tidegate.api.v1 import models
+from tidegate.coordinator.observe import Picture
+from tidegate.model.plan import Plan
+from tidegate.model.records import (
+    CheckpointRef,
+    CleanupRecord,
+    Failure,
+    JobOutcome,
+    JobStatus,
+    PipelineMetrics,
+    PipelineState,
+    WorkerRecord,
+)
+
+
+def moment(ms: int) -> datetime | None:
+    """A moment in UTC; None where there was none."""
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+def at(ms: int) -> datetime:
+    """A moment that is there."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def running(picture: Picture, job: Going, now_ms: int) -> models.Job:
+    """A job that has not ended."""
+    return models.Job(**_running(picture, job, now_ms))
+
+
+def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
+    """The same with all that belongs to it."""
+    job_id, record = job.state.job_id, job.record.value
+    live = {m.value.pipeline: m.value for m in picture.metrics(job_id) if m.value.generation == job.state.generation}
+    return models.JobDetails(
+        **_running(picture, job, now_ms),
+        pipelines=[pipeline(p.value, live.get(p.value.pipeline)) for p in picture.pipelines(job_id)],
+        graph=graph(record.plan),
+        env=v2.env_options(record.plan.env, record.name),
+        failures=[failure(each) for each in reversed(job.state.failures)],
+    )
+
+
+def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
+    record, state = job.record.value, job.state
+    places = [p.value for p in picture.pipelines(state.job_id)]
+    counts = v2.running_metrics(state, places, [m.value for m in picture.metrics(state.job_id)])
+    last, assignment = v2.lagging(places), picture.assignment(state.job_id)
+    confirmed = v2.confirmed_ms(last) if last else 0
+    return {
+        "id": str(record.job_id),
+        "name": record.name,
+        "status": state.status,
+        "mode": record.plan.env.mode.value,
+        "submitted": at(record.initialization_ms),
+        "started": moment(state.entered.get(JobStatus.SCHEDULED.value, 0)),
+        "ended": None,
+        "submitted_by": record.intent.by,
+        "lineage": record.lineage,
+        "generation": state.generation,
+        "restored": record.restored,
+        "restorable": any(p.latest for p in places),
+        "wish": record.intent.wish.value,
+        "reason": state.reason,
+        "health": state.health,
+        "health_reason": state.health_reason,
+        "last_checkpoint": max((p.latest.checkpoint for p in places if p.latest), default=None),
+        "last_checkpoint_at": moment(last.latest.completed_ms if last and last.latest else 0),
+        "seconds_since_checkpoint": max(0, now_ms - confirmed) / 1000 if confirmed else None,
+        "restarts": state.restarts,
+        "worker": assignment.value.worker if assignment else None,
+        "figures": _figures(counts),
+        "last_failure": failure(state.failures[-1]) if state.failures else None,
+    }
+
+
+def _figures(counts: dict[str, str]) -> models.Figures:
+    return models.Figures(
+        rows_read=int(counts["SourceReceivedCount"]),
+        rows_written=int(counts["SinkWriteCount"]),
+        rows_committed=int(counts["SinkCommittedCount"]),
+        rows_read_per_second=float(counts["SourceReceivedQPS"]),
+        rows_written_per_second=float(counts["SinkWriteQPS"]),
+    )
+
+
+def ended(outcome: JobOutcome) -> models.Job:
+    """A job that has ended."""
+    return models.Job(**_ended(outcome))
+
+
+def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
+    """The same with all that is still there of it."""
+    plan = outcome.plan
+    return models.JobDetails(
+        **_ended(outcome),
+        pipelines=[pipeline(p.value, None) for p in picture.pipelines(outcome.job_id)],
+        graph=graph(plan) if plan else [],
+        env=v2.env_options(plan.env, outcome.name) if plan else {},
+        failures=[failure(each) for each in reversed(outcome.failures)],
+    )
+
+
+def _ended(outcome: JobOutcome) -> dict[str, Any]:
+    started = outcome.entered.get(JobStatus.SCHEDULED.value, 0)
+    seconds = max(outcome.finished_ms - (started or outcome.initialization_ms), 1) / 1000
+    return {
+        "id": str(outcome.job_id),
+        "name": outcome.name,
+        "status": outcome.status,
+        "mode": outcome.plan.env.mode.value if outcome.plan else "",
+        "submitted": at(outcome.initialization_ms),
+        "started": moment(started),
+        "ended": at(outcome.finished_ms),
+        "submitted_by": "",
+        "lineage": outcome.lineage,
+        "generation": outcome.generation,
+        "restored": outcome.restored,
+        "restorable": outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0,
+        "wish": None,
+        "reason": "",
+        "health": None,
+        "health_reason": "",
+        "last_checkpoint": None,
+        "last_checkpoint_at": None,
+        "seconds_since_checkpoint": None,
+        "restarts": outcome.restarts,
+        "worker": None,
+        "figures": models.Figures(
+            rows_read=outcome.rows_read,
+            rows_written=outcome.rows_written,
+            rows_committed=outcome.rows_written,
+            rows_read_per_second=round(outcome.rows_read / seconds, 3),
+            rows_written_per_second=round(outcome.rows_written / seconds, 3),
+        ),
+        "last_failure": failure(outcome.failures[-1]) if outcome.failures else None,
+    }
+
+
+def failure(failed: Failure) -> models.Failure:
+    """One entry of the failure history."""
+    return models.Failure(
+        at=at(failed.at_ms),
+        generation=failed.generation,
+        pipeline=failed.pipeline or None,
+        condition=failed.condition,
+        domain=failed.domain,
+        message=failed.message,
+    )
+
+
+def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.Checkpoint:
+    """A completed checkpoint of a pipeline."""
+    return models.Checkpoint(
+        checkpoint=ref.checkpoint,
+        pipeline=state.pipeline,
+        kind=ref.kind,
+        generation=ref.generation,
+        begun=at(ref.begun_ms),
+        completed=at(ref.completed_ms),
+        seconds=max(0, ref.completed_ms - ref.begun_ms) / 1000,
+        bytes=ref.bytes,
+        rows_read=ref.rows_read,
+        rows_written=ref.rows_written,
+        retained=any(kept.checkpoint == ref.checkpoint for kept in state.retained),
+    )
+
+
+def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipeline:
+    """A pipeline, with what its driver said last."""
+    return models.Pipeline(
+        pipeline=state.pipeline,
+        status=state.status,
+        generation=state.generation,
+        checkpoints=state.checkpoints,
+        latest=checkpoint(state.latest, state) if state.latest else None,
+        pending=state.pending.checkpoint if state.pending else None,
+        phase=live.phase if live else "",
+        rows_read=max(state.rows_read, live.rows_read if live else 0),
+        rows_written=max(state.rows_written, live.rows_written if live else 0),
+        done=live.done if live and live.unit else None,
+        total=live.total if live and live.unit else None,
+        unit=live.unit if live else "",
+        ready_to_close=list(state.ready_to_close),
+    )
+
+
+def graph(plan: Plan) -> list[models.Vertex]:
+    """All operators of a job."""
+    return [
+        models.Vertex(
+            operator=action.operator,
+            label=action.label,
+            kind=action.kind.value,
+            plugin=action.plugin,
+            pipeline=part.id,
+            inputs=list(action.inputs),
+            parallelism=action.parallelism,
+            delivery=action.delivery.value if action.delivery else None,
+        )
+        for part in plan.pipelines
+        for action in part.actions
+    ]
+
+
+def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.Worker:
+    """A worker and the jobs in its hands."""
+    return models.Worker(
+        id=record.id,
+        host=record.host,
+        address=record.address,
+        slots=record.slots,
+        free_slots=max(0, record.slots - len(jobs)),
+        tags=dict(record.tags),
+        warm=record.warm,
+        started=moment(record.started_ms),
+        jobs=[str(job) for job in jobs],
+    )
+
+
+def cleanup(record: CleanupRecord) -> models.Cleanup:
+    """What an ended job has left."""
+    return models.Cleanup(id=str(record.job_id), due=at(record.due_ms), resumable=record.resumable, attempts=record.attempts, error=record.error)

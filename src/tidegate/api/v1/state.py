@@ -1,0 +1,202 @@
+"""What jobs have left, and what of it can be used: savepoints, restore plans, the checkpoint storage and its collector.
+
+These ask the store and the storage themselves, in threads: they are rare, and must be exact.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+
+from tidegate.api.access import who_of
+from tidegate.api.desk import Desk
+from tidegate.api.job_text import decoded, format_of, plan_text
+from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import wish_of
+from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.jobs import JobIdPath, job_details
+from tidegate.api.v1.roles import ADMIN, OPERATOR, VIEWER
+from tidegate.checkpoints.classify import Kind
+from tidegate.checkpoints.collector import Collector
+from tidegate.checkpoints.quarantine import Quarantine
+from tidegate.checkpoints.savepoints import Savepoint
+from tidegate.checkpoints.usage import Usage
+from tidegate.coordinator import savepoints as asking
+from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
+from tidegate.coordinator.namespace import own
+from tidegate.coordinator.prepare import Incompatible, NeedsConsent, prepare
+from tidegate.coordinator.prepare import Request as Wanted
+from tidegate.coordinator.registry import look
+from tidegate.model.document import to_document
+from tidegate.model.plan import Plan
+from tidegate.model.records import SavepointRequest
+from tidegate.model.restore import RestoreReport
+
+FINDINGS_MAX = 200
+SavepointId = Annotated[str, Path(pattern="^[0-9]{1,20}$", description="the id of a savepoint")]
+
+
+def routes(desk: Desk) -> APIRouter:
+    """All of them."""
+    router = APIRouter(tags=["state"])
+
+    @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
+    def make_savepoint(job_id: JobIdPath, body: models.SavepointWish, request: Request) -> models.SavepointState:
+        """Want a savepoint, and with `stop` the end of the job with it. While one is being made, this joins it."""
+        made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
+        desk.catch_up()
+        return savepoint_state(made)
+
+    @router.get("/jobs/{job_id}/savepoints/last", dependencies=[VIEWER])
+    def last_savepoint(job_id: JobIdPath) -> models.SavepointState | None:
+        """What became of the last one that was asked for; null where none was."""
+        job_details(desk.current(), job_id_of(job_id), 0)
+        known = look(desk.store, job_id_of(job_id)).savepoint
+        return savepoint_state(known.value) if known else None
+
+    @router.get("/savepoints", dependencies=[VIEWER])
+    def list_savepoints(job: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,18}$")] = None) -> list[models.Savepoint]:
+        """All savepoints that can be read, or those of one job."""
+        found = desk.commands.savepoints.list(job_id_of(job) if job else None)
+        return [savepoint(each) for each in found]
+
+    @router.delete("/savepoints/{job_id}/{savepoint_id}", status_code=204, dependencies=[ADMIN])
+    def delete_savepoint(job_id: JobIdPath, savepoint_id: SavepointId) -> None:
+        """Delete one for good; refused while a job is restored from it, or it is being made."""
+        found = desk.commands.savepoints.find(job_id_of(job_id), savepoint_id)
+        asking.delete(desk.store, desk.commands.savepoints, found)
+
+    @router.post("/restore-plan", dependencies=[OPERATOR])
+    def plan_restore(body: models.Submission) -> models.RestorePlan:
+        """What a submit would do, from where and with which replay; nothing is started."""
+        query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore)) if value}
+        plan = plan_text(decoded(body.text.encode()), format_of(body.format))
+        return restore_plan(desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query)
+
+    @router.get("/storage", dependencies=[VIEWER])
+    def get_storage() -> models.Storage:
+        """What the last pass of the collector has seen and done, and what is in quarantine."""
+        return storage(desk)
+
+    @router.post("/storage/survey", dependencies=[OPERATOR])
+    def survey_storage() -> models.Survey:
+        """Look at everything below the namespace now: how much of what there is, and what would be collected. Nothing is moved."""
+        return survey(desk)
+
+    @router.post("/storage/collect", dependencies=[ADMIN])
+    def collect_storage() -> models.Storage:
+        """One pass of the collector now: orphans go into quarantine, and quarantines whose time is over are deleted."""
+        collect(desk)
+        return storage(desk)
+
+    @router.post("/storage/quarantines/{quarantine_id}/undo", dependencies=[ADMIN])
+    def undo_quarantine(quarantine_id: Annotated[str, Path(max_length=100)]) -> models.Undone:
+        """Take everything of a quarantine back to where it stood."""
+        return undo(desk, quarantine_id)
+
+    return router
+
+
+def savepoint_state(request: SavepointRequest) -> models.SavepointState:
+    """A request and what became of it."""
+    return models.SavepointState(
+        id=request.id,
+        job=str(request.job_id),
+        status=request.status.value,
+        stop=request.stop,
+        reason=request.reason,
+        asked=shapes.at(request.asked_ms),
+        by=request.by,
+    )
+
+
+def savepoint(found: Savepoint) -> models.Savepoint:
+    """A savepoint as it is shown."""
+    return models.Savepoint(
+        id=found.id,
+        job=str(found.job_id),
+        name=found.name,
+        path=found.path,
+        made=shapes.at(found.made_ms),
+        checkpoints={str(number): point.checkpoint for number, point in found.pipelines.items()},
+        bytes=sum(point.bytes for point in found.pipelines.values()),
+        overtaken=found.overtaken is not None,
+    )
+
+
+def restore_plan(desk: Desk, plan: Plan, job_id: int, name: str, query: dict[str, str]) -> models.RestorePlan:
+    """The plan of a restore; one that is impossible, or needs consent, is a plan too."""
+    known = look(desk.store, job_id)
+    status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
+    try:
+        report = prepare(desk.store, desk.commands.storage, Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status)).report
+    except (Incompatible, NeedsConsent) as refusal:
+        report = refusal.report
+    return as_plan(report)
+
+
+def as_plan(report: RestoreReport) -> models.RestorePlan:
+    """A restore report as it is shown."""
+    return models.RestorePlan(
+        verdict=report.verdict.value,
+        start=report.start,
+        origin=report.origin,
+        problems=list(report.problems),
+        consents=list(report.consents),
+        notes=list(report.notes),
+        document=to_document(report),
+    )
+
+
+def storage(desk: Desk) -> models.Storage:
+    """The last pass, and the quarantines."""
+    files, last = desk.commands.storage.files, last_report(desk.store)
+    quarantines = Collector(files, StoreWitness(desk.store)).quarantines.all()
+    return models.Storage(
+        place=files.place(),
+        at=shapes.moment(last.at_ms) if last else None,
+        bytes=dict(last.bytes) if last else {},
+        units=dict(last.units) if last else {},
+        due=last.due if last else 0,
+        warning=last.warning if last else "",
+        failed=list(last.failed) if last else [],
+        quarantines=[_quarantine(each) for each in quarantines],
+    )
+
+
+def _quarantine(found: Quarantine) -> models.Quarantine:
+    return models.Quarantine(id=found.id, begun=shapes.at(found.opened_ms), units=found.units, bytes=found.bytes)
+
+
+def survey(desk: Desk) -> models.Survey:
+    """Everything below the namespace, added up, and the first things that would be collected or that nobody understands."""
+    usage = Usage()
+    findings: list[models.Finding] = []
+    collector = Collector(desk.commands.storage.files, StoreWitness(desk.store))
+    for verdict in collector.survey(rules_of(desk.settings.checkpoint, desk.clock.now_ms())):
+        usage.add(verdict)
+        if (verdict.due or verdict.kind in (Kind.ORPHAN, Kind.UNKNOWN)) and len(findings) < FINDINGS_MAX:
+            findings.append(models.Finding(path=verdict.unit.path, kind=verdict.kind.value, why=verdict.reason, due=verdict.due, bytes=verdict.unit.bytes))
+    sums: dict[str, Any] = {kind.value: each for kind, each in usage.by_kind.items()}
+    return models.Survey(
+        bytes={kind: each.bytes for kind, each in sums.items()},
+        units={kind: each.units for kind, each in sums.items()},
+        due=usage.due.units,
+        due_bytes=usage.due.bytes,
+        findings=findings,
+    )
+
+
+def collect(desk: Desk) -> None:
+    """One pass that acts, and its report."""
+    files = desk.commands.storage.files
+    own(files, desk.store)
+    rules = rules_of(desk.settings.checkpoint, desk.clock.now_ms())
+    report = Collector(files, StoreWitness(desk.store)).collect(rules)
+    record(desk.store, report_of(report, rules, 0), report.usage.by_job)
+
+
+def undo(desk: Desk, word: str) -> models.Undone:
+    """A quarantine back to where it stood."""
+    quarantines = Collector(desk.commands.storage.files, StoreWitness(desk.store)).quarantines
+    moved, failed = quarantines.take_back(quarantines.find(word), desk.clock.now_ms())
+    return models.Undone(moved=moved, failed=list(failed))

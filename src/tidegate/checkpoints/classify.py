@@ -1,0 +1,219 @@
+"""What everything below the namespace is, and what of it may go. Pure: a listing, the facts of the store and a policy come in, verdicts go out.
+
+Callers: the collector (which acts on them), usage (which adds them up). A *unit* is what is kept or collected as a whole: a checkpoint's directory, a draft, a
+savepoint, a quarantine, or a file or directory that nobody here has made. Units come and go one by one, so that a namespace of any size needs little memory.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from tidegate.checkpoints import paths
+
+QUARANTINE = "_quarantine"
+OWNER = "_installation.json"
+MINUTE_MS = 60_000
+UNNAMED = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `Files.write` has written and not yet given its name
+
+
+class Kind(StrEnum):
+    """What a unit is."""
+
+    LIVE = "live"  # of a job that has not ended, or whose cleanup is under way
+    RETAINED = "retained"  # a restore point of an ended job that the store knows
+    CLAIMED = "claimed"  # a restore is under way from it
+    SAVEPOINT = "savepoint"  # stays until a person deletes it
+    ORPHAN = "orphan"  # no record names it: it can be collected
+    QUARANTINED = "quarantined"  # collected, and not yet deleted
+    RECORD = "record"  # bookkeeping of the namespace itself
+    UNKNOWN = "unknown"  # not made by Tidegate: reported, and never touched
+
+
+class Shape(StrEnum):
+    """What a unit looks like, by its place alone."""
+
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+    QUARANTINE = "quarantine"
+    RECORD = "record"
+    LEFTOVER = "leftover"
+    FOREIGN = "foreign"
+
+
+CLOSED = (Shape.CHECKPOINT, Shape.SAVEPOINT, Shape.QUARANTINE)  # all that is below it belongs to it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """Something that is kept or collected as a whole. `whole`: the file that makes it count is there."""
+
+    path: str
+    shape: Shape
+    job_id: int | None = None
+    files: int = 0
+    bytes: int = 0
+    newest_ms: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """What the store says of a job: whether its directory is in somebody's hands, and which paths its records name."""
+
+    running: bool
+    named: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What the store says. `expired` is when it forgot a job whose state it left behind; `held` are places that a person took back, and until when."""
+
+    jobs: Mapping[int, JobFacts] = field(default_factory=dict)
+    claimed: frozenset[str] = frozenset()
+    expired: Mapping[int, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """How long an orphan stays. `ttl_ms` None: for ever. What is younger than `grace_ms` is never touched; what is half-written needs no longer than that.
+
+    `sooner_ms` is the age from which orphans go although their time has not come, because the namespace is over its quota.
+    """
+
+    now_ms: int
+    grace_ms: int = 60 * MINUTE_MS
+    ttl_ms: int | None = None
+    sooner_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a unit is, why, and whether it may be collected now."""
+
+    unit: Unit
+    kind: Kind
+    reason: str
+    age_ms: int
+    due: bool = False
+
+
+class Listed(Protocol):
+    """A file of a listing."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+
+    @property
+    def modified_ms(self) -> int:
+        """When it was written."""
+
+
+def unit_of(path: str) -> Unit:
+    """The unit that a file belongs to, empty."""
+    parts = path.split("/")
+    inside = len(parts) > 3
+    if parts[0] == QUARANTINE and len(parts) > 1:
+        return Unit(path="/".join(parts[:2]), shape=Shape.QUARANTINE)
+    if parts[0] == paths.SAVEPOINTS and inside and parts[1].isdigit():
+        return Unit(path="/".join(parts[:3]), shape=Shape.SAVEPOINT, job_id=int(parts[1]))
+    if inside and parts[0].isdigit() and parts[1].isdigit() and paths.checkpoint_of(parts[2]) is not None:
+        return Unit(path="/".join(parts[:3]), shape=Shape.CHECKPOINT, job_id=int(parts[0]))
+    if path == OWNER:
+        return Unit(path=path, shape=Shape.RECORD)
+    if UNNAMED.fullmatch(parts[-1]) and (len(parts) == 1 or parts[0].isdigit() or parts[0] == paths.SAVEPOINTS):
+        return Unit(path=path, shape=Shape.LEFTOVER, job_id=next((int(p) for p in parts[:2] if p.isdigit()), None))
+    depth = 3 if parts[0].isdigit() or parts[0] == paths.SAVEPOINTS else 1
+    return Unit(path="/".join(parts[:depth]), shape=Shape.FOREIGN)
+
+
+def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
+    """The units of a listing in which the files of a directory stand together."""
+    current, inside = Unit(path="", shape=Shape.FOREIGN), ""
+    count = size = newest_ms = 0
+    whole = False
+    for path, entry in files:
+        if not (inside and path.startswith(inside)):  # the many files of one unit are not looked at one by one
+            unit = unit_of(path)
+            if (current.path, current.shape) != (unit.path, unit.shape):
+                if count:
+                    yield replace(current, files=count, bytes=size, newest_ms=newest_ms, whole=whole)
+                current, inside = unit, f"{unit.path}/" if unit.shape in CLOSED else ""
+                count = size = newest_ms = 0
+                whole = False
+        count, size, newest_ms = count + 1, size + entry.bytes, max(newest_ms, entry.modified_ms)
+        whole = whole or _counts(current, path)
+    if count:
+        yield replace(current, files=count, bytes=size, newest_ms=newest_ms, whole=whole)
+
+
+def _counts(unit: Unit, path: str) -> bool:
+    """Whether this file makes the unit what it is."""
+    match unit.shape:
+        case Shape.CHECKPOINT:
+            return path == f"{unit.path}/{paths.MANIFEST}" and paths.draft_generation(unit.path.rpartition("/")[2]) is None
+        case Shape.SAVEPOINT:
+            return path == f"{unit.path}/{paths.SAVEPOINT_HEAD}"
+        case _:
+            return False
+
+
+def classify(unit: Unit, facts: Facts, policy: Policy) -> Verdict:
+    """What a unit is. Nothing that a job, a restore or a person may still want is ever an orphan."""
+    kind, reason = _kind(unit, facts)
+    forgotten_ms = facts.expired.get(unit.job_id, 0) if unit.job_id is not None else 0
+    age_ms = max(0, policy.now_ms - max(unit.newest_ms, forgotten_ms))
+    held = kind is Kind.ORPHAN and _held(unit, facts, policy)
+    due = kind is Kind.ORPHAN and not held and _old_enough(unit, age_ms, policy)
+    if held:
+        reason = f"{reason}; taken back by a person, and left alone for now"
+    return Verdict(unit=unit, kind=kind, reason=reason, age_ms=age_ms, due=due)
+
+
+def _kind(unit: Unit, facts: Facts) -> tuple[Kind, str]:
+    match unit.shape:
+        case Shape.QUARANTINE:
+            return Kind.QUARANTINED, "collected; it is deleted after the quarantine's delay, and can be taken back until then"
+        case Shape.RECORD:
+            return Kind.RECORD, "names the store that this namespace belongs to"
+        case Shape.FOREIGN:
+            return Kind.UNKNOWN, "not a file of Tidegate"
+    if any(_overlap(unit.path, claim) for claim in facts.claimed):
+        return Kind.CLAIMED, "a restore is under way from it"
+    if unit.shape is Shape.SAVEPOINT and unit.whole:
+        return Kind.SAVEPOINT, "stays until a person deletes it"
+    return _of_a_job(unit, facts)
+
+
+def _of_a_job(unit: Unit, facts: Facts) -> tuple[Kind, str]:
+    """A checkpoint, a draft, a savepoint without its record, a file that was not given its name."""
+    job = facts.jobs.get(unit.job_id) if unit.job_id is not None else None
+    if job is not None and job.running:
+        return Kind.LIVE, f"job {unit.job_id} has not ended"
+    if job is not None and unit.path in job.named:
+        return Kind.RETAINED, f"job {unit.job_id} has ended and can be resumed from it"
+    if not unit.whole:
+        return Kind.ORPHAN, "half-written: whoever wrote it is gone"
+    if job is not None:
+        return Kind.ORPHAN, f"no record of job {unit.job_id} names it"
+    return Kind.ORPHAN, f"the store knows no job {unit.job_id}"
+
+
+def _overlap(path: str, claim: str) -> bool:
+    return path == claim or path.startswith(f"{claim}/") or claim.startswith(f"{path}/")
+
+
+def _held(unit: Unit, facts: Facts, policy: Policy) -> bool:
+    return any(until_ms > policy.now_ms and _overlap(unit.path, place) for place, until_ms in facts.held.items())
+
+
+def _old_enough(unit: Unit, age_ms: int, policy: Policy) -> bool:
+    if age_ms < policy.grace_ms:
+        return False
+    if not unit.whole:
+        return policy.ttl_ms is not None or policy.sooner_ms is not None
+    limits = [limit for limit in (policy.ttl_ms, policy.sooner_ms) if limit is not None]
+    return bool(limits) and age_ms >= min(limits)

@@ -1,0 +1,91 @@
+"""`tidegate support-bundle`: everything that is needed to understand what happened to a job, in one file, without secrets."""
+
+import io
+import json
+import re
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidegate.cli import remote
+from tidegate.client import Client, Refused
+from tidegate.config.engine_view import masked
+from tidegate.model.errors import UserError
+
+LOG_CHARS_MAX = 5_000_000
+_PAIR = re.compile(
+    r"""(?P<key>[\w.-]*(?:pass|secret|token|credential|access[_-]?key|auth)[\w.-]*)(?P<between>["']?\s*[:=]\s*["']?)(?P<value>[^\s"',}]+)""", re.IGNORECASE
+)
+_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+@")
+
+
+@click.command(name="support-bundle")
+@click.argument("job")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: tidegate-JOB.tar.gz]")
+@remote.options
+def support_bundle(client: Client, job: str, output: Path | None) -> None:
+    """Collect what is needed to diagnose JOB (id or name): its records, checkpoints, failures and logs, the queue, the workers, figures, threads.
+
+    \b
+    Secrets are masked. Look into it before you send it to anybody: names of tables, hosts and files are in it.
+    Example:
+      tidegate support-bundle 7 -o /tmp/seven.tar.gz
+    """
+    found = remote.job_of(client, job)
+    job_id = str(found["jobId"])
+    place = output or Path(f"tidegate-{job_id}.tar.gz")
+    files = {f"job-{job_id}/{name}": text for name, text in contents(client, job_id).items()}
+    try:
+        with tarfile.open(place, "x:gz") as bundle:
+            for name, text in files.items():
+                data = clean(text).encode()
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime = len(data), int(time.time())
+                bundle.addfile(entry, io.BytesIO(data))
+    except FileExistsError:
+        raise UserError(f"{place} is there already: say another name with -o") from None
+    except OSError as error:
+        raise UserError(f"{place} cannot be written: {error.strerror or error}") from None
+    click.echo(f"{place}: {len(files)} files")
+
+
+def contents(client: Client, job_id: str) -> dict[str, str]:
+    """All of it, by name. What a server does not answer is said in its place."""
+    paths = {
+        "job.json": f"/job-info/{job_id}",
+        "failures.json": f"/job-info/{job_id}/failures",
+        "checkpoints.json": f"/jobs/checkpoints/{job_id}",
+        "typed.json": f"/api/v1/jobs/{job_id}",
+        "overview.json": "/overview",
+        "workers.json": "/api/v1/workers",
+        "servers.json": "/api/v1/coordinators",
+        "cleanups.json": "/api/v1/cleanups",
+        "pending.json": "/pending-jobs",
+        "server.json": "/system-monitoring-information",
+        "threads.json": "/thread-dump",
+        "health.json": "/health",
+    }
+    found = {name: _pretty(client, path) for name, path in paths.items()}
+    found["metrics.txt"] = client.text("/metrics")
+    for entry in client.get("/logs", {"format": "json"}):
+        name = entry["logName"]
+        if name.startswith((f"{job_id}/", "server-", "worker-")):
+            found[f"logs/{name}"] = client.text(f"/logs/{name}")[-LOG_CHARS_MAX:]
+    return found
+
+
+def _pretty(client: Client, path: str) -> str:
+    try:
+        value: Any = client.get(path)
+    except Refused as refusal:
+        value = {"refused": str(refusal)}
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def clean(text: str) -> str:
+    """The text without what looks like a secret: the value of a key that is named like one, and passwords in addresses."""
+    hidden = _PAIR.sub(lambda found: found["key"] + found["between"] + str(masked(found["key"], found["value"])), text)
+    return _IN_URL.sub(r"\1***@", hidden)

@@ -1,0 +1,131 @@
+"""`tidegate jobs`, `show`, `stop`, `cancel`, `logs`: what the servers do, and what they shall do."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tidegate.cli import remote
+from tidegate.cli.submit import ending, waited
+from tidegate.client import Client
+from tidegate.model.errors import UserError
+
+ENDED_SHOWN = 20
+FOLLOW_EVERY_S = 1.0
+DRIVER_LOG = "driver.log"
+
+
+@click.command()
+@click.option("--state", help="Only ended jobs of this state: FINISHED, FAILED, CANCELED, SAVEPOINT_DONE, UNKNOWABLE.")
+@click.option("--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@remote.options
+def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> None:
+    """List jobs: those that run or wait, and those that have ended.
+
+    \b
+    Examples:
+      tidegate jobs
+      tidegate jobs --state FAILED --json
+    """
+    running = [] if state else client.get("/running-jobs")
+    ended = client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
+    ended = ended if everything or state else ended[:ENDED_SHOWN]
+    if as_json:
+        remote.print_json([*running, *ended])
+        return
+    rows = [_row(job, _health(job)) for job in running] + [_row(job, job.get("errorMsg") or "") for job in ended]
+    remote.print_table(("job", "name", "status", "submitted", "rows read", "written", "last checkpoint", "remark"), rows)
+
+
+def _row(job: dict[str, Any], remark: str) -> list[str]:
+    figures, age = job.get("metrics", {}), job.get("secondsSinceLastCheckpoint")
+    last = f"{job['lastCheckpointId']}, {age} s ago" if job.get("lastCheckpointId") and age else job.get("finishTime", "")
+    counts = [figures.get("SourceReceivedCount", ""), figures.get("SinkWriteCount", "")]
+    return [job["jobId"], job["jobName"], job["jobStatus"], job.get("createTime", ""), *counts, last, remark.splitlines()[0] if remark else ""]
+
+
+def _health(job: dict[str, Any]) -> str:
+    if job.get("checkpointHealth", "OK") != "OK":
+        return f"{job['checkpointHealth']}: {job.get('healthReason', '')}"
+    return str(job.get("statusReason") or "")
+
+
+@click.command()
+@click.argument("job")
+@click.option("--json", "as_json", is_flag=True, help="For machines: the whole object.")
+@remote.options
+def show(client: Client, job: str, as_json: bool) -> None:
+    """Show one job, by id or name: where it is, its checkpoints, what went wrong."""
+    found = remote.job_of(client, job)
+    if as_json:
+        remote.print_json(found)
+        return
+    click.echo(f"job {found['jobId']} {found['jobName']!r}: {found['jobStatus']}")
+    wanted = ("createTime", "startTime", "finishTime", "lastCheckpointId", "lastCheckpointTime", "secondsSinceLastCheckpoint", "checkpointHealth")
+    for key in (*wanted, "healthReason", "statusReason", "restarts", "errorMsg", "lastError"):
+        if found.get(key) not in (None, ""):
+            click.echo(f"  {key:<28} {found[key]}")
+    for key, value in sorted(found.get("metrics", {}).items()):
+        if isinstance(value, str):
+            click.echo(f"  {key:<28} {value}")
+    failures = client.get(f"/job-info/{found['jobId']}/failures")
+    for failure in failures:
+        click.echo(f"  failure {failure['time']} (generation {failure['generation']}, {failure['condition']}): {failure['message']}")
+
+
+@click.command()
+@click.argument("job", nargs=-1, required=True)
+@click.option("--savepoint", is_flag=True, help="Make a savepoint first, and end SAVEPOINT_DONE.")
+@click.option("--force", is_flag=True, help="Kill it now; it goes on from its last checkpoint when it is submitted again.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended.")
+@remote.options
+def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait: bool) -> None:
+    """Stop jobs, by id or name: at the next checkpoint, with a savepoint, or by force.
+
+    \b
+    Examples:
+      tidegate stop 7 --wait
+      tidegate stop orders --savepoint
+    """
+    if savepoint and force:
+        raise click.UsageError("--savepoint and --force exclude each other")
+    found = [remote.job_of(client, each) for each in job]  # all of them first: a wrong name stops nothing
+    for each in found:
+        client.post("/stop-job", {"jobId": each["jobId"], "isStopWithSavePoint": savepoint, "force": force})
+        click.echo(ending(waited(client, each["jobId"])) if wait else f"job {each['jobId']} {each['jobName']!r} shall stop")
+
+
+@click.command()
+@click.argument("job", nargs=-1, required=True)
+@click.option("--wait", is_flag=True, help="Wait until it has ended.")
+@remote.options
+def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
+    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept."""
+    for each in [remote.job_of(client, word) for word in job]:
+        client.post("/stop-job", {"jobId": each["jobId"]})
+        click.echo(ending(waited(client, each["jobId"])) if wait else f"job {each['jobId']} {each['jobName']!r} shall stop")
+
+
+@click.command()
+@click.argument("job")
+@click.option("-f", "--follow", is_flag=True, help="Go on as lines come; Ctrl-C ends it.")
+@remote.options
+def logs(client: Client, job: str, follow: bool) -> None:
+    """Print the log of a job's driver, as the server that answers has it."""
+    job_id = remote.job_of(client, job)["jobId"]
+    names = {entry["logName"] for entry in client.get(f"/logs/{job_id}", {"format": "json"})}
+    name = f"{job_id}/{DRIVER_LOG}"
+    if name not in names:
+        raise UserError(
+            f"this server has no log of job {job_id}: ask the one on whose host its driver runs" + (f"; there is {', '.join(sorted(names))}" if names else "")
+        )
+    shown = 0
+    while True:
+        text = client.text(f"/logs/{name}")
+        click.echo(text[shown:] if len(text) >= shown else text, nl=False)
+        shown = len(text)
+        if not follow:
+            return
+        time.sleep(FOLLOW_EVERY_S)

@@ -1,0 +1,109 @@
+"""How verbs reach servers: `--server`, who we are, and what goes wrong on the way. Shared by submit, jobs and seatunnel."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli import exits
+from tidegate.client import Client, NotAllowed, Refused, Unreachable
+from tidegate.client.client import Access
+from tidegate.model.errors import TidegateError, UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT = "http://127.0.0.1:8080"
+PIPE_COLUMNS = 200
+PATIENCE_S = 10.0  # a leader that dies is followed by another one within seconds
+
+
+def options(command: F) -> F:
+    """`--server` and `--ca-file`, and errors as sentences with their exit codes. The command gets a `client`."""
+
+    @wraps(command)
+    def called(*arguments: Any, server: str | None, ca_file: str | None, **named: Any) -> Any:
+        try:
+            return command(*arguments, client=client_of(server, ca_file, os.environ), **named)
+        except NotAllowed as error:
+            _end(f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names", exits.REFUSED)
+        except Refused as error:
+            _end(str(error), exits.BAD_INPUT)
+        except Unreachable as error:
+            _end(str(error), exits.FAILED)
+        except UserError as error:
+            _end(str(error), exits.BAD_INPUT)
+        except TidegateError as error:
+            _end(str(error), exits.FAILED)
+
+    decorated = click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")(called)
+    text = f"Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default: {DEFAULT}]"
+    return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]  # the same command with options
+
+
+def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:
+    """The client that command line and environment describe. A token is never an argument: those can be seen by everybody on the host."""
+    servers = [each.strip() for each in (server or environ.get("TIDEGATE_SERVER") or DEFAULT).split(",") if each.strip()]
+    access = Access(
+        token=_token(environ),
+        user=environ.get("TIDEGATE_USER", ""),
+        password=environ.get("TIDEGATE_PASSWORD", ""),
+        authorities=ca_file or environ.get("TIDEGATE_CA_FILE", ""),
+        certificate=environ.get("TIDEGATE_CLIENT_CERTIFICATE", ""),
+        private_key=environ.get("TIDEGATE_CLIENT_KEY", ""),
+    )
+    return Client(servers, access, patience_s=PATIENCE_S)
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    if environ.get("TIDEGATE_TOKEN"):
+        return environ["TIDEGATE_TOKEN"].strip()
+    place = environ.get("TIDEGATE_TOKEN_FILE")
+    if not place:
+        return ""
+    try:
+        return Path(place).read_text().strip()
+    except OSError as error:
+        raise UserError(f"the token cannot be read from {place}: {error.strerror or error}") from None
+
+
+def job_of(client: Client, word: str) -> dict[str, Any]:
+    """A job by its id, or by its name where only one has it."""
+    if word.isascii() and word.isdigit():
+        job: dict[str, Any] = client.get(f"/job-info/{word}")
+        if "jobStatus" in job:
+            return job
+        raise UserError(f"there is no job {word}: `tidegate jobs` lists them")
+    found = [job for job in client.get("/running-jobs") if job["jobName"] == word]
+    found = found or [job for job in client.get("/finished-jobs") if job["jobName"] == word][:1]
+    if len(found) == 1:
+        return dict(found[0])
+    if not found:
+        raise UserError(f"there is no job named {word!r}: `tidegate jobs` lists them")
+    raise UserError(f"several jobs are named {word!r}: say which by its id: {', '.join(job['jobId'] for job in found)}")
+
+
+def print_json(value: Any) -> None:
+    """For machines."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """For people: columns that stay together on any terminal and in any pipe."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False, markup=False)
+    (console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
+
+
+def _end(message: str, code: int) -> None:
+    click.echo(f"tidegate: {message}", err=True)
+    sys.exit(code)

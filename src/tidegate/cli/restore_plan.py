@@ -1,0 +1,102 @@
+"""`tidegate restore-plan job.conf`: what a restore would do, before anything is done. Writes nothing and starts nothing."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tidegate.checkpoints.open import open_storage
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.cli import exits, job_file, restore_words
+from tidegate.cli.run import settings_of
+from tidegate.coordinator.prepare import Incompatible, NeedsConsent, Request, prepare
+from tidegate.coordinator.registry import job_of_name, look
+from tidegate.coordinator.restore_plan import lines
+from tidegate.home import Home
+from tidegate.model.document import to_document
+from tidegate.model.errors import TidegateError
+from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.job import JobMode
+from tidegate.model.plan import Action, Plan
+from tidegate.model.restore import RestoreReport
+from tidegate.plugin import registry
+from tidegate.plugin.contract import OperatorContext
+from tidegate.store.base import Store
+from tidegate.store.open import open_store
+
+
+@click.command("restore-plan")
+@click.argument("file", type=click.Path())
+@click.option("--home", help="Directory of this installation (TIDEGATE_HOME).")
+@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
+@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
+@restore_words.options
+@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
+@job_file.options
+def restore_plan(
+    file: str,
+    home: str | None,
+    job_id: int | None,
+    name: str | None,
+    restoring: restore_words.Restoring,
+    config: Path | None,
+    as_json: bool,
+    variable: Sequence[str],
+    strict: bool,
+) -> NoReturn:
+    """Show what a restore would do: for each source, transform and sink from what it resumes, what is replayed, what has changed.
+
+    \b
+    Takes the options of `tidegate run`, and starts nothing.
+    Exit code: 0 where the run would start, 2 bad input, 3 where it would be refused.
+    """
+    place = Home.find(home, os.environ)
+    settings = settings_of(config, place)
+    plan = job_file.planned(file, variable, strict)
+    try:
+        place.make()
+        with contextlib.closing(open_store(settings.store_url or place.store_url)) as store:
+            report = planned(store, open_storage(settings.checkpoint, place), plan, name, job_id or restoring.job_id, restoring)
+    except (Incompatible, NeedsConsent) as error:
+        tell(error.report, as_json)
+        sys.exit(exits.REFUSED)
+    except TidegateError as error:
+        if as_json:
+            click.echo(json.dumps({"verdict": "impossible", "condition": error.condition, "problem": str(error)}, indent=1, ensure_ascii=False))
+        click.echo(f"tidegate: {error}", err=True)
+        sys.exit(exits.REFUSED)
+    tell(report, as_json)
+    sys.exit(exits.FINISHED)
+
+
+def planned(store: Store, storage: CheckpointStorage, plan: Plan, name: str | None, job_id: int | None, restoring: restore_words.Restoring) -> RestoreReport:
+    """The plan; UserError where the run would be refused."""
+    called = name or plan.job_name
+    known = look(store, job_id or (None if restoring.another else job_of_name(store, called)) or 0)
+    state = known.state.value if known.state else None
+    status = "" if state is None and known.outcome is None else state.status.value if state else ""
+    request = Request(known=known, name=called, plan=plan, wish=restoring.wish, status=status, held=lambda action, offset: held(plan, action, offset))
+    return prepare(store, storage, request).report
+
+
+def held(plan: Plan, action: Action, offset: Any) -> str:
+    """Whether a source still has a position: it is asked, as the driver would ask it."""
+    context = OperatorContext(
+        job_id=0, job_name=plan.job_name, pipeline=0, operator=action.operator, mode=plan.env.mode or JobMode.BATCH, parallelism=action.parallelism
+    )
+    try:
+        runway = registry.find(action.kind, action.plugin).load()(dict(action.options), context).runway(offset)
+    except Exception as error:  # whatever a source or its server says: the plan shows it
+        return f"could not be asked: {error}"
+    return f"{'yes' if runway.held else 'NO'}{': ' if runway.reason else ''}{runway.reason}"
+
+
+def tell(report: RestoreReport, as_json: bool) -> None:
+    """The plan on standard output."""
+    click.echo(json.dumps(to_document(report), indent=1, ensure_ascii=False) if as_json else "\n".join(lines(report)))

@@ -1,0 +1,85 @@
+"""`tidegate submit`: hand a job to the servers. The file is read, filled in and judged here, so that includes, variables and problems with their lines work
+as with `tidegate run`; what is sent is whole."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from tidegate.cli import exits, job_file, remote
+from tidegate.client import Client
+from tidegate.config.load import resolved_json
+from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.records import TERMINAL, JobStatus
+
+LOOK_EVERY_S = 1.0
+EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.SAVEPOINT_DONE: exits.FINISHED, JobStatus.CANCELED: exits.CANCELED}
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it a new one is made.")
+@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
+@click.option("--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ...")
+@click.option("--wait", is_flag=True, help="Wait for its end; the exit code tells how it ended.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@job_file.options
+@remote.options
+def submit(
+    client: Client, file: str, job_id: int | None, name: str | None, restore: str | None, wait: bool, as_json: bool, variable: Sequence[str], strict: bool
+) -> None:
+    """Hand a job to the servers, which run it from then on.
+
+    \b
+    Exit code: 0 taken in (with --wait: finished), 1 failed or no server answers, 2 bad input, 3 not allowed, 130 cancelled.
+
+    \b
+    Examples:
+      tidegate submit job.conf
+      tidegate submit job.conf --job-id 7 --restore auto --wait
+      tidegate submit job.conf -i day=2024-05-01 --server http://a:8080,http://b:8080
+    """
+    query = {key: value for key, value in (("jobName", name), ("restore", restore)) if value}
+    if job_id is not None:
+        query["jobId"] = str(job_id)
+    taken = send(client, file, variable, strict, query)
+    if not wait:
+        remote.print_json(taken) if as_json else click.echo(
+            f"job {taken['jobId']} {taken['jobName']!r} is taken in; `tidegate show {taken['jobId']}` tells how it does"
+        )
+        return
+    ended = waited(client, taken["jobId"])
+    remote.print_json(ended) if as_json else click.echo(ending(ended))
+    sys.exit(code_of(ended))
+
+
+def send(client: Client, file: str, variable: Sequence[str], strict: bool, query: Mapping[str, str]) -> dict[str, str]:
+    """Judge a job file and hand it over; the command ends where it has errors."""
+    job_file.planned(file, variable, strict)
+    text = resolved_json(file, variables=job_file.values_of(variable), environment=os.environ)
+    return client.submit(text.encode(), query)
+
+
+def waited(client: Client, job_id: str, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+    """The job when it has ended."""
+    while True:
+        job: dict[str, Any] = client.get(f"/job-info/{job_id}")
+        if job.get("jobStatus") in {status.value for status in TERMINAL}:
+            return job
+        sleep(LOOK_EVERY_S)
+
+
+def ending(job: Mapping[str, Any]) -> str:
+    """How a job ended, in a line."""
+    figures = job.get("metrics", {})
+    read, written = figures.get("SourceReceivedCount", 0), figures.get("SinkWriteCount", 0)
+    why = f": {job['errorMsg']}" if job.get("errorMsg") else ""
+    return f"job {job['jobId']} {job['jobName']!r} {job['jobStatus']}, {read} rows read, {written} written{why}"
+
+
+def code_of(job: Mapping[str, Any]) -> int:
+    """The exit code of how a job ended."""
+    return EXIT_CODES.get(JobStatus(job["jobStatus"]), exits.FAILED)

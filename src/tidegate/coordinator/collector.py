@@ -1,0 +1,176 @@
+"""The collector in the hands of a leader, or of a person: what the store says of everything below the namespace, the rules of the settings, the report.
+
+Called by the server's loop, a turn now and then in a thread of its own, as a namespace may be large or far away; and by `tidegate state`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from tidegate.checkpoints.classify import MINUTE_MS, Facts, JobFacts, Policy
+from tidegate.checkpoints.collector import Collector, Report, Rules
+from tidegate.checkpoints.files import Files
+from tidegate.checkpoints.reach import StorageRefused
+from tidegate.checkpoints.usage import Quota
+from tidegate.coordinator.claims import claimed_paths
+from tidegate.coordinator.namespace import OtherNamespace, own
+from tidegate.election.elector import Leading
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.engine import CheckpointSettings, EngineSettings
+from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, JobState, PipelineState
+from tidegate.model.upkeep import COLLECTOR, EXPIRED_JOBS, LAST_PASS, CollectorReport, ExpiredJob
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, Delete, Entry, Put, Store
+
+LOG = logging.getLogger("tidegate.coordinator")
+GRACE_MS = 60 * MINUTE_MS
+PASS_EVERY_MS = 15 * MINUTE_MS
+TRY_EVERY_S = 60.0  # after a pass that could not be made
+
+
+class StoreWitness:
+    """What the store says. A job is known from its first record to its last; while it has not ended, or is being cleaned up, all that is its own is live."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def everything(self) -> Facts:
+        """Of all jobs."""
+        pipelines, states, jobs, cleanups = (self.store.list(map) for map in (PIPELINES, STATES, JOBS, CLEANUP))
+        expired = [from_document(ExpiredJob, e.value, f"expired job {e.key}") for e in self.store.list(EXPIRED_JOBS)]
+        return Facts(
+            jobs=job_facts(pipelines, states, [*jobs, *cleanups]),
+            claimed=frozenset(claimed_paths(self.store)),
+            expired={each.job_id: each.expired_ms for each in expired},
+        )
+
+    def of_job(self, job_id: int | None) -> Facts:
+        """Of one job, and of all restores."""
+        claimed = frozenset(claimed_paths(self.store))
+        if job_id is None:
+            return Facts(claimed=claimed)
+        key = str(job_id)
+        state, job, cleanup = (self.store.get(map, key) for map in (STATES, JOBS, CLEANUP))
+        pipelines = self.store.list(PIPELINES, f"{key}/")
+        return Facts(jobs=job_facts(pipelines, [state] if state else [], [e for e in (job, cleanup) if e]), claimed=claimed)
+
+
+def job_facts(pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterable[Entry]) -> dict[int, JobFacts]:
+    """By job: whether it is in somebody's hands, and which checkpoints its records name. `busy` are records that a job has only then."""
+    named: dict[int, set[str]] = {}
+    running: dict[int, bool] = {}
+    for entry in pipelines:
+        state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
+        named.setdefault(state.job_id, set()).update(ref.path for ref in state.retained)
+    for entry in states:
+        running[int(entry.key)] = not from_document(JobState, entry.value, f"state of job {entry.key}").status.terminal
+    running |= {int(entry.key): True for entry in busy}
+    return {job: JobFacts(running=running.get(job, False), named=frozenset(named.get(job, ()))) for job in named.keys() | running.keys()}
+
+
+def rules_of(settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None) -> Rules:
+    """What the settings say. `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say."""
+    ttl_ms = settings.orphan_ttl_minutes * MINUTE_MS or None
+    policy = Policy(now_ms=now_ms, grace_ms=GRACE_MS, ttl_ms=ttl_ms)
+    if older_than_ms is not None:
+        policy = Policy(now_ms=now_ms, grace_ms=older_than_ms, ttl_ms=older_than_ms)
+    return Rules(
+        policy=policy,
+        delay_ms=settings.quarantine_minutes * MINUTE_MS,
+        orphans_ms=ttl_ms or settings.quarantine_minutes * MINUTE_MS,
+        quota=Quota(bytes=settings.quota_mb * 1_000_000, warning_percent=settings.quota_warning_percent),
+    )
+
+
+def report_of(report: Report, rules: Rules, took_ms: int) -> CollectorReport:
+    """A pass as it is kept."""
+    warning = rules.quota.words(report.usage.total.bytes)
+    return CollectorReport(
+        at_ms=rules.policy.now_ms,
+        took_ms=took_ms,
+        whole=report.whole,
+        bytes={kind.value: each.bytes for kind, each in report.usage.by_kind.items()},
+        units={kind.value: each.units for kind, each in report.usage.by_kind.items()},
+        due=report.usage.due.units,
+        moved=report.moved,
+        moved_bytes=report.moved_bytes,
+        put_back=report.put_back,
+        deleted=report.deleted,
+        failures=report.failures,
+        failed=tuple(report.failed),
+        quota_bytes=rules.quota.bytes,
+        warning=warning,
+    )
+
+
+def last_report(store: Store) -> CollectorReport | None:
+    """What the last pass saw and did."""
+    entry = store.get(COLLECTOR, LAST_PASS)
+    return from_document(CollectorReport, entry.value, "the collector's report") if entry else None
+
+
+def record(store: Store, report: CollectorReport, jobs: Iterable[int], checks: Sequence[Check] = ()) -> None:
+    """Keep the report; after a whole pass, forget the expired jobs that have nothing left below the namespace or are known again."""
+    here = set(jobs)
+    gone = [e for e in store.list(EXPIRED_JOBS) if report.whole and (int(e.key) not in here or store.get(STATES, e.key) is not None)]
+    for entry in gone:
+        store.transact([*checks, Check(EXPIRED_JOBS, entry.key, entry.version)], [Delete(EXPIRED_JOBS, entry.key)])
+    failpoint("collector.report.before")
+    store.transact(checks, [Put(COLLECTOR, LAST_PASS, to_document(report))])
+    failpoint("collector.report.after")
+
+
+class LeadersCollector:
+    """Passes of the leader: one now and then, by the time of the last one, whoever made it."""
+
+    def __init__(self, store: Store, files: Files, settings: EngineSettings, clock: Clock, leadership: Callable[[], object]) -> None:
+        self.store, self.files, self.settings, self.clock, self.leadership = store, files, settings, clock, leadership
+        self._warned = ""
+        self._again_s = float("-inf")
+
+    def step(self) -> None:
+        """A pass, where this server leads and the last one is long ago."""
+        leading = self.leadership()
+        if not isinstance(leading, Leading) or not leading.trusted() or self.clock.monotonic_s() < self._again_s:
+            return
+        self._again_s = self.clock.monotonic_s() + TRY_EVERY_S
+        last = last_report(self.store)
+        if last is not None and 0 <= self.clock.now_ms() - last.at_ms < PASS_EVERY_MS:
+            return
+        self.run(leading)
+
+    def run(self, leading: Leading) -> CollectorReport:
+        """One pass, and its report."""
+        rules = rules_of(self.settings.checkpoint, self.clock.now_ms())
+        collector = Collector(self.files, StoreWitness(self.store), leading.trusted)
+        began_s = self.clock.monotonic_s()
+        try:
+            own(self.files, self.store)
+            seen, refused = collector.collect(rules), ""
+        except OtherNamespace as error:
+            seen, refused = look_only(collector, rules), str(error)
+        except (OSError, StorageRefused) as error:  # one that is only out of reach is waited for by the loop
+            seen, refused = Report(), f"the namespace {self.files.place()} cannot be looked through: {error}"
+        report = report_of(seen, rules, round((self.clock.monotonic_s() - began_s) * 1000))
+        report = replace(report, warning="; ".join(filter(None, (refused, report.warning))))
+        self._log(report)
+        record(self.store, report, seen.usage.by_job, [leading.check()])
+        return report
+
+    def _log(self, report: CollectorReport) -> None:
+        if report.moved or report.deleted or report.put_back:
+            LOG.info("state collected", extra={"moved": report.moved, "deleted": report.deleted, "put_back": report.put_back})
+        for what in report.failed:
+            LOG.warning("state could not be collected", extra={"why": what})
+        if report.warning and report.warning != self._warned:  # once, as long as it is the same
+            LOG.warning("state storage", extra={"why": report.warning})
+        self._warned = report.warning
+
+
+def look_only(collector: Collector, rules: Rules) -> Report:
+    """What a pass would see; nothing is moved."""
+    report = Report(whole=True)
+    for verdict in collector.survey(collector.plan(rules)):
+        report.usage.add(verdict)
+    return report

@@ -1,0 +1,68 @@
+"""Which store a namespace belongs to. Asked by the collector before it moves anything: to a store that knows none of its jobs, all of them look like orphans.
+
+The first collector that acts in a namespace leaves the name of its store there. A store that is new (the old one was lost, or two installations were given one
+namespace by mistake) has another name, and collects nothing until a person says that the namespace is its own now.
+"""
+
+import json
+import uuid
+
+from tidegate.checkpoints.classify import OWNER
+from tidegate.checkpoints.files import Files
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import UserError
+from tidegate.model.upkeep import INSTALLATION, THIS, Installation
+from tidegate.store.base import Check, Put, Store
+from tidegate.store.errors import Conflict
+
+
+class OtherNamespace(UserError):
+    """The namespace belongs to another store."""
+
+    condition = "namespace-of-another-store"
+
+    def __init__(self, place: str, owner: str, mine: str) -> None:
+        super().__init__(
+            f"{place} belongs to the store {owner}, and this is the store {mine}: its jobs would be taken for orphans, so nothing is collected. "
+            "If that store is gone for good, restore the jobs that you want first, then say: tidegate state gc --collect --take-namespace"
+        )
+        self.place, self.owner, self.mine = place, owner, mine
+
+
+def installation_id(store: Store) -> str:
+    """The name of this store, which is given once."""
+    while True:
+        entry = store.get(INSTALLATION, THIS)
+        if entry is not None:
+            return from_document(Installation, entry.value, "the installation").id
+        try:
+            store.transact([Check(INSTALLATION, THIS, 0)], [Put(INSTALLATION, THIS, to_document(Installation(id=uuid.uuid4().hex[:12])))])
+        except Conflict:
+            continue
+
+
+def owner_of(files: Files) -> str:
+    """The name of the store that a namespace belongs to; nothing where none has said so."""
+    try:
+        document = json.loads(files.read(OWNER))
+        return str(document["store"])
+    except FileNotFoundError:
+        return ""
+    except (ValueError, KeyError, TypeError):
+        return "(unreadable)"
+
+
+def own(files: Files, store: Store, *, take: bool = False) -> None:
+    """Make sure that the namespace is this store's; `take` it from another one. OtherNamespace where it is not."""
+    mine = installation_id(store)
+    data = (json.dumps({"version": 1, "store": mine}) + "\n").encode()
+    failpoint("collector.own.before")
+    if take:
+        files.write(OWNER, data)
+    elif not owner_of(files):
+        files.create(OWNER, data)
+    failpoint("collector.own.after")
+    owner = owner_of(files)
+    if owner != mine:
+        raise OtherNamespace(files.place(), owner, mine)

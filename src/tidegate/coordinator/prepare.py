@@ -1,0 +1,298 @@
+"""What a submission will begin with: decided and checked before anything is written. Called by claim (`tidegate run`), commands (submit) and `restore-plan`.
+
+It reads the store and the checkpoint storage, and answers with the states of the new incarnation's pipelines, its lineage, its numbers and its restore plan. A
+refusal is a UserError that says what is wrong, where, and which option would change it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.savepoints import NoSavepoint
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.origin import ContinuedElsewhere, Origin, check_free, forgotten, in_use_by, origin_of, own_origin
+from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
+from tidegate.coordinator.restore_plan import Held, Place, report_of
+from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, decide
+from tidegate.model.document import to_document
+from tidegate.model.errors import UserError
+from tidegate.model.plan import Plan
+from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
+from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, RestoreReport, Verdict
+from tidegate.store.base import Check, Delete, Put, Store
+
+
+class Incompatible(UserError):
+    """The checkpoint and the job file do not fit together."""
+
+    condition = "restore-incompatible"
+
+    def __init__(self, report: RestoreReport) -> None:
+        super().__init__(
+            "the job file does not fit the state of its unfinished run:\n  " + "\n  ".join(report.problems) + "\nBring it back, give that state up with "
+            "--on-incompatible drop, or start over with --restore fresh"
+        )
+        self.report = report
+
+
+class NeedsConsent(UserError):
+    """Rows would be there twice, and nobody has agreed to that."""
+
+    condition = "needs-consent"
+
+    def __init__(self, report: RestoreReport) -> None:
+        twice = "\n  ".join(report.consents)
+        super().__init__(f"going back would leave rows twice:\n  {twice}\nAgree with --allow-duplicates, or choose a newer restore point")
+        self.report = report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """Who wants to go on, with which job file, from where. `held` asks a source whether it still has a position, where that can be asked."""
+
+    known: Known
+    name: str
+    plan: Plan
+    wish: RestoreWish
+    status: str  # of the last run, in words
+    held: Held | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What the new incarnation begins with. `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before a driver starts."""
+
+    start: Start
+    report: RestoreReport
+    numbers: Numbers
+    lineage: str = ""  # empty: a new one
+    states: Mapping[int, PipelineState]
+    source: Known | None = None  # the ended job, other than this one, whose lineage goes on
+    claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
+    left: bool = False  # the store knew nothing of this job, and its checkpoints are there
+
+
+def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepared:
+    """Everything that can be known before the first write."""
+    wish, known = request.wish, request.known
+    try:
+        origin = origin_of(store, storage, known, wish)
+    except (NoSavepoint, NothingToRestore):
+        if wish.on_missing is not OnMissing.FRESH:
+            raise
+        return _fresh(storage, request)
+    own = origin.job_id == known.job_id
+    start = _decide(storage, request, origin)
+    if start is Start.FRESH:
+        return _fresh(storage, request)
+    if start is Start.NOTHING and own:
+        return Prepared(start=start, report=_base(request, start, origin), numbers=numbers_of(known, storage), states={s.pipeline: s for s in origin.states})
+    try:
+        return _resumed(store, storage, request, origin)
+    except Incompatible:
+        if wish.on_incompatible is not OnIncompatible.FRESH:
+            raise
+        return _fresh(storage, request)
+
+
+def _decide(storage: CheckpointStorage, request: Request, origin: Origin) -> Start:
+    known, wish = origin.known, request.wish
+    cleanup = known.cleanup.value if known.cleanup else None
+    other = known.job_id != request.known.job_id
+    return decide(
+        wish,
+        condition_of(known, cleanup, left=bool(origin.states)),
+        job=f"job {known.job_id}" if other else f"job {request.name!r} ({known.job_id})",
+        status=request.status or "the store knows nothing of it",
+        place=place_of(origin.states),
+        looked=f"the store and {storage.files.place(str(known.job_id))}",
+    )
+
+
+def _fresh(storage: CheckpointStorage, request: Request) -> Prepared:
+    own = own_origin(request.known, storage)
+    base = _base(request, Start.FRESH, None)
+    report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
+    left = bool(own.states) and not request.known.pipelines
+    return Prepared(start=Start.FRESH, report=report, numbers=numbers_of(request.known, storage, own), states={}, left=left)
+
+
+def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin: Origin) -> Prepared:
+    wish, known = request.wish, request.known
+    same = origin.job_id == known.job_id and not origin.named
+    # Of its own last run the store knows whether another job has taken it up; only a store that was lost does not.
+    user = in_use_by(store, origin.lineage, known.job_id) if not same or forgotten(known) else None
+    if same and user is not None:
+        raise ContinuedElsewhere(known.job_id, user)
+    fork = user is not None
+    check_free(origin, known.job_id, fork=fork)
+    numbers = numbers_of(known, storage, origin)
+    points = {p.state.pipeline: p for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)}
+    if origin.named and not fork:
+        points = {number: _named(origin, point) for number, point in points.items()}
+    finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
+    places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
+    base = replace(_base(request, Start.RESUME, origin), fork=fork)
+    report = report_of(
+        base,
+        request.plan,
+        origin.plan,
+        places,
+        drop=wish.on_incompatible is OnIncompatible.DROP,
+        consent=wish.duplicates,
+        held=request.held,
+    )
+    judge(report)
+    states = {s.pipeline: s for s in origin.states} if same else {**{number: point.state for number, point in points.items()}, **finished}
+    planned = {p.id for p in request.plan.pipelines}
+    states = {n: _without(s, report.dropped) for n, s in states.items() if n in planned}
+    if not same:
+        states = {n: _moved(s, request, numbers, origin, fork=fork) for n, s in states.items()}
+    own = paths.job_directory(known.job_id).as_posix()
+    return Prepared(
+        start=Start.RESUME,
+        report=report,
+        numbers=numbers,
+        lineage="" if fork else origin.lineage,
+        states=states,
+        source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
+        claimed=tuple(ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own),
+    )
+
+
+def judge(report: RestoreReport) -> None:
+    """Raise what the verdict asks for."""
+    if report.verdict is Verdict.IMPOSSIBLE:
+        raise Incompatible(report)
+    if report.verdict is Verdict.CONSENT:
+        raise NeedsConsent(report)
+
+
+def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
+    """State that was named by its place: how far the lineage has gone beyond it, as far as the store knows. Where it knows nothing, the sinks are rewound."""
+    state = point.state
+    assert state.latest is not None
+    there = next((p.value for p in origin.known.pipelines if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)), None)
+    if there is None:
+        return replace(point, state=replace(state, back=True))
+    newer = [ref for ref in there.retained if ref.checkpoint > state.latest.checkpoint]
+    rows = max(0, there.rows_read - sum(ref.rows_read for ref in newer)), max(0, there.rows_written - sum(ref.rows_written for ref in newer))
+    beyond = bool(newer) or there.pending is not None or there.next_checkpoint > state.latest.checkpoint + 1
+    moved = replace(state, back=beyond, initial=there.initial or state.initial, rows_read=rows[0], rows_written=rows[1], checkpoints=there.checkpoints)
+    return replace(point, state=moved, replays_rows=sum(ref.rows_read for ref in newer))
+
+
+def _place(storage: CheckpointStorage, point: RestorePoint | None, before: PipelineState) -> Place:
+    state = point.state if point else before
+    latest = state.latest
+    whole = storage.read(latest.path).states if latest and point else {}
+    known = set(whole) if latest else set()
+    report = PipelineReport(
+        pipeline=state.pipeline,
+        checkpoint=latest.checkpoint if latest else 0,
+        path=storage.files.place(latest.path) if latest else "",
+        replays_rows=point.replays_rows if point else 0,
+        back=state.back,
+    )
+    return Place(
+        report=report,
+        states=whole,
+        known=frozenset(known | set(state.initial or ())),
+        finished=state.status is PipelineStatus.FINISHED,
+        pending=state.pending is not None,
+        notes=point.notes if point else (),
+    )
+
+
+def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
+    """The state without what is given up."""
+    if not dropped:
+        return state
+    initial = {k: v for k, v in state.initial.items() if k not in dropped} if state.initial is not None else None
+    return replace(state, dropped=dropped, initial=initial)
+
+
+def _moved(state: PipelineState, request: Request, numbers: Numbers, origin: Origin, *, fork: bool) -> PipelineState:
+    """Another job's place, or a named one, as this job's: only the checkpoint that it begins from, and of a savepoint of its own the older ones before it."""
+    latest = state.latest
+    mine = [p.value for p in request.known.pipelines if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)]
+    own = origin.job_id == request.known.job_id and not fork
+    older = tuple(ref for place in mine for ref in place.retained if latest and ref.checkpoint < latest.checkpoint) if own else ()
+    return replace(
+        state,
+        job_id=request.known.job_id,
+        lineage="" if fork else state.lineage,
+        back=state.back and not fork,
+        pending=None if fork or origin.named else state.pending,
+        retained=(*older, latest) if latest and state.status is not PipelineStatus.FINISHED else (),
+        doomed=(),
+        next_checkpoint=numbers.next_checkpoint,
+    )
+
+
+def _base(request: Request, start: Start, origin: Origin | None) -> RestoreReport:
+    return RestoreReport(
+        job_id=request.known.job_id,
+        start=start.value,
+        origin=origin.what if origin else "",
+        source_job=origin.job_id if origin and origin.job_id != request.known.job_id else 0,
+        lineage=origin.lineage if origin else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a restore adds to the transaction that submits a job."""
+
+    checks: tuple[Check, ...] = ()
+    writes: tuple[Put | Delete, ...] = ()
+
+
+def source_changes(prepared: Prepared, job_id: int, now_ms: int) -> Extra:
+    """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage goes on: it must not be resumed beside this one."""
+    checks, writes = [], []
+    if prepared.claimed:
+        source = prepared.report.source_job
+        claim = RestoreClaim(job_id=job_id, paths=prepared.claimed, source_job=source, at_ms=now_ms)
+        writes.append(Put(RESTORE_CLAIMS, str(job_id), to_document(claim)))
+    if prepared.source is not None:
+        key, state = str(prepared.source.job_id), prepared.source.state
+        checks += [Check(JOBS, key, 0), Check(STATES, key, state.version if state else 0)]
+        if state is not None:
+            writes.append(Put(STATES, key, to_document(replace(state.value, continued_by=job_id))))
+    return Extra(tuple(checks), tuple(writes))
+
+
+def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
+    """What the record of an incarnation keeps of its restore."""
+    resumed = prepared.start is not Start.FRESH
+    return {
+        "restored": resumed,
+        "checkpoint": wish.checkpoint if resumed else 0,
+        "source_job": prepared.report.source_job,
+        "fork": prepared.report.fork,
+        "on_damaged": wish.on_damaged.value,
+        "on_not_held": wish.on_not_held.value,
+        "restore": prepared.report if resumed else None,
+    }
+
+
+def points_of(store: Store, storage: CheckpointStorage, job: JobRecord, states: Sequence[PipelineState], *, first: bool) -> list[RestorePoint]:
+    """The restore points of a generation: of the first one as it was wished, of later ones the newest that are sound."""
+    if not first or not job.restored:
+        return restore_points(storage, states, None)
+    if job.fork and not job.checkpoint:
+        states = [_forked(store, storage, job, state) for state in states]
+    return restore_points(storage, states, job.checkpoint or None, job.on_damaged)
+
+
+def _forked(store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState) -> PipelineState:
+    """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has newer ones."""
+    latest, theirs = state.latest, paths.pipeline_directory(job.source_job, state.pipeline).as_posix()
+    if latest is None or latest.path.rpartition("/")[0] != theirs or not storage.damage(latest.path):
+        return state
+    there = [p.value for p in look(store, job.source_job).pipelines if p.value.pipeline == state.pipeline]
+    refs = tuple(ref for p in there for ref in p.retained if ref.path.rpartition("/")[0] == theirs)
+    return replace(state, retained=refs, next_checkpoint=max([state.next_checkpoint, *(ref.checkpoint + 1 for ref in refs)])) if refs else state

@@ -1,0 +1,226 @@
+"""The ledger of what jobs have outside: replication slots, publications, server ids. Recorded before they are created, dropped when nobody can need them.
+
+    submit            what the options tell is recorded with the job, in one transaction; a name that another job has is refused
+    driver            what turns out later is recorded through `Book` (driver/book.py) before it is created
+    live, resumable   kept: without its slot a job could not go on. A restore takes the records of the earlier run, or of the job whose lineage goes on, along
+    nobody needs it   dropped, by the cleanup of the job, or by any later turn of any leader: marked first, so that no submit takes the name meanwhile. What
+                      fails is tried again, with the reason in the record; it keeps nothing else
+
+Callers: commands and claim (with_resources), cleanup and housekeeping (drop_unneeded). Drops go through the connector's own function, without Spark.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from tidegate.coordinator.prepare import Extra
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import UserError
+from tidegate.model.plan import Action
+from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, CleanupRecord, JobRecord, JobState
+from tidegate.model.resources import RESOURCES, ResourceRecord
+from tidegate.plugin import registry
+from tidegate.plugin.contract import OperatorContext, Resource
+from tidegate.store.base import Check, Delete, Entry, Put, Store
+from tidegate.store.errors import Conflict
+
+LOG = logging.getLogger("tidegate.coordinator")
+EACH_TURN_MAX = 20  # one turn drops no more: each is a call to another system
+RETRY_MS = 10_000
+RETRIES_DOUBLED_MAX = 9
+ERROR_CHARS_MAX = 500
+
+
+class ResourceTaken(UserError):
+    """Another job has it."""
+
+    condition = "resource-taken"
+
+    def __init__(self, record: ResourceRecord, how: str) -> None:
+        super().__init__(f"{record.kind} {record.name!r} at {record.place} {how}")
+        self.kind, self.name, self.place, self.job_id = record.kind, record.name, record.place, record.job_id
+
+
+def key_of(resource: Resource | ResourceRecord) -> str:
+    """One key for one thing, whoever means it."""
+    return f"{resource.kind}/{sha256(f'{resource.place}|{resource.name}'.encode()).hexdigest()[:32]}"
+
+
+def declared(job: JobRecord) -> Iterator[ResourceRecord]:
+    """What the options of a job tell."""
+    for plan in job.plan.pipelines:
+        for action in plan.actions:
+            for resource in _told(job, plan.id, action):
+                yield record_of(resource, job, action, job.initialization_ms)
+
+
+def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
+    """What one connector tells. One that is not installed here tells nothing: its driver will say so."""
+    try:
+        connector = registry.find(action.kind, action.plugin)
+    except registry.UnknownConnector:
+        return ()
+    return connector.resources(dict(action.options), context_of(job, pipeline, action)) if connector.resources else ()
+
+
+def context_of(job: JobRecord, pipeline: int, action: Action) -> OperatorContext:
+    """Who an operator is."""
+    return OperatorContext(
+        job_id=job.job_id,
+        job_name=job.name,
+        pipeline=pipeline,
+        operator=action.operator,
+        mode=job.plan.env.mode,
+        parallelism=action.parallelism,
+    )
+
+
+def record_of(resource: Resource, job: JobRecord, action: Action, now_ms: int) -> ResourceRecord:
+    """The record of a resource of an operator."""
+    return ResourceRecord(
+        kind=resource.kind,
+        name=resource.name,
+        place=resource.place,
+        lasting=resource.lasting,
+        job_id=job.job_id,
+        initialization_ms=job.initialization_ms,
+        block=action.kind,
+        plugin=action.plugin,
+        options=action.options,
+        recorded_ms=now_ms,
+    )
+
+
+def with_resources(extra: Extra, store: Store, job: JobRecord) -> Extra:
+    """What a submit adds anyway, and its resources."""
+    more = reserve(store, job)
+    return Extra((*extra.checks, *more.checks), (*extra.writes, *more.writes))
+
+
+def reserve(store: Store, job: JobRecord) -> Extra:
+    """What a submit adds to its transaction: its own resources, and those of the run that it goes on from. ResourceTaken before anything is written."""
+    wanted: dict[str, ResourceRecord] = {}
+    for record in declared(job):
+        other = wanted.setdefault(key_of(record), record)
+        if other is not record:
+            raise ResourceTaken(record, "is used twice in this job: give every source its own")
+    before = {job.job_id} | ({job.source_job} if job.restored and not job.fork and job.source_job else set())
+    checks, writes = [], []
+    there = {entry.key: (entry, read(entry)) for entry in (store.list(RESOURCES) if wanted or job.restored else ())}
+    for key, record in wanted.items():
+        entry, old = there.get(key, (None, None))
+        if old is not None:
+            refuse_taken(store, record, old, before)
+        checks.append(Check(RESOURCES, key, entry.version if entry else 0))
+        writes.append(Put(RESOURCES, key, to_document(record)))
+    for key, (entry, old) in there.items():
+        if job.restored and old.job_id in before and key not in wanted and not old.dropping:
+            checks.append(Check(RESOURCES, key, entry.version))
+            writes.append(Put(RESOURCES, key, to_document(replace(old, job_id=job.job_id, initialization_ms=job.initialization_ms))))
+    return Extra(tuple(checks), tuple(writes))
+
+
+def refuse_taken(store: Store, wanted: ResourceRecord, old: ResourceRecord, before: set[int]) -> None:
+    """ResourceTaken where what is there must stay what it is."""
+    if old.dropping:
+        raise ResourceTaken(old, f"is left of job {old.job_id}, and is being dropped at this moment: submit again in some seconds, or use another name")
+    if old.job_id in before:
+        return
+    live = store.get(JOBS, str(old.job_id))
+    if live is not None and live.value.get("initialization_ms") == old.initialization_ms:
+        raise ResourceTaken(old, f"is used by job {old.job_id} ({live.value.get('name')}): use another name, or stop that job")
+    if not old.lasting or not wanted.lasting:
+        return
+    if needed(store, old):
+        text = f"is kept for job {old.job_id}, which has ended and can be resumed: use another name, restore from that job, or let its history expire"
+        raise ResourceTaken(old, text)
+    raise ResourceTaken(old, f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or use another name")
+
+
+def _why(record: ResourceRecord) -> str:
+    return f" (the last attempt failed: {record.error})" if record.error else ""
+
+
+def read(entry: Entry) -> ResourceRecord:
+    """A record."""
+    return from_document(ResourceRecord, entry.value, f"resource {entry.key}")
+
+
+def needed(store: Store, record: ResourceRecord) -> bool:
+    """Whether its owner lives, or can be resumed."""
+    return bool(_unneeded_proof(store, record) is None)
+
+
+def _unneeded_proof(store: Store, record: ResourceRecord) -> list[Check] | None:
+    """The conditions under which nobody needs it; None where somebody does."""
+    key = str(record.job_id)
+    job, state, cleanup = store.get(JOBS, key), store.get(STATES, key), store.get(CLEANUP, key)
+    proof = [Check(map, key, entry.version if entry else 0) for map, entry in ((JOBS, job), (STATES, state), (CLEANUP, cleanup))]
+    if job is not None and job.value.get("initialization_ms") == record.initialization_ms:
+        return None
+    if job is not None or state is None or not record.lasting:
+        return proof
+    if from_document(JobState, state.value, f"state of job {key}").initialization_ms != record.initialization_ms:
+        return proof
+    left = from_document(CleanupRecord, cleanup.value, f"cleanup of job {key}") if cleanup else None
+    resumable = left.resumable if left else bool(store.list(PIPELINES, f"{key}/"))
+    return None if resumable else proof
+
+
+def drop_unneeded(store: Store, now_ms: int, checks: Sequence[Check] = (), *, limit: int = EACH_TURN_MAX) -> int:
+    """Drop what nobody needs and is due; how many are gone. `checks` are a leader's."""
+    gone = 0
+    for entry in store.list(RESOURCES):
+        record = read(entry)
+        if record.due_ms <= now_ms and gone < limit:
+            proof = _unneeded_proof(store, record)
+            if proof is not None:
+                gone += _drop(store, entry, record, now_ms, [*checks, *proof])
+    return gone
+
+
+def _drop(store: Store, entry: Entry, record: ResourceRecord, now_ms: int, checks: Sequence[Check]) -> bool:
+    """Mark, act, forget. Whoever comes after a crash in between does it again."""
+    marked = replace(record, dropping=True)
+    facts: Mapping[str, Any] = {"job_id": record.job_id, "resource": f"{record.kind} {record.name} at {record.place}"}
+    failpoint("resource.drop.before")
+    try:
+        version = store.transact([*checks, Check(RESOURCES, entry.key, entry.version)], [Put(RESOURCES, entry.key, to_document(marked))])
+    except Conflict:  # it has got an owner, or somebody else is at it
+        return False
+    failpoint("resource.drop.middle")
+    error = _act(record)
+    if error:
+        wait_ms = RETRY_MS * 2 ** min(record.attempts, RETRIES_DOUBLED_MAX)
+        later = replace(record, dropping=False, attempts=record.attempts + 1, error=error, due_ms=now_ms + wait_ms)
+        store.transact([Check(RESOURCES, entry.key, version)], [Put(RESOURCES, entry.key, to_document(later))])
+        LOG.warning("resource not dropped", extra={**facts, "why": error, "attempts": later.attempts})
+        return False
+    store.transact([Check(RESOURCES, entry.key, version)], [Delete(RESOURCES, entry.key)])
+    failpoint("resource.drop.after")
+    LOG.info("resource dropped", extra=facts)
+    return True
+
+
+def _act(record: ResourceRecord) -> str:
+    """Take it away outside; why not, in words without secrets."""
+    if not record.lasting:
+        return ""
+    try:
+        drop = registry.find(record.block, record.plugin).dropper()
+        if drop is not None:
+            drop(Resource(kind=record.kind, name=record.name, place=record.place), dict(record.options))
+    except Exception as error:  # whatever it is: the next attempt may find the world better
+        return _without_secrets(f"{type(error).__name__}: {error}", record.options)[:ERROR_CHARS_MAX]
+    return ""
+
+
+def _without_secrets(text: str, options: Mapping[str, Any]) -> str:
+    """Errors of databases may repeat the address, with its password."""
+    for name, value in options.items():
+        if isinstance(value, str) and value and ("pass" in name.lower() or "secret" in name.lower()):
+            text = text.replace(value, "***")
+    return text

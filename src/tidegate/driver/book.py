@@ -1,0 +1,70 @@
+"""The book in which the operators of a driver record what they create outside: a row of the store for each, before it is there. Caller: main.
+
+Only the generation that runs the job may write into it. What another job has is refused, as at submit.
+"""
+
+from collections.abc import Callable
+
+from tidegate.coordinator.resources import key_of, read, record_of, refuse_taken
+from tidegate.failpoint import failpoint
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import Fenced
+from tidegate.model.plan import Action
+from tidegate.model.records import STATES, JobRecord, JobState
+from tidegate.model.resources import RESOURCES
+from tidegate.pipeline.clock import Clock
+from tidegate.plugin.contract import Resource
+from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
+from tidegate.store.errors import Conflict, StoreUnavailable
+
+
+class DriverBook:
+    """The pages of one operator. `wait` lets some time pass, and says whether to try again."""
+
+    def __init__(self, store: Store, job: JobRecord, generation: int, action: Action, clock: Clock, wait: Callable[[int], bool]) -> None:
+        self.store, self.job, self.generation, self.action, self.clock, self.wait = store, job, generation, action, clock, wait
+
+    def record(self, resource: Resource) -> None:
+        """Durable when it returns."""
+        self._patiently(lambda: self._record(resource))
+
+    def forget(self, resource: Resource) -> None:
+        """It is gone."""
+        self._patiently(lambda: self._forget(resource))
+
+    def _record(self, resource: Resource) -> None:
+        key, record = key_of(resource), record_of(resource, self.job, self.action, self.clock.now_ms())
+        entry = self.store.get(RESOURCES, key)
+        old = read(entry) if entry else None
+        if old is not None:
+            refuse_taken(self.store, record, old, {self.job.job_id})
+            if old == record or (old.job_id, old.initialization_ms, old.options) == (record.job_id, record.initialization_ms, record.options):
+                return
+        failpoint("resource.record.before")
+        self.store.transact([self._mine(), Check(RESOURCES, key, entry.version if entry else 0)], [Put(RESOURCES, key, to_document(record))])
+        failpoint("resource.record.after")
+
+    def _forget(self, resource: Resource) -> None:
+        entry = self.store.get(RESOURCES, key_of(resource))
+        if entry is not None and read(entry).job_id == self.job.job_id:
+            self.store.transact([self._mine(), Check(RESOURCES, entry.key, entry.version)], [Delete(RESOURCES, entry.key)])
+
+    def _mine(self) -> Check:
+        """That this generation still runs the job."""
+        key = str(self.job.job_id)
+        entry = self.store.get(STATES, key)
+        state = from_document(JobState, entry.value, f"state of job {key}") if entry else None
+        if entry is None or state is None or state.generation != self.generation:
+            raise Fenced(f"job {key}", self.generation, state.generation if state else 0)
+        return Check(STATES, key, entry.version)
+
+    def _patiently(self, act: Callable[[], None]) -> None:
+        """Others may write the job's state at the same moment, and the store may be out of reach."""
+        failures = 0
+        while True:
+            try:
+                return act()
+            except (Conflict, StoreUnavailable, OutcomeUnknown):
+                failures += 1
+                if not self.wait(failures):
+                    raise

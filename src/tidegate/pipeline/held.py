@@ -1,0 +1,45 @@
+"""Whether the sources still hold the position that a restore needs, and what is done where one does not. Called by the loop when it opens.
+
+Never a silent new snapshot, and never a silent gap: without a word about it, the job fails and names the position.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+
+from tidegate.model.errors import Domain, TerminalError
+from tidegate.model.restore import OnNotHeld
+from tidegate.plugin.contract import Offset, Source
+
+LOG = logging.getLogger("tidegate.pipeline")
+OFFSET_CHARS_MAX = 500
+
+
+class NotHeld(TerminalError):
+    """A source does not have the log any more that the restore point needs."""
+
+    condition = "position-not-held"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, operator: str, offset: Offset, reason: str, *, pending: bool) -> None:
+        position = json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
+        under_way = "; a batch was under way there, which cannot be repeated: start over with --restore fresh"
+        choices = (
+            ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held latest (from what is new now on; what is lost stays lost)"
+        )
+        super().__init__(f"{operator} does not hold the position {position} any more: {reason or 'it says no more'}{under_way if pending else choices}")
+        self.operator, self.offset = operator, offset
+
+
+def held_offsets(sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool) -> dict[str, Offset]:
+    """The positions to go on from: as they are where they are held, else by the answer. NotHeld where that is to fail."""
+    found = dict(offsets)
+    for name, source in sources.items():
+        runway = source.runway(offsets[name])
+        if runway.held:
+            continue
+        if pending or answer == OnNotHeld.FAIL:
+            raise NotHeld(name, offsets[name], runway.reason, pending=pending)
+        found[name] = source.initial() if answer == OnNotHeld.INITIAL else source.newest()
+        LOG.warning("position not held", extra={"operator": name, "why": runway.reason, "answer": answer})
+    return found

@@ -1,0 +1,59 @@
+"""The plan of a job as a savepoint keeps it: what a restore elsewhere has to compare, and no secret. Pure. Called by savepoint."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.config.engine_view import MASK, masked_url
+from tidegate.model.document import to_document
+from tidegate.model.errors import UserError
+from tidegate.model.plan import Action, Plan
+from tidegate.plugin import registry
+
+# Names of entries whose values are hidden although their connector does not call them secret: blocks with free keys.
+_DELICATE = re.compile(r"pass|secret|token|credential|auth|cookie|signature|jaas|(access|private|account|api).?key", re.IGNORECASE)
+
+
+def operators_digest(plan: Plan) -> str:
+    """Which operators there are and how they are joined, as one word: the same word where the state of one job fits the other."""
+    operators = [[p.id, a.operator, a.kind.value, a.plugin, list(a.inputs)] for p in plan.pipelines for a in p.actions]
+    return hashlib.sha256(json.dumps(operators).encode()).hexdigest()
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The operators with their options, without secrets."""
+    return {
+        "job_name": plan.job_name,
+        "mode": plan.env.mode.value,
+        "pipelines": [{"id": p.id, "actions": [_action(action) for action in p.actions]} for p in plan.pipelines],
+    }
+
+
+def _action(action: Action) -> dict[str, Any]:
+    secrets = _secrets(action)
+    options = {key: _bare(key, value, secrets) for key, value in to_document(action.options).items()}
+    return {**to_document(action), "options": options}
+
+
+def _secrets(action: Action) -> frozenset[str]:
+    try:
+        connector = registry.find(action.kind, action.plugin)
+    except UserError:  # a connector that is not installed here tells nothing
+        return frozenset()
+    return frozenset(name for option in connector.options.options if option.secret for name in (option.key, *option.fallbacks))
+
+
+def _bare(key: str, value: Any, secrets: frozenset[str]) -> Any:
+    if value in ("", None):
+        return value
+    if key in secrets:
+        return MASK
+    if isinstance(value, Mapping):
+        return {inner: _bare(inner, each, secrets) for inner, each in value.items()}
+    if isinstance(value, list):
+        return [_bare(key, each, secrets) for each in value]
+    if _DELICATE.search(key):
+        return MASK
+    return masked_url(value) if isinstance(value, str) else value

@@ -1,0 +1,172 @@
+"""What changes something. Each is a page that says what it keeps and what it costs, with its twin on the command line; then the wish; then back to the fact.
+
+Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and other sites cannot use.
+"""
+
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.api.access import COOKIE, who_of
+from tidegate.api.job_text import format_of, judged
+from tidegate.api.many import FORMATS, parts_of
+from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import wish_of
+from tidegate.api.v1 import shapes
+from tidegate.api.v1.jobs import job_details
+from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
+from tidegate.api.writes import How, Writes, body_of
+from tidegate.coordinator.commands import UnknownJob
+from tidegate.coordinator.tokens import recognised
+from tidegate.model.errors import UserError
+from tidegate.model.problem import BadJob
+from tidegate.ui.drawing import graph
+from tidegate.ui.frame import Frame
+
+EXAMPLE = """env {
+  job.mode = "BATCH"
+  job.name = "hello"
+}
+source {
+  FakeSource {
+    plugin_output = "people"
+    row.num = 1000
+    schema { fields { id = bigint, name = string } }
+  }
+}
+sink {
+  Console { plugin_input = "people" }
+}
+"""
+HOW = {How.CANCEL: "at its next checkpoint", How.SAVEPOINT: "with a savepoint", How.FORCE: "by force"}
+COOKIE_S = 12 * 3600
+
+
+class Acting:
+    """The handlers."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.desk, self.writes = frame, frame.desk, Writes(frame.desk)
+
+    async def stop(self, request: Request) -> Response:
+        """What stopping means for this job; then the wish."""
+        job_id = job_id_of(request.path_params["job_id"])
+        job = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
+        if request.method == "POST":
+            how = _how((await _form(request)).get("how", ""))
+            await run_in_threadpool(self.writes.stop, job_id, how, who_of(request).name)
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        how = _how(request.query_params.get("how", How.CANCEL.value))
+        return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
+
+    async def savepoint(self, request: Request) -> Response:
+        """What a savepoint keeps; then the wish. The job goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        if request.method == "POST":
+            await run_in_threadpool(lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name))
+            self.desk.catch_up()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        return self.frame.page(request, "savepoint.html", job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()))
+
+    async def resume(self, request: Request) -> Response:
+        """The restore plan of an ended job, from where one wants; then it goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        outcome, given = self.desk.current().outcome(job_id), request.query_params.get("restore", "latest")
+        if outcome is None or outcome.value.plan is None:
+            raise UnknownJob(job_id)
+        plan, name = outcome.value.plan, outcome.value.name
+        if request.method == "POST":
+            query = {"jobId": str(job_id), "restore": (await _form(request)).get("restore", "latest")}
+            wish, by = wish_of(query), who_of(request).name
+            await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))
+            self.desk.catch_up()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        planned, refusal = None, ""
+        try:
+            planned = await run_in_threadpool(restore_plan, self.desk, plan, job_id, name, {"jobId": str(job_id), "restore": given})
+        except UserError as error:
+            refusal = str(error)
+        return self.frame.page(request, "resume.html", job_id=job_id, name=name, given=given, plan=planned, refusal=refusal)
+
+    async def survey(self, request: Request) -> Response:
+        """Look at the storage now; nothing is moved."""
+        found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
+        saved = await run_in_threadpool(self.desk.commands.savepoints.list)
+        return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=found)
+
+    async def collect(self, _request: Request) -> Response:
+        """One pass of the collector."""
+        await run_in_threadpool(collect, self.desk)
+        return self.frame.moved("/ui/storage")
+
+    async def undo(self, request: Request) -> Response:
+        """Take a quarantine back."""
+        await run_in_threadpool(undo, self.desk, (await _form(request)).get("id", ""))
+        return self.frame.moved("/ui/storage")
+
+    async def submit(self, request: Request) -> Response:
+        """A job file to paste or upload: judged with its lines and its graph, then taken in."""
+        if request.method == "GET":
+            return self._submission(request, {"text": EXAMPLE})
+        form = await _form(request)
+        text, format = form.get("text", ""), form.get("format") or "hocon"
+        if form.get("act") != "submit":
+            plan, problems = await run_in_threadpool(judged, text, format_of(format))
+            drawn = graph(shapes.graph(plan)) if plan is not None else None
+            return self._submission(request, form, problems=problems, drawn=drawn, good=plan is not None)
+        query = {key: form[key] for key in ("jobId", "jobName", "restore") if form.get(key)}
+        try:
+            record = await run_in_threadpool(self.writes.submit, text.encode(), format_of(format), query, who_of(request).name)
+        except BadJob as error:
+            return self._submission(request, form, problems=error.problems, status=422)
+        except UserError as error:
+            return self._submission(request, form, refusal=str(error), status=409)
+        return self.frame.moved(f"/ui/jobs/{record.job_id}")
+
+    def _submission(self, request: Request, form: dict[str, str], *, status: int = 200, **found: object) -> Response:
+        values = {"problems": [], "drawn": None, "good": None, "refusal": "", **found}
+        given = {key: form.get(key, "") for key in ("text", "format", "jobId", "jobName", "restore")}
+        marked = sorted({problem.at.line for problem in values["problems"] if problem.at.line})  # type: ignore[attr-defined]  # Problems
+        return self.frame.page(request, "submit.html", status=status, given=given, marked=marked, **values)
+
+    async def login(self, request: Request) -> Response:
+        """Bring a token; it stays in a cookie until the browser or the evening ends."""
+        if request.method == "GET":
+            return self.frame.page(request, "login.html", refused=False)
+        text = (await _form(request)).get("token", "").strip()
+        seen = self.desk.picture.tokens()
+        if recognised(text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()) is None:
+            return self.frame.page(request, "login.html", status=401, refused=True)
+        answer = self.frame.moved("/ui/")
+        answer.set_cookie(COOKIE, text, max_age=COOKIE_S, path="/", httponly=True, samesite="strict", secure=self.desk.settings.http.https)
+        return answer
+
+    async def logout(self, _request: Request) -> Response:
+        """Forget the token."""
+        answer = self.frame.moved("/ui/login")
+        answer.delete_cookie(COOKIE, path="/")
+        return answer
+
+
+def _how(word: str) -> How:
+    if word not in {how.value for how in HOW}:
+        raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
+    return How(word)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form; a file that was chosen is the text, in the format of its name."""
+    content_type, body = request.headers.get("content-type", ""), await body_of(request)
+    if not content_type.lower().startswith("multipart/form-data"):
+        return {key: values[0] for key, values in parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True).items()}
+    form = {}
+    for name, file, content in parts_of(content_type, body):
+        if name == "file" and file:
+            form["text"] = content.decode("utf-8", "replace")
+            suffix = file[file.rfind(".") :].lower()
+            form["format"] = FORMATS[suffix].value if suffix in FORMATS else "hocon"
+        elif name != "file":
+            form.setdefault(name, content.decode("utf-8", "replace"))
+    return form

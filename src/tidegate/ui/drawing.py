@@ -1,0 +1,106 @@
+"""The graph of a job and the timeline of its checkpoints, as coordinates for inline SVG. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.api.v1.models import Checkpoint, Pipeline, Vertex
+
+NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
+LINE_WIDTH, LINE_HEIGHT, BAR_WIDTH_MIN = 900, 90, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A vertex and its upper left corner."""
+
+    vertex: Vertex
+    x: int
+    y: int
+
+    @property
+    def says(self) -> str:
+        """What it is, for those who cannot see it."""
+        return f"{self.vertex.kind} {self.vertex.operator}, {self.vertex.plugin}, pipeline {self.vertex.pipeline}, parallelism {self.vertex.parallelism}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A curve from one node to the next, with the rows that pass."""
+
+    path: str
+    x: int
+    y: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """All of it."""
+
+    nodes: list[Node]
+    edges: list[Edge]
+    width: int
+    height: int
+
+
+def graph(vertices: Sequence[Vertex], pipelines: Sequence[Pipeline] = ()) -> Graph:
+    """Columns by distance from the sources, pipelines one below the other."""
+    places: dict[tuple[int, str], tuple[int, int]] = {}
+    row = 0
+    for number in dict.fromkeys(vertex.pipeline for vertex in vertices):
+        rows: dict[int, int] = {}
+        for vertex in (each for each in vertices if each.pipeline == number):
+            column = max((places[number, giver][0] + 1 for giver in vertex.inputs if (number, giver) in places), default=0)
+            places[number, vertex.operator] = (column, row + rows.get(column, 0))
+            rows[column] = rows.get(column, 0) + 1
+        row += max(rows.values(), default=0)
+    nodes = [Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices]
+    counts = {each.pipeline: each for each in pipelines}
+    edges = [_edge(places, vertex, giver, counts.get(vertex.pipeline)) for vertex in vertices for giver in vertex.inputs if (vertex.pipeline, giver) in places]
+    width = max((node.x + NODE_WIDTH for node in nodes), default=0) + MARGIN
+    return Graph(nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN)
+
+
+def _corner(place: tuple[int, int]) -> tuple[int, int]:
+    return MARGIN + place[0] * (NODE_WIDTH + GAP_X), MARGIN + place[1] * (NODE_HEIGHT + GAP_Y)
+
+
+def _edge(places: dict[tuple[int, str], tuple[int, int]], vertex: Vertex, giver: str, counts: Pipeline | None) -> Edge:
+    x1, y1 = _corner(places[vertex.pipeline, giver])
+    x2, y2 = _corner(places[vertex.pipeline, vertex.operator])
+    x1, y1, y2 = x1 + NODE_WIDTH, y1 + NODE_HEIGHT // 2, y2 + NODE_HEIGHT // 2
+    half = (x2 - x1) // 2
+    rows = (counts.rows_written if vertex.kind == "sink" else counts.rows_read) if counts else None
+    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, "" if rows is None else f"{rows:,} rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One checkpoint: as high as it took long."""
+
+    checkpoint: Checkpoint
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def says(self) -> str:
+        """What it is, for those who cannot see it."""
+        each = self.checkpoint
+        kept = "retained" if each.retained else "no longer kept"
+        return f"{each.kind.value} {each.checkpoint}: {each.seconds:.2f} s, {each.bytes} bytes, {each.rows_read} rows read, {kept}"
+
+
+def timeline(checkpoints: Sequence[Checkpoint]) -> list[Bar]:
+    """Bars from the oldest to the newest."""
+    ordered = sorted(checkpoints, key=lambda each: each.checkpoint)
+    if not ordered:
+        return []
+    longest = max(each.seconds for each in ordered) or 1
+    step = LINE_WIDTH / max(len(ordered), 12)
+    bars = []
+    for index, each in enumerate(ordered):
+        height = max(4.0, each.seconds / longest * (LINE_HEIGHT - 10))
+        bars.append(Bar(each, round(index * step, 1), round(LINE_HEIGHT - height, 1), round(max(step - 4, BAR_WIDTH_MIN), 1), round(height, 1)))
+    return bars

@@ -1,0 +1,96 @@
+"""What all pages share: templates, the head of the page, who may see it, and how errors look."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from tidegate import __version__
+from tidegate.api.access import who_of
+from tidegate.api.desk import Desk
+from tidegate.model.errors import TidegateError, TransientError, UserError
+from tidegate.model.records import Role
+from tidegate.ui import words
+
+LOG = logging.getLogger("tidegate.ui")
+HERE = Path(__file__).parent
+NOT_FOUND = ("unknown-job", "unknown-plugin")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Frame:
+    """What all pages share: templates, the address of everything, and the head of the page."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        path = desk.settings.http.context_path.strip("/")
+        self.root = f"/{path}" if path else ""
+        self.templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        self.templates.filters |= {name: getattr(words, name) for name in ("sign", "kind", "number", "size", "span", "iso", "counted", "is_terminal")}
+        self.templates.globals |= {"root": self.root, "version": __version__, "ago": words.ago}
+
+    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+        """A whole page. Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way."""
+        who = who_of(request)
+        now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
+        known = {
+            "who": who,
+            "operator": who.role.may(Role.OPERATOR),
+            "admin": who.role.may(Role.ADMIN),
+            "guarded": self.desk.settings.http.guarded,
+            "now": now,
+            "here": request.url.path,
+            "query": request.query_params,
+        }
+        text = self.templates.get_template(template).render(**known, **values)
+        others = " ".join(sorted(self._servers() - {self.desk.me.address}))
+        headers = {
+            "Content-Security-Policy": f"default-src 'self'; connect-src 'self' {others}; frame-ancestors 'none'; form-action 'self'; base-uri 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }
+        return HTMLResponse(text, status, headers)
+
+    def _servers(self) -> set[str]:
+        """Addresses of servers that a page may go on with, should this one die."""
+        lease = self.desk.picture.lease()
+        found = {worker.value.address for worker in self.desk.picture.workers().values()} | ({lease.value.address} if lease else set())
+        return {address for address in found if address}
+
+    def servers(self) -> list[str]:
+        """The others, for scripts."""
+        return sorted(self._servers() - {self.desk.me.address})
+
+    def moved(self, path: str) -> Response:
+        """Go there next, by GET."""
+        return RedirectResponse(f"{self.root}{path}", 303)
+
+    def shown(self, handler: Handler, needed: Role) -> Handler:
+        """The handler, for those who may, with every error as a page."""
+
+        async def show(request: Request) -> Response:
+            who = who_of(request)
+            if not who.role.may(needed):
+                why = f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
+                return self.page(request, "error.html", status=403, condition="not-allowed", message=why)
+            try:
+                return await handler(request)
+            except UserError as error:
+                return self.page(request, "error.html", status=404 if error.condition in NOT_FOUND else 400, condition=error.condition, message=str(error))
+            except TransientError as error:
+                return self.page(request, "error.html", status=503, condition=error.condition, message=str(error))
+            except TidegateError as error:
+                return self.page(request, "error.html", status=500, condition=error.condition, message=str(error))
+            except Exception:
+                LOG.exception("a page failed", extra={"why": f"{request.method} {request.url.path}"})
+                return self.page(request, "error.html", status=500, condition="internal", message="this server made a mistake; its log has the details")
+
+        return show

@@ -1,0 +1,96 @@
+"""Numbers, times and states for people. Pure; used by the templates as filters."""
+
+from datetime import UTC, datetime
+
+from tidegate.model.records import JobStatus
+
+SIGNS = {
+    "RUNNING": "▶",
+    "FINISHED": "✓",
+    "FAILED": "✗",
+    "FAILING": "✗",
+    "CANCELED": "■",
+    "CANCELING": "■",
+    "SAVEPOINT_DONE": "◆",
+    "DOING_SAVEPOINT": "◇",
+    "UNKNOWABLE": "?",
+    "OK": "●",
+    "LATE": "◐",
+    "STALLED": "○",
+}
+KINDS = {
+    "RUNNING": "good",
+    "FINISHED": "done",
+    "SAVEPOINT_DONE": "done",
+    "FAILED": "bad",
+    "FAILING": "bad",
+    "UNKNOWABLE": "bad",
+    "STALLED": "bad",
+    "LATE": "warn",
+    "OK": "good",
+}
+
+
+def sign(status: str) -> str:
+    """A sign for a state, so that colour is never alone."""
+    return SIGNS.get(str(status), "…")
+
+
+def kind(status: str) -> str:
+    """Which colour: good, done, warn, bad, quiet."""
+    return KINDS.get(str(status), "quiet")
+
+
+def number(value: float | int | None) -> str:
+    """With thin groups of three; a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, float) and value != int(value):
+        return f"{value:,.1f}".replace(",", "\u202f")
+    return f"{int(value):,}".replace(",", "\u202f")
+
+
+def size(count: int | None) -> str:
+    """Bytes with their unit."""
+    if count is None:
+        return "-"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return ""
+
+
+def span(seconds: float | None) -> str:
+    """A span of time in its two largest units."""
+    if seconds is None:
+        return "never"
+    whole = int(seconds)
+    if whole < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for unit, length, below, below_unit in ((" d", 86_400, 3_600, " h"), (" h", 3_600, 60, " min"), (" min", 60, 1, " s")):
+        if whole >= length:
+            rest = whole % length // below
+            return f"{whole // length}{unit} {rest}{below_unit}" if rest else f"{whole // length}{unit}"
+    return f"{whole} s"
+
+
+def iso(moment: datetime | None) -> str:
+    """For machines, and for the hover."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago; scripts go on counting."""
+    return f"{span(max(0.0, (now - moment).total_seconds()))} ago" if moment else "never"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def is_terminal(status: JobStatus) -> bool:
+    """Whether nothing may change any more."""
+    return status.terminal

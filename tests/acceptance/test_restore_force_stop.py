@@ -1,0 +1,251 @@
+"""Stops that nobody announced, and restores by name, as processes: force stops of the whole process group, a store that is gone, a run that is taken over.
+
+The plain engine drives; the processes, the kills and the rows are real.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate.checkpoints.savepoints import Savepoint, Savepoints
+from tidegate.cli import main
+from tidegate.coordinator.registry import Known, look
+from tidegate.home import Home
+from tidegate.model.records import JobStatus
+from tidegate.runner.process import session_members
+from tidegate.store.open import open_store
+
+PATIENCE_S = 120
+PROGRAM = """
+import sys
+from tidegate.cli import run
+original = run.RunOptions
+run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+sys.argv[0] = "tidegate run"
+run.run()
+"""
+
+
+class Orchestrator:
+    """Starts runs of one job under a fixed id, and ends them with force."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.home, self.out, self.checkpoints = root, root / "home", root / "out", root / "checkpoints"
+        self.started: list[subprocess.Popen[str]] = []
+        self.counted = True  # the store has known all rows since the beginning
+        self.engine = root / "tidegate.yaml"
+        self.engine.write_text(
+            f"""seatunnel:
+  engine:
+    checkpoint:
+      storage:
+        type: hdfs
+        max-retained: 3
+        plugin-config: {{ namespace: "{self.checkpoints}", storage.type: local, fs.defaultFS: "file:///" }}
+"""
+        )
+
+    def job(self, *, out: str = "out") -> Path:
+        """A stream that goes on for longer than any test."""
+        file = self.root / "job.conf"
+        file.write_text(
+            f"""env {{ job.mode = "STREAMING", job.name = "forced", checkpoint.interval = 50, read_limit.rows_per_second = 100 }}
+source {{ FakeSource {{ name = "rows", row.num = 1000000, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out}", file_format_type = "parquet" }} }}"""
+        )
+        return file
+
+    def start(self, file: Path, *arguments: str, job_id: int = 77) -> "subprocess.Popen[str]":
+        environ = {**os.environ, "TIDEGATE_HOME": str(self.home), "TIDEGATE_TEST_METRICS_DELAY_S": "0.1"}
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(file), "--config", str(self.engine), "--job-id", str(job_id), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environ,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def finish(self, process: "subprocess.Popen[str]") -> tuple[int, str]:
+        said = process.communicate(timeout=PATIENCE_S)[0]
+        return process.returncode, said
+
+    def force_stop(self, process: "subprocess.Popen[str]") -> None:
+        """-9 to the whole group of the run and to all of its driver's session, as the end of a container would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        known = self.known()
+        for pid in session_members(known.driver.value.process) if known.driver else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+    def known(self, job_id: int = 77) -> Known:
+        if not (self.home / "store" / "tidegate.db").exists():
+            return Known(job_id=job_id, record=None, state=None, pipelines=(), outcome=None)
+        with contextlib.closing(open_store(Home(self.home).store_url)) as store:
+            return look(store, job_id)
+
+    def newest(self, job_id: int = 77) -> int:
+        return max((ref.checkpoint for p in self.known(job_id).pipelines for ref in p.value.retained), default=0)
+
+    def leads(self, process: "subprocess.Popen[str]", job_id: int) -> bool:
+        state = self.known(job_id).state
+        return state is not None and state.value.leader is not None and state.value.leader.pid == process.pid
+
+    def left(self) -> int:
+        """The highest checkpoint id that any job has in the storage."""
+        return max((int(p.name) for p in self.checkpoints.glob("[0-9]*/1/[0-9]*")), default=0)
+
+    def until(self, look_at: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not look_at():
+            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            time.sleep(0.02)  # between two looks at another process
+
+    def gets_on(self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2) -> None:
+        """Until this run leads, and then so many more checkpoints are complete than there are in the storage."""
+        self.until(lambda: self.leads(process, job_id) or process.poll() is not None)
+        before = self.left()
+        self.until(lambda: self.newest(job_id) >= before + checkpoints or process.poll() is not None)
+        assert process.poll() is None, process.communicate()[0]
+
+    def killed(self, file: Path, *arguments: str) -> None:
+        """A run that gets on, and is ended with force."""
+        process = self.start(file, *(arguments or ("--restore", "auto")))
+        self.gets_on(process)
+        self.force_stop(process)
+
+    def stopped(self, process: "subprocess.Popen[str]", *, job_id: int = 77) -> str:
+        """The run gets on, and is stopped in good order; what it said. The sink has every row that was read, once."""
+        self.gets_on(process, job_id=job_id)
+        process.send_signal(signal.SIGINT)
+        code, said = self.finish(process)
+        assert code == 130, said
+        ids = self.ids()
+        assert ids == list(range(len(ids)))
+        assert len(ids) == sum(p.value.rows_written for p in self.known(job_id).pipelines) or not self.counted
+        return said
+
+    def ids(self, out: str = "out") -> list[int]:
+        place = self.root / out
+        return sorted(pyarrow.dataset.dataset(str(place), format="parquet").to_table()["id"].to_pylist()) if place.exists() else []
+
+    def tell(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, [*arguments, "--config", str(self.engine)], env={"TIDEGATE_HOME": str(self.home)})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Orchestrator]:
+    it = Orchestrator(tmp_path)
+    yield it
+    for process in it.started:
+        if process.poll() is None:
+            it.force_stop(process)
+
+
+def save(world: Orchestrator, checkpoint: int) -> Savepoint:
+    """A savepoint of the job, made of one of its checkpoints."""
+    savepoints = Savepoints(world.checkpoints)
+    id = str(1_700_000_000_000 + checkpoint)
+    point = savepoints.copy(f"77/1/{checkpoint}", 77, id, 1)
+    lineage = savepoints.storage.manifest(point.path).lineage
+    return savepoints.read(savepoints.seal(Savepoint(id=id, path="", job_id=77, lineage=lineage, name="forced", made_ms=1, pipelines={1: point})))
+
+
+def refuses_another_table(world: Orchestrator) -> None:
+    """By name, and the plan says why; nothing is written."""
+    before = world.ids()
+    file = world.job(out="elsewhere")
+    code, said = world.finish(world.start(file, "--restore", "latest"))
+    assert code == 2, said
+    assert "lake: path is" in said
+    plan = world.tell("restore-plan", str(file), "--job-id", "77", "--restore", "latest")
+    assert plan.exit_code == 3
+    assert "verdict: impossible" in plan.output
+    assert (world.ids(), world.ids("elsewhere")) == (before, [])
+
+
+def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_checkpoint(world: Orchestrator) -> None:
+    file = world.job()
+    world.killed(file)
+    world.killed(file)
+    assert "goes on: pipeline 1 after checkpoint" in world.stopped(world.start(file, "--restore", "latest"))
+    refuses_another_table(world)
+
+
+def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newest_is_damaged(world: Orchestrator) -> None:
+    file = world.job()
+    world.counted = False
+    world.killed(file)
+    shutil.rmtree(world.home)
+    code, said = world.finish(world.start(file))
+    assert (code, "the store knows nothing of it" in said) == (3, True), said
+    world.killed(file)
+    newest = world.left()
+    manifest = world.checkpoints / "77" / "1" / str(newest) / "_manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:20])
+    shutil.rmtree(world.home)
+    assert f"77/1/{newest} is damaged" in world.stopped(world.start(file, "--restore", "auto"))
+
+
+def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(world: Orchestrator) -> None:
+    file = world.job()
+    first = world.start(file)
+    world.gets_on(first)
+    world.stopped(world.start(file, "--takeover"))
+    code, said = world.finish(first)
+    assert code == 1, said
+    assert "led by another process now" in said, said
+
+
+def test_the_state_of_a_killed_job_goes_on_under_another_id(world: Orchestrator) -> None:
+    file = world.job()
+    world.killed(file)
+    world.stopped(world.start(file, "--restore-from", "77", job_id=78), job_id=78)
+    known = world.known(77)
+    assert known.outcome is not None
+    assert known.outcome.status is JobStatus.FAILED
+    assert "continued by job 78" in known.outcome.failures[-1].message
+    outcome = world.known(78).outcome
+    assert outcome is not None
+    assert outcome.restore is not None
+    assert outcome.restore.source_job == 77
+    code, said = world.finish(world.start(file, "--restore", "latest"))
+    assert (code, "continued by job 78" in said) == (2, True), said
+
+
+def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(world: Orchestrator) -> None:
+    file = world.job()
+    world.killed(file)
+    older = save(world, world.newest())
+    world.killed(file)
+    newer = save(world, world.newest())
+
+    plan = world.tell("restore-plan", str(file), "--job-id", "77", "--restore", f"savepoint:{older.id}", "--json")
+    assert plan.exit_code == 0, plan.output
+    report = json.loads(plan.stdout)
+    assert report["verdict"] == "ok with replay"
+    assert {o["operator"]: o["resumes"] for o in report["operators"]}["rows"] == f"checkpoint {older.pipelines[1].checkpoint}"
+
+    process = world.start(file, "--restore", f"savepoint:{older.id}")
+    world.until(lambda: world.newest() > newer.pipelines[1].checkpoint or process.poll() is not None)
+    world.force_stop(process)
+    code, said = world.finish(world.start(file, "--restore", f"savepoint:{newer.id}"))
+    assert (code, "cannot be restored any more" in said) == (2, True), said
+    world.counted = False
+    world.stopped(world.start(file, "--restore", "latest"))

@@ -1,0 +1,84 @@
+"""Both descriptions, asked everything that they allow: no server error, no answer that is not described."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+from starlette.routing import Route
+
+from tidegate.api.described import OPERATIONS
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import CheckpointHealth, Failure, JobStatus
+
+NOW_MS = 1_790_000_000_000
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+def furnished(site: Any) -> Any:
+    """Something of everything."""
+    site.leader()
+    site.worker("w1", slots=2, holds=(1,))
+    site.running(1, health=CheckpointHealth.LATE, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),))
+    site.place(1, checkpoint=3, checkpoints=3)
+    site.running(2, JobStatus.PENDING, reason="no slot")
+    site.ended(3)
+    site.ended(4, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),))
+    site.desk.catch_up()
+    return site
+
+
+def ask_everything(site: Any, path: str, examples: int) -> set[str]:
+    """Each operation with so many cases; the names of those that were asked."""
+    schema, asked = schemathesis.openapi.from_asgi(path, app=site.app), set()
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        asked.add(operation.label)
+
+        @settings(
+            max_examples=examples,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def once(case: Any) -> None:
+            case.call_and_validate(checks=CHECKS)
+
+        given(case=operation.as_strategy())(once)()
+    return asked
+
+
+def test_every_route_is_described_and_every_description_is_a_route(site) -> None:
+    described = {(operation.method.upper(), operation.path) for operation in OPERATIONS}
+    routes = {
+        (method, re.sub(r":path", "", route.path))
+        for route in site.app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert routes - described == {("GET", "/openapi.json"), ("GET", "/job-info"), ("GET", "/running-job")}
+    assert described <= routes
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/api/v1/openapi.json"])
+def test_nothing_that_a_description_allows_breaks_a_server(site, path: str) -> None:
+    assert len(ask_everything(furnished(site), path, 5)) >= 12
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("path", ["/openapi.json", "/api/v1/openapi.json"])
+def test_much_that_a_description_allows_breaks_no_server(site, path: str) -> None:
+    ask_everything(furnished(site), path, 300)
+
+
+def test_the_description_says_where_the_api_is(make_site: Any) -> None:
+    default = EngineSettings()
+    site = make_site(replace(default, http=replace(default.http, context_path="/flow")))
+    assert site.http.get("/flow/openapi.json").json()["servers"] == [{"url": "/flow"}]

@@ -1,0 +1,133 @@
+"""From where a submitted job goes on: our parameters and the reference's, their refusals in the words of a request, and the restore report in job-info."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.api.restore_words import refused, wish_of
+from tidegate.checkpoints.manifest import Manifest
+from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.model.errors import UserError
+from tidegate.model.records import JOBS, PIPELINES, STATES, CheckpointRef, JobState, JobStatus, PipelineState
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+
+JSON: dict[str, Any] = {
+    "env": {"job.mode": "STREAMING"},
+    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "row.num": 5, "schema": {"fields": {"id": "bigint"}}}],
+    "transform": [],
+    "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
+}
+SOURCE = "Source[0]-FakeSource"
+
+
+def refusal(answer: Any) -> str:
+    assert (answer.status_code, answer.json()["status"]) == (400, "fail"), answer.text
+    assert "--" not in answer.json()["message"]
+    return answer.json()["message"]
+
+
+def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobStatus.CANCELED) -> None:
+    """A job that has ended, with checkpoints on the disk."""
+    site.running(job_id, JobStatus.RUNNING)
+    refs = []
+    for number in range(1, checkpoints + 1):
+        manifest = Manifest(job_id=job_id, pipeline=1, checkpoint=number, lineage="l", generation=1, begun_ms=0, files={})
+        published = site.desk.commands.storage.publish(manifest, {SOURCE: {"offset": number}})
+        refs.append(CheckpointRef(checkpoint=number, path=published.path, generation=1, begun_ms=0, completed_ms=number, rows_read=10))
+    state = PipelineState(
+        job_id=job_id, pipeline=1, lineage="l", generation=1, retained=tuple(refs), next_checkpoint=checkpoints + 1, initial={SOURCE: 0}, rows_read=20
+    )
+    site.put(PIPELINES, f"{job_id}/1", state)
+    if status.terminal:
+        site.take(JOBS, job_id)
+        site.put(STATES, job_id, JobState(job_id=job_id, status=status, generation=1))
+
+
+@pytest.mark.parametrize(
+    ("query", "wish"),
+    [
+        ({}, RestoreWish(From.ASK)),
+        ({"restore": "auto"}, RestoreWish(From.AUTO)),
+        ({"jobId": "5", "isStartWithSavePoint": "true"}, RestoreWish(From.LATEST)),
+        ({"jobId": "5", "isStartWithSavePoint": "TRUE", "restore": "checkpoint:3"}, RestoreWish(From.CHECKPOINT, 3)),
+        ({"restore": "savepoint:1700000000000"}, RestoreWish(From.SAVEPOINT, where="1700000000000")),
+        ({"restoreMode": "CHECKPOINT", "restoreSourceJobId": "5"}, RestoreWish(From.LATEST, source_job=5)),
+        ({"restoreFrom": "5", "restore": "checkpoint:2", "jobId": "6"}, RestoreWish(From.CHECKPOINT, 2, source_job=5)),
+        ({"restoreFrom": "5", "jobId": "5", "restore": "latest"}, RestoreWish(From.LATEST)),
+        ({"takeover": "true", "allowDuplicates": "true"}, RestoreWish(From.ASK, takeover=True, duplicates=True)),
+        (
+            {"restore": "latest", "onMissing": "fresh", "onDamaged": "fail", "onIncompatible": "DROP", "onNotHeld": "initial"},
+            RestoreWish(
+                From.LATEST,
+                on_missing=OnMissing.FRESH,
+                on_damaged=OnDamaged.FAIL,
+                on_incompatible=OnIncompatible.DROP,
+                on_not_held=OnNotHeld.INITIAL,
+            ),
+        ),
+    ],
+)
+def test_the_parameters_of_a_request_mean_a_wish(query: dict[str, str], wish: RestoreWish) -> None:
+    assert wish_of(query) == wish
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("restoreMode=CHECKPOINT", "restoreSourceJobId"),
+        ("restoreMode=YESTERDAY&restoreSourceJobId=5", "restoreMode=YESTERDAY is not known"),
+        ("restoreSourceJobId=5", "restoreMode=CHECKPOINT"),
+        ("restoreFrom=abc", "not a jobId"),
+        ("onMissing=perhaps", "onMissing='perhaps' is not understood: say fail or fresh"),
+        ("takeover=perhaps", "takeover"),
+        ("jobId=9&restore=savepoint:1", "there is no savepoint '1' of job 9"),
+        ("jobId=9&restore=latest", "say onMissing=fresh"),
+        ("jobId=9&restoreFrom=8", "job 8 has never run here"),
+    ],
+)
+def test_a_bad_restore_is_refused_in_the_words_of_a_request(site, query: str, word: str) -> None:
+    assert word in refusal(site.http.post(f"/submit-job?{query}", json=JSON))
+    assert site.solid.list(JOBS) == []
+
+
+def test_a_restored_job_shows_its_report(site) -> None:
+    ended(site)
+    assert site.http.post("/submit-job?jobId=5&isStartWithSavePoint=true", json=JSON).status_code == 200
+    seen = site.get("/job-info/5").json()
+    assert seen["isStartWithSavePoint"] is True
+    report = seen["restoreReport"]
+    assert (report["verdict"], report["pipelines"][0]["checkpoint"]) == ("ok", 2)
+    assert [o["operator"] for o in report["operators"]] == [SOURCE, "Sink[0]-Console"]
+    assert report["operators"][0]["held"] == "asked when the driver starts"
+
+
+def test_a_fresh_job_has_no_report(site) -> None:
+    assert site.http.post("/submit-job?jobId=5", json=JSON).status_code == 200
+    assert site.get("/job-info/5").json()["restoreReport"] is None
+
+
+def test_the_last_checkpoint_of_another_job_starts_a_new_one(site) -> None:
+    ended(site)
+    answer = site.http.post("/submit-job?restoreMode=CHECKPOINT&restoreSourceJobId=5", json=JSON)
+    assert answer.status_code == 200
+    assert answer.json()["jobId"] != "5"
+    assert site.get(f"/job-info/{answer.json()['jobId']}").json()["restoreReport"]["source_job"] == 5
+
+
+def test_going_back_asks_for_consent_where_rows_would_come_twice(site) -> None:
+    ended(site, checkpoints=3)
+    assert "allowDuplicates=true" in refusal(site.http.post("/submit-job?jobId=5&restore=checkpoint:1", json=JSON))
+    assert site.http.post("/submit-job?jobId=5&restore=checkpoint:1&allowDuplicates=true", json=JSON).status_code == 200
+
+
+def test_a_running_job_is_taken_over(site) -> None:
+    ended(site, status=JobStatus.RUNNING)
+    assert "RUNNING already" in refusal(site.http.post("/submit-job?jobId=5&restore=latest", json=JSON))
+    assert site.http.post("/submit-job?jobId=5&takeover=true", json=JSON).status_code == 200
+    assert site.get("/job-info/5").json()["jobStatus"] == "CREATED"
+
+
+def test_a_refusal_keeps_its_condition() -> None:
+    error = UserError("say --restore latest, or --on-damaged older, or --takeover")
+    error.condition = "x"
+    assert (str(refused(error)), refused(error).condition) == ("say restore=latest, or onDamaged=older, or takeover=true", "x")

@@ -1,0 +1,68 @@
+"""The words of a restore on the command line: ours, and the reference's."""
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tidegate.cli import restore_words
+from tidegate.cli.restore_words import Restoring
+from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+
+
+def said(*arguments: str) -> Any:
+    """What a command with these options is given; the text of the refusal where there is one."""
+    given = []
+
+    @click.command()
+    @restore_words.options
+    def command(restoring: Restoring) -> None:
+        given.append(restoring)
+
+    done = CliRunner().invoke(command, arguments)
+    return given[0] if given else done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "restoring"),
+    [
+        ((), Restoring(RestoreWish(From.ASK))),
+        (("--restore", "latest"), Restoring(RestoreWish(From.LATEST))),
+        (("-r", "7"), Restoring(RestoreWish(From.LATEST), 7)),
+        (("-r", "/checkpoints/savepoint/7/1700000000000"), Restoring(RestoreWish(From.PATH, where="/checkpoints/savepoint/7/1700000000000"))),
+        (("-r", "savepoint:savepoint/7/1700000000000"), Restoring(RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000"))),
+        (("--restore-with-checkpoint", "7"), Restoring(RestoreWish(From.LATEST, source_job=7), None, True)),
+        (("--restore-from", "7", "--restore", "checkpoint:3"), Restoring(RestoreWish(From.CHECKPOINT, 3, source_job=7))),
+        (("--takeover", "--allow-duplicates"), Restoring(RestoreWish(From.ASK, takeover=True, duplicates=True))),
+        (
+            ("-r", "auto", "--on-missing", "fresh", "--on-damaged", "fail", "--on-incompatible", "drop", "--on-not-held", "latest"),
+            Restoring(
+                RestoreWish(
+                    From.AUTO,
+                    on_missing=OnMissing.FRESH,
+                    on_damaged=OnDamaged.FAIL,
+                    on_incompatible=OnIncompatible.DROP,
+                    on_not_held=OnNotHeld.LATEST,
+                )
+            ),
+        ),
+    ],
+)
+def test_options_of_the_command_line_mean_a_wish(arguments: tuple[str, ...], restoring: Restoring) -> None:
+    assert said(*arguments) == restoring
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--restore", "yesterday"), "is not understood: say latest"),
+        (("--restore", "fresh", "--restore-from", "7"), "do not go together"),
+        (("--restore-with-checkpoint", "7", "--restore", "latest"), "leave --restore"),
+        (("--on-missing", "perhaps"), "'fail', 'fresh'"),
+        (("--restore-from", "0"), "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], word: str) -> None:
+    assert word in " ".join(said(*arguments).split())

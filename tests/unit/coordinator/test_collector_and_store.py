@@ -1,0 +1,196 @@
+"""The collector with a store behind it: what it knows of jobs, whose namespace it is, what the leader's passes do and report."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from coordinator_parts import Installation
+
+from tidegate.checkpoints.classify import OWNER, Kind
+from tidegate.checkpoints.collector import Collector
+from tidegate.checkpoints.files import LocalFiles
+from tidegate.checkpoints.quarantine import Quarantines
+from tidegate.coordinator.collector import PASS_EVERY_MS, LeadersCollector, StoreWitness, last_report, rules_of
+from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.namespace import OtherNamespace, installation_id, own
+from tidegate.election.elector import Elector
+from tidegate.model.document import to_document
+from tidegate.model.engine import CheckpointSettings, EngineSettings
+from tidegate.model.records import CLEANUP, RESTORE_CLAIMS, JobStatus, RestoreClaim
+from tidegate.model.upkeep import EXPIRED_JOBS
+from tidegate.store.base import Delete, Put
+from tidegate.store.open import open_store
+
+DAY_MS = 24 * 3_600_000
+
+
+def leaders(here: Installation, settings: EngineSettings | None = None) -> tuple[LeadersCollector, Elector]:
+    elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
+    elector.claim()
+    return LeadersCollector(here.store, here.storage.files, settings or here.settings, here.clock, elector.leadership), elector
+
+
+def turn(collector: LeadersCollector, elector: Elector) -> None:
+    elector.claim()
+    collector.step()
+
+
+def aged(here: Installation, days: int) -> None:
+    """Everything on disk was written so long ago, by the clock of the test."""
+    root = Path(here.storage.files.place())
+    moment = here.clock.now_ms() - days * DAY_MS
+    for path in root.rglob("*"):
+        os.utime(path, ns=(0, moment * 1_000_000))
+
+
+def kinds(here: Installation) -> dict[str, Kind]:
+    collector = Collector(here.storage.files, StoreWitness(here.store))
+    return {v.unit.path: v.kind for v in collector.survey(rules_of(here.settings.checkpoint, here.clock.now_ms()))}
+
+
+def canceled(here: Installation, job_id: int = 7) -> None:
+    """A job with two checkpoints that was cancelled and cleaned up."""
+    here.submit(job_id, name=f"job {job_id}")
+    here.checkpoint(job_id)
+    here.checkpoint(job_id)
+    here.ended(JobStatus.CANCELED, job_id)
+    here.store.transact([], [Delete(CLEANUP, str(job_id))])
+
+
+def forgotten(here: Installation, job_id: int = 7) -> None:
+    """The same, and its history has expired."""
+    canceled(here, job_id)
+    here.clock.ms += 2 * DAY_MS
+    assert expire(here.store, job_id, here.clock.now_ms(), here.clock.now_ms())
+
+
+def test_a_job_is_live_then_retained_then_an_orphan(here: Installation) -> None:
+    here.submit()
+    here.checkpoint()
+    assert kinds(here) == {"7/1/1": Kind.LIVE}
+    here.ended(JobStatus.CANCELED)
+    assert kinds(here) == {"7/1/1": Kind.LIVE}, "its cleanup is still to come"
+    here.store.transact([], [Delete(CLEANUP, "7")])
+    assert kinds(here) == {"7/1/1": Kind.RETAINED}
+    here.clock.ms += 2 * DAY_MS
+    assert expire(here.store, 7, here.clock.now_ms(), here.clock.now_ms())
+    assert kinds(here) == {"7/1/1": Kind.ORPHAN}
+
+
+def test_a_claim_of_a_restore_keeps_state_of_another_job(here: Installation) -> None:
+    forgotten(here)
+    here.store.transact([], [Put(RESTORE_CLAIMS, "8", to_document(RestoreClaim(job_id=8, paths=("7/1/2",))))])
+    assert kinds(here) == {"7/1/1": Kind.ORPHAN, "7/1/2": Kind.CLAIMED}
+
+
+def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Installation) -> None:
+    forgotten(here)
+    canceled(here, 8)
+    aged(here, 30)
+    collector, elector = leaders(here)
+    turn(collector, elector)
+    assert (Path(here.storage.files.place()) / "7" / "1").exists(), "forgotten only now, however old its files are"
+    here.clock.ms += 7 * DAY_MS
+    turn(collector, elector)
+    report = last_report(here.store)
+    assert report is not None
+    assert (report.moved, report.whole, report.failures) == (2, True, 0)
+    assert set(kinds(here)) - {OWNER} == {"8/1/1", "8/1/2", f"_quarantine/{here.clock.now_ms():013d}"}
+    here.clock.ms += DAY_MS
+    turn(collector, elector)
+    assert set(kinds(here)) - {OWNER} == {"8/1/1", "8/1/2"}
+    assert here.store.list(EXPIRED_JOBS) == [], "nothing of it is left"
+
+
+def test_a_pass_comes_by_the_time_of_the_last_one_whoever_made_it(here: Installation) -> None:
+    collector, elector = leaders(here)
+    turn(collector, elector)
+    first = last_report(here.store)
+    here.clock.ms += PASS_EVERY_MS - 1
+    turn(collector, elector)
+    other = LeadersCollector(here.store, here.storage.files, here.settings, here.clock, elector.leadership)
+    turn(other, elector)
+    assert last_report(here.store) == first
+    here.clock.ms += 60_001
+    turn(other, elector)
+    assert last_report(here.store) != first
+
+
+def test_who_does_not_lead_does_nothing(here: Installation) -> None:
+    collector, elector = leaders(here)
+    elector.resign()
+    collector.step()
+    assert last_report(here.store) is None
+
+
+def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(here: Installation) -> None:
+    canceled(here)
+    own(here.storage.files, here.store)
+    stranger = Installation(Path(here.storage.files.place()).parent)
+    aged(stranger, 30)
+    with pytest.raises(OtherNamespace, match="--take-namespace"):
+        own(stranger.storage.files, stranger.store)
+    collector, elector = leaders(stranger)
+    turn(collector, elector)
+    report = last_report(stranger.store)
+    assert report is not None
+    assert "belongs to the store" in report.warning
+    assert (report.moved, report.due) == (0, 2)
+    own(stranger.storage.files, stranger.store, take=True)
+    own(stranger.storage.files, stranger.store)
+    with pytest.raises(OtherNamespace):
+        own(here.storage.files, here.store)
+
+
+def test_a_store_keeps_its_name(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'a.db'}")
+    name = installation_id(store)
+    assert installation_id(store) == name
+    store.close()
+    again = open_store(f"sqlite:///{tmp_path / 'a.db'}")
+    assert installation_id(again) == name
+    again.close()
+
+
+def test_a_namespace_whose_owner_cannot_be_read_is_nobodys(here: Installation) -> None:
+    here.storage.files.write(OWNER, b"{")
+    with pytest.raises(OtherNamespace, match="unreadable"):
+        own(here.storage.files, here.store)
+
+
+def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def refuse(_: LocalFiles, path: str) -> bytes:
+        calls.append(path)
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(LocalFiles, "read", refuse)
+    collector, elector = leaders(here)
+    turn(collector, elector)
+    turn(collector, elector)
+    report = last_report(here.store)
+    assert report is not None
+    assert "cannot be looked through" in report.warning
+    assert len(calls) == 1
+
+
+def test_settings_become_the_rules() -> None:
+    settings = CheckpointSettings(orphan_ttl_minutes=2, quarantine_minutes=3, quota_mb=4, quota_warning_percent=50)
+    rules = rules_of(settings, 1000)
+    assert (rules.policy.ttl_ms, rules.delay_ms, rules.quota.bytes, rules.quota.warning_bytes) == (120_000, 180_000, 4_000_000, 2_000_000)
+    assert rules_of(replace(settings, orphan_ttl_minutes=0), 1000).policy.ttl_ms is None
+    assert rules_of(settings, 1000, older_than_ms=0).policy.grace_ms == 0
+
+
+def test_the_report_says_that_the_quota_is_near(here: Installation) -> None:
+    canceled(here)
+    here.storage.files.write("7/1/2/big", b"x" * 900_000)
+    settings = replace(here.settings, checkpoint=CheckpointSettings(quota_mb=1))
+    collector, elector = leaders(here, settings)
+    turn(collector, elector)
+    report = last_report(here.store)
+    assert report is not None
+    assert report.warning.startswith("the namespace is near its quota: 90")
+    assert Quarantines(here.storage.files).all() == []

@@ -1,0 +1,137 @@
+"""Asking for savepoints: once however often, never forgotten, answered in time; and deleting them."""
+
+from dataclasses import replace
+
+import pytest
+from coordinator_parts import Installation
+from test_reconciler import Leader, running
+
+from tidegate.checkpoints.savepoints import Savepoint, Savepoints
+from tidegate.coordinator.commands import Wish
+from tidegate.coordinator.savepoints import JobEnded, NoSuchJob, SavepointInUse, ask, delete, request_of
+from tidegate.model.document import to_document
+from tidegate.model.records import RESTORE_CLAIMS, SAVEPOINTS, JobStatus, RestoreClaim, SavepointRequest, SavepointStatus
+from tidegate.store.base import Put
+
+LIMIT_MS = 600_000
+
+
+def standing(here: Installation) -> SavepointRequest:
+    found = request_of(here.known())
+    assert found is not None
+    return found.value
+
+
+def answer(here: Installation, status: SavepointStatus, reason: str = "") -> None:
+    """As the driver would."""
+    request = replace(standing(here), status=status, reason=reason, path="savepoint/7/1")
+    here.store.transact([], [Put(SAVEPOINTS, "7", to_document(request))])
+
+
+@pytest.fixture
+def leader(here: Installation) -> Leader:
+    """A leader of a job that runs."""
+    made = Leader(here)
+    running(made)
+    return made
+
+
+def test_a_repeated_request_joins_the_first_and_may_add_the_stop(here: Installation) -> None:
+    here.submit()
+    first = here.commands.savepoint(7, stop=False, by="ann")
+    here.clock.ms += 1_000
+    assert here.commands.savepoint(7, stop=False, by="bob") == first
+    stops = here.commands.savepoint(7, stop=True)
+    assert (stops.id, stops.stop, stops.by) == (first.id, True, "ann")
+    assert here.commands.savepoint(7, stop=False) == stops
+
+
+def test_a_new_request_gets_a_new_id_whatever_the_clock_says(here: Installation) -> None:
+    here.submit()
+    first = here.commands.savepoint(7, stop=False)
+    answer(here, SavepointStatus.FAILED, "no space")
+    here.clock.ms -= 60_000
+    assert int(here.commands.savepoint(7, stop=False).id) == int(first.id) + 1
+
+
+def test_of_a_job_that_ends_with_one_no_other_is_made(here: Installation) -> None:
+    here.submit()
+    first = here.commands.savepoint(7, stop=True)
+    answer(here, SavepointStatus.DONE)
+    assert here.commands.savepoint(7, stop=False).id == first.id
+    here.ended(JobStatus.SAVEPOINT_DONE)
+    assert here.commands.savepoint(7, stop=True).id == first.id
+
+
+def test_nothing_can_be_saved_of_a_job_that_has_ended_or_never_was(here: Installation) -> None:
+    here.submit()
+    here.ended(JobStatus.CANCELED)
+    with pytest.raises(JobEnded, match="has ended as CANCELED"):
+        here.commands.savepoint(7, stop=True)
+    with pytest.raises(NoSuchJob):
+        ask(here.store, Savepoints(here.storage.files), here.clock, 8, stop=False)
+
+
+def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> None:
+    here.submit()
+    here.commands.savepoint(7, stop=True)
+    here.ended(JobStatus.FAILED)
+    assert (standing(here).status, standing(here).reason) == (SavepointStatus.FAILED, "the job ended as FAILED before there was one")
+
+
+def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: Leader) -> None:
+    here.commands.savepoint(7, stop=True)
+    leader.turns(2)
+    assert here.state().status is JobStatus.DOING_SAVEPOINT
+    answer(here, SavepointStatus.FAILED, "no space")
+    leader.turns(2)
+    assert (here.state().status, here.known().record is None) == (JobStatus.RUNNING, False)
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(here: Installation, leader: Leader, stop: bool) -> None:
+    here.commands.savepoint(7, stop=stop)
+    leader.reconciler.limits = replace(leader.reconciler.limits, savepoint_ms=2_000)
+    leader.turns(30)
+    assert standing(here).status is SavepointStatus.FAILED
+    assert "it was not done within 2 s; pipeline 1 has not come to a checkpoint" in standing(here).reason
+    assert here.state().status is JobStatus.RUNNING
+
+
+def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(here: Installation, leader: Leader) -> None:
+    here.commands.savepoint(7, stop=True)
+    leader.turns(2)
+    here.commands.stop(7, Wish.CANCEL)
+    leader.turns(1)
+    assert here.state().status is JobStatus.CANCELING
+
+
+def saved(here: Installation, id: str) -> tuple[Savepoints, Savepoint]:
+    there = Savepoints(here.storage.files)
+    point = there.copy(here.checkpoint().path, 7, id, 1)
+    path = there.seal(Savepoint(id=id, path="", job_id=7, lineage="l", name="j", made_ms=1, pipelines={1: point}))
+    return there, there.read(path)
+
+
+def test_a_savepoint_is_deleted_unless_a_restore_copies_from_it(here: Installation) -> None:
+    here.submit()
+    there, made = saved(here, "100")
+    claim = RestoreClaim(job_id=9, paths=(made.pipelines[1].path,), source_job=7)
+    here.store.transact([], [Put(RESTORE_CLAIMS, "9", to_document(claim))])
+    with pytest.raises(SavepointInUse, match="is being restored"):
+        delete(here.store, there, made)
+    here.store.transact([], [Put(RESTORE_CLAIMS, "9", to_document(replace(claim, paths=())))])
+    delete(here.store, there, made)
+    assert there.list() == ()
+
+
+def test_a_savepoint_is_not_deleted_while_its_job_ends_with_it(here: Installation) -> None:
+    here.submit()
+    request = here.commands.savepoint(7, stop=True)
+    there, made = saved(here, request.id)
+    with pytest.raises(SavepointInUse, match="is ending with savepoint"):
+        delete(here.store, there, made)
+    answer(here, SavepointStatus.DONE)
+    here.ended(JobStatus.SAVEPOINT_DONE)
+    delete(here.store, there, made)
+    assert there.list() == ()
