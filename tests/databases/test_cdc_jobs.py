@@ -6,6 +6,7 @@ With stop.mode = latest the target must be, at the end, exactly what the source 
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import psycopg
 import pytest
 from database_kit import Place
 
+from tidegate.coordinator.resources import drop_unneeded
 from tidegate.home import Home
+from tidegate.model.resources import RESOURCES
+from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.failpoints import failpoint_names
 from tidegate.testing.in_process import run_in_process
@@ -146,7 +150,7 @@ def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(runs: CrashRuns, pg: P
             change(connection)
         story.finishes()
         assert copied(pg, postgres) == before
-        wait_and_drop(connection, "jobs")
+        nothing_is_left(connection, Home(tmp_path / "home"))
 
 
 def change(connection: "psycopg.Connection[Any]") -> None:
@@ -154,13 +158,15 @@ def change(connection: "psycopg.Connection[Any]") -> None:
         connection.execute(statement.encode())
 
 
-def wait_and_drop(connection: "psycopg.Connection[Any]", slot: str) -> None:
-    """A reader that was killed may hold it for a moment."""
-    for _ in range(600):
-        try:
-            connection.execute("select pg_drop_replication_slot(%s)", (slot,))
-        except psycopg.errors.ObjectInUse:
+def nothing_is_left(connection: "psycopg.Connection[Any]", home: Home) -> None:
+    """What the job has made on the server goes when nobody can resume it; a reader that was killed may hold the slot for a moment."""
+    slots, publications = "select count(*) from pg_replication_slots where slot_name = 'jobs'", "select count(*) from pg_publication"
+    with closing(open_store(home.store_url)) as store:
+        for turn in range(600):
+            drop_unneeded(store, now_ms=(turn + 1) << 50)
+            if connection.execute(slots).fetchone() == (0,):
+                break
             connection.execute("select pg_sleep(0.1)")
-        else:
-            return
-    raise AssertionError("a slot stays in use")
+        assert connection.execute(slots).fetchone() == (0,)
+        assert connection.execute(publications).fetchone() == (0,)
+        assert store.list(RESOURCES) == []

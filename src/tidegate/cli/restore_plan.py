@@ -26,6 +26,7 @@ from tidegate.model.plan import Action, Plan
 from tidegate.model.restore import RestoreReport
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext
+from tidegate.plugin.secret import unpacked
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 
@@ -91,7 +92,7 @@ def held(plan: Plan, action: Action, offset: Any) -> str:
         job_id=0, job_name=plan.job_name, pipeline=0, operator=action.operator, mode=plan.env.mode or JobMode.BATCH, parallelism=action.parallelism
     )
     try:
-        runway = registry.find(action.kind, action.plugin).load()(dict(action.options), context).runway(offset)
+        runway = registry.find(action.kind, action.plugin).load()(unpacked(action.options), context).runway(offset)
     except Exception as error:  # whatever a source or its server says: the plan shows it
         return f"could not be asked: {error}"
     return f"{'yes' if runway.held else 'NO'}{': ' if runway.reason else ''}{runway.reason}"

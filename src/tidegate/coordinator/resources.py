@@ -24,6 +24,7 @@ from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, CleanupReco
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
+from tidegate.plugin.secret import unpacked
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 from tidegate.store.errors import Conflict
 
@@ -212,7 +213,7 @@ def _act(record: ResourceRecord) -> str:
     try:
         drop = registry.find(record.block, record.plugin).dropper()
         if drop is not None:
-            drop(Resource(kind=record.kind, name=record.name, place=record.place), dict(record.options))
+            drop(Resource(kind=record.kind, name=record.name, place=record.place), unpacked(record.options))
     except Exception as error:  # whatever it is: the next attempt may find the world better
         return _without_secrets(f"{type(error).__name__}: {error}", record.options)[:ERROR_CHARS_MAX]
     return ""
@@ -220,7 +221,7 @@ def _act(record: ResourceRecord) -> str:
 
 def _without_secrets(text: str, options: Mapping[str, Any]) -> str:
     """Errors of databases may repeat the address, with its password."""
-    for name, value in options.items():
+    for name, value in unpacked(options).items():
         if isinstance(value, str) and value and ("pass" in name.lower() or "secret" in name.lower()):
             text = text.replace(value, "***")
     return text

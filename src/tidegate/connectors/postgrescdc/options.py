@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tidegate.databases.capture.options import COMMON, check
 from tidegate.databases.url import System
@@ -10,13 +11,21 @@ from tidegate.model.problem import Problem
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 
+if TYPE_CHECKING:
+    from tidegate.plugin.contract import OperatorContext, Resource
+
 EXAMPLE = "jdbc:postgresql://host:5432/database"
 
 OPTIONS = OptionSet(
     (
         *COMMON,
         Option("schema-names", Kind.LIST, "The schemas whose tables are read; all where absent."),
-        Option("slot.name", Kind.TEXT, "The logical replication slot; it is made where it is missing, and kept when the job ends.", "seatunnel"),
+        Option(
+            "slot.name",
+            Kind.TEXT,
+            "The logical replication slot; made where it is missing; one that a job made is dropped when that job cannot be resumed.",
+            "seatunnel",
+        ),
         Option("publication.name", Kind.TEXT, "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name."),
         Option("decoding.plugin.name", Kind.ENUM, "The plugin that writes the changes.", "pgoutput", choices=("pgoutput",)),
         Option(
@@ -46,6 +55,12 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
         yield block.problem(("slot.name",), f"{values['slot.name']!r} is no name of a slot", expected="up to 63 of a-z, 0-9 and _")
 
 
+def _resources(values: Values, context: "OperatorContext") -> "Iterable[Resource]":
+    from tidegate.connectors.postgrescdc.outside import names  # knows the driver, which only a submit needs
+
+    return names(values, context)
+
+
 CONNECTORS = (
     Connector(
         name="Postgres-CDC",
@@ -55,5 +70,7 @@ CONNECTORS = (
         capabilities=Capabilities(batch=False, row_kinds=True, multi_table=True, fusable=True, state="position of the log; keys read of each table"),
         implementation="tidegate.connectors.postgrescdc.source:PostgresCdcSource",
         check=_check,
+        resources=_resources,
+        drop="tidegate.connectors.postgrescdc.outside:drop",
     ),
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
 from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import CaptureSource, Look
@@ -24,7 +25,7 @@ from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.errors import TidegateError
-from tidegate.plugin.contract import Limit, Offset, Runway
+from tidegate.plugin.contract import Book, Limit, Offset, Resource, Runway
 
 RANGE_BYTES_MIN = 16 << 20
 ASKED_BYTES_MAX = 1 << 20
@@ -38,6 +39,7 @@ class PostgresCdcSource(CaptureSource):
     """Snapshot and slot."""
 
     system = System.POSTGRES
+    _book: Book | None = None
     logs_generated = False
 
     def session(self) -> Session:
@@ -80,6 +82,7 @@ class PostgresCdcSource(CaptureSource):
     def log_begin(self, session: Session) -> dict[str, Any]:
         """The publication first: the slot's plugin looks for it in the past."""
         self._check_identity(session)
+        self._record_new(session)
         publish(session, self.publication, [self.dialect.qualified(c.info.name) for c in self.captured.values()])
         make_slot(session, self.slot)
         state = slot_state(session, self.slot)
@@ -89,6 +92,20 @@ class PostgresCdcSource(CaptureSource):
         if self.values["startup.mode"] == "latest":
             return self.log_now(session)
         return _document(state.confirmed)
+
+    def equip(self, book: Book) -> None:
+        """What it makes on the server is recorded first."""
+        self._book = book
+
+    def _record_new(self, session: Session) -> None:
+        """Only what is not there yet: what somebody else has made is not this job's to drop."""
+        if self._book is None:
+            return
+        place = place_of(self.address)
+        if not session.query("select 1 from pg_publication where pubname = %s", (self.publication,)):
+            self._book.record(Resource(kind=PUBLICATION, name=self.publication, place=place))
+        if slot_state(session, self.slot) is None:
+            self._book.record(Resource(kind=SLOT, name=self.slot, place=place))
 
     def log_stop(self, session: Session) -> dict[str, Any] | None:
         """By stop.mode."""
