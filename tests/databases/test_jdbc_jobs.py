@@ -1,5 +1,6 @@
 """Whole jobs from one database into another: killed at every durable step of the sink, with servers that die in between, and once on Spark."""
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -134,3 +135,19 @@ def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
             ran = running.result(timeout=240)
         assert ran.outcome.status is JobStatus.FINISHED, ran.outcome
         check(target)
+
+
+@pytest.mark.parametrize("damaged", [0, 2], ids=["store lost", "newest checkpoints damaged"])
+def test_a_sink_that_is_ahead_of_the_checkpoints_is_believed(runs: CrashRuns, quick_disk: Path, pg: Place, maria: Place, damaged: int) -> None:
+    """Rows without a key come once too: batches that the database has are repeated within their old bounds, and skipped."""
+    fill(pg)
+    file, home = quick_disk / "job.conf", Home(quick_disk / "home")
+    file.write_text(job(pg, maria))
+    assert runs.run(RunRequest(home=str(home.root), file=str(file), failpoints="batch.commit.after@7")).code == KILLED
+    shutil.rmtree(home.root / "store")
+    manifests = sorted(home.checkpoints.glob("7/1/*/_manifest.json"), key=lambda path: int(path.parent.name))
+    for manifest in manifests[len(manifests) - damaged :]:
+        manifest.write_bytes(b"")
+    result = runs.run(RunRequest(home=str(home.root), file=str(file), restore="latest"))
+    assert result.status == JobStatus.FINISHED.value, result.error
+    check(maria)

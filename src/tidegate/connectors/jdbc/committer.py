@@ -1,5 +1,6 @@
 """The Jdbc sink in the driver: makes a batch visible once. Called by the loop through plugin.contract.
 
+    ahead    the record, where it is newer than the restore point: what it tells of is in the tables, and is repeated and skipped
     open     the record's row is there, and belongs to this generation: older ones are Fenced in the database itself. Dead staging tables are dropped
     commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped
 
@@ -31,7 +32,7 @@ from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System
 from tidegate.failpoint import failpoint
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkRange
 from tidegate.plugin.option import Values
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class JdbcCommitter(Committer):
         self._dialect = dialect_of(address.system)
         self._preparation = Preparation(self._dialect, values)
         self._lineage, self._generation, self._checkpoint = "", 0, 0
+        self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
         self._prepared: frozenset[str] = frozenset()
         self._infos: dict[str, TableInfo] = {}
         self._finished = False
@@ -72,23 +74,40 @@ class JdbcCommitter(Committer):
 
     # -- open ----------------------------------------------------------------------------------------------------------------------------------
 
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+        """The one record, where it is newer than the restore point: its batch and all before it are in the tables."""
+        with self._session() as session:
+            record = self._taken(session, resume)
+        if record.offsets is None or record.checkpoint <= resume.checkpoint:
+            return ()
+        return (SinkRange(checkpoint=record.checkpoint, offsets=record.offsets),)
+
     def open(self, resume: Resume) -> None:
         """See the module's text."""
-        self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
-        remembered = frozenset((resume.state or {}).get("prepared", ()))
+        with self._session() as session:
+            self._taken(session, resume)
+            self._drop_dead(session)
+        self._ahead = max(resume.ahead, default=0)
+
+    def _session(self) -> Session:
         if self._address.system is System.SQLITE:
             os.makedirs(os.path.dirname(self._address.database), exist_ok=True)
-        with open_session(self._address) as session:
-            failpoint("jdbcsink.open.before")
-            self._records.create(session)
-            failpoint("jdbcsink.open.middle")
-            with session.transaction():
-                self._records.begin(session, resume.checkpoint, remembered)
-                record = self._records.locked(session, resume.generation)
-                self._records.fence(session, resume.generation)
-            failpoint("jdbcsink.open.after")
-            self._prepared = record.prepared | remembered
-            self._drop_dead(session)
+        return open_session(self._address)
+
+    def _taken(self, session: Session, resume: Resume) -> Record:
+        """The record, in the hands of this generation. May be repeated."""
+        self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
+        remembered = frozenset((resume.state or {}).get("prepared", ()))
+        failpoint("jdbcsink.open.before")
+        self._records.create(session)
+        failpoint("jdbcsink.open.middle")
+        with session.transaction():
+            self._records.begin(session, resume.checkpoint, remembered)
+            record = self._records.locked(session, resume.generation)
+            self._records.fence(session, resume.generation)
+        failpoint("jdbcsink.open.after")
+        self._prepared = record.prepared | remembered
+        return record
 
     def _drop_dead(self, session: Session) -> None:
         for name in self._stages(session):
@@ -122,7 +141,7 @@ class JdbcCommitter(Committer):
             failpoint("jdbcsink.merge.before")
             with session.transaction():
                 record = self._records.locked(session, self._generation)
-                had = self._records.has(record, commit.checkpoint, commit.offsets)
+                had = self._records.has(record, commit.checkpoint, commit.offsets, self._ahead)
                 if not had:
                     self._merge(session, record, targets)
                     self._records.move(session, commit.checkpoint, commit.offsets)
@@ -147,7 +166,7 @@ class JdbcCommitter(Committer):
             return
         with session.transaction(), open_session(self._address) as other:
             record = self._records.locked(session, self._generation)
-            if not self._records.has(record, commit.checkpoint, commit.offsets):
+            if not self._records.has(record, commit.checkpoint, commit.offsets, self._ahead):
                 self._prepare(other, record, targets)
                 self._records.prepare(session, self._prepared)
 

@@ -108,8 +108,11 @@ class Records:
         """The job is done, and so is its record."""
         session.execute(f"delete from {self._table} where id = %s and generation <= %s", (self._id, generation))
 
-    def has(self, record: Record, checkpoint: int, offsets: Mapping[str, Any]) -> bool:
-        """Whether this very batch is there; OtherOffsets where another one is in its place."""
+    def has(self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0) -> bool:
+        """Whether this very batch is there, or lies before the record in a chain up to `ahead` that is being repeated; OtherOffsets where another one is in
+        its place."""
+        if checkpoint < record.checkpoint <= ahead:
+            return True
         if record.checkpoint < checkpoint or (record.checkpoint == checkpoint and record.offsets is None):
             return False
         if record.checkpoint == checkpoint and record.offsets == json.loads(json.dumps(offsets)):
