@@ -1,4 +1,4 @@
-"""One job on Spark that dies at every failpoint there is, one after the other, and still ends with exactly its rows.
+"""One job on Spark that dies at one failpoint after the other (in every step; in the soak at every single one), and still ends with exactly its rows.
 
 Each run of the chain is the real `tidegate run` with a JVM, killed -9 with its whole session; the next one resumes and is killed somewhere else, so that
 every kill is also a kill during recovery. The plain engine goes through all combinations (test_crash_matrix.py).
@@ -67,7 +67,7 @@ END = [
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
 LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
 # The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a savepoint passes; other tests do what belongs to servers,
-# to databases, to the collector, to other storages and to the state of other jobs.
+# to databases, to the collector, to other storages, to the state of other jobs and to tokens.
 ELSEWHERE = (
     "ledger.repeat.",
     "ledger.save.",
@@ -87,6 +87,7 @@ ELSEWHERE = (
     "zombie.",
     "jdbcsink.",
     "postgrescdc.",
+    "token.",
 )
 
 
@@ -193,10 +194,25 @@ def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
     return [*rest, *back]
 
 
-def tell(chain: Chain, names: Sequence[str], rng: random.Random, hits: int) -> None:
+def one_of_each_step(places: Sequence[str], rng: random.Random) -> list[str]:
+    """Before, in the middle or after it: one of them for every step, in the order of the steps."""
+    steps: dict[str, list[str]] = {}
+    for place in places:
+        steps.setdefault(place.rpartition(".")[0], []).append(place)
+    return [rng.choice(sides) for sides in steps.values()]
+
+
+def places_of(names: Sequence[str], rng: random.Random, every: bool) -> list[str]:
+    """Where the runs of a chain die, one after the other: everywhere, or at each step once."""
+    gone = {*START, *STARTING_OVER, *PREPARE, *END} - set(names)
+    assert gone == set(), f"there are no failpoints {sorted(gone)} any more"
+    parts = [STARTING_OVER, PREPARE, middle_of_the_job(names, rng), END]
+    return [*START, *(place for part in parts for place in (part if every else one_of_each_step(part, rng)))]
+
+
+def tell(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> None:
     """Run after run, each of which must die where it is told to."""
-    for name in [*START, *STARTING_OVER, *PREPARE, *middle_of_the_job(names, rng), *END]:
-        assert name in names, f"there is no failpoint {name} any more"
+    for name in places:
         chain.store_is_made = not name.startswith("store.create.")
         hit = rng.randint(1, hits) if name not in {*START, *STARTING_OVER, *PREPARE, *END} else 1
         restore = "auto"
@@ -212,11 +228,12 @@ def tell(chain: Chain, names: Sequence[str], rng: random.Random, hits: int) -> N
         chain.no_process_is_left()
 
 
-def run_chain(root: Path, seed: int, hits: int) -> None:
-    names = failpoint_names()
-    chain = Chain(root, rows=40 * hits * len(names))
+def run_chain(root: Path, seed: int, hits: int, every: bool) -> None:
+    rng = random.Random(seed)
+    places = places_of(failpoint_names(), rng, every)
+    chain = Chain(root, rows=40 * hits * len(places))
     try:
-        tell(chain, names, random.Random(seed), hits)
+        tell(chain, places, rng, hits)
         if not chain.finished():
             assert chain.run("") == 0, chain.log()
         chain.check()
@@ -228,12 +245,12 @@ def run_chain(root: Path, seed: int, hits: int) -> None:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.timeout(3000)
-def test_a_job_that_dies_at_every_failpoint_ends_with_exactly_its_rows(tmp_path: Path, seed: int) -> None:
-    run_chain(tmp_path, seed, hits=1)
+@pytest.mark.timeout(900)
+def test_a_job_that_dies_in_every_step_ends_with_exactly_its_rows(tmp_path: Path) -> None:
+    run_chain(tmp_path, 7, hits=1, every=False)  # always the same kills here; the soak draws its own
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("more", range(4))
 def test_many_jobs_that_die_at_every_failpoint_end_with_exactly_their_rows(tmp_path: Path, seed: int, more: int) -> None:
-    run_chain(tmp_path, seed + more, hits=3)
+    run_chain(tmp_path, seed + more, hits=3, every=True)

@@ -275,8 +275,12 @@ class World:
             interval_s=1.0,
             savepoints=desk,
         )
-        if run_pipeline(around, plan, ledger, Meter(plan.id, process.generation)) is PipelineStatus.FAILED:
-            process.stop.set()
+        ended = PipelineStatus.FAILED  # an exception counts as that: as in the driver, one pipeline that fails stops the others at their next checkpoint
+        try:
+            ended = run_pipeline(around, plan, ledger, Meter(plan.id, process.generation))
+        finally:
+            if ended is PipelineStatus.FAILED:
+                process.stop.set()
 
     # -- a life ------------------------------------------------------------------------------------------------------------------------------
 

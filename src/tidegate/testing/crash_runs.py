@@ -4,8 +4,10 @@ A zygote process (`python -m tidegate.testing.crash_runs`, driven by `CrashRuns`
 as `tidegate run` does (claim, driver, end), only in one process.
 """
 
+import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,8 @@ from tidegate.testing.in_process import run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 
 KILLED = -9
+HUNG = -int(signal.SIGALRM)
+RUN_S_MAX = 240  # a run takes a moment; one that takes so long will never end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +47,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: `code` as a process's return code (-9 = killed), `status` as the job's."""
+    """How a run ended: `code` as a process's return code (KILLED, HUNG, 0 where it ended well), `status` as the job's."""
 
     code: int
     status: str = ""
@@ -95,8 +99,10 @@ def serve() -> None:
 
 
 def _child(request: RunRequest, answer: int) -> None:
-    """In the child: a session of its own, nothing of the zygote's pipes; ends with os._exit."""
+    """In the child: a session of its own, nothing of the zygote's pipes; ends with os._exit. One that hangs says where, and dies of it."""
     os.setsid()
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.alarm(RUN_S_MAX)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)
@@ -145,7 +151,8 @@ def _warm() -> None:
     for connector in registry.connectors():
         if connector.capabilities.fusable:
             connector.load()
-    import_module("tidegate.cli.state")
+    for module in ("tidegate.cli.state", "pandas", "pyarrow.pandas_compat"):  # the last two by Arrow, when it makes its first array
+        import_module(module)
 
 
 if __name__ == "__main__":

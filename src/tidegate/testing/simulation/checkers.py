@@ -66,6 +66,7 @@ class Asked:
     initialization_ms: int
     stop: bool
     status: str = SavepointStatus.WANTED
+    forgotten: bool = False  # by the store, with the history of the job, and the storage has nothing of it
 
 
 @dataclass(eq=False)
@@ -416,10 +417,11 @@ class Checker:
     def savepoint(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
         """Asked for by commands, under a new id each; answered once, by the driver of this generation or by the leader; never forgotten before."""
         if after is None:
+            self._forget_savepoints(int(key))
             return self.left(actor, key, before, after, seen)
         new = after.value
         known = self.savepoints.get((int(key), new["id"]))
-        if known is None:
+        if known is None or known.forgotten:
             return self._asked(actor, key, new)
         if known.status != SavepointStatus.WANTED:
             return self.broken(f"savepoint {known.id} of job {key} was {known.status}, and was touched again")
@@ -429,13 +431,19 @@ class Checker:
         if known.status != SavepointStatus.WANTED:
             self._answered(actor, key, new)
 
+    def _forget_savepoints(self, job_id: int) -> None:
+        for known in self.savepoints.values():
+            if known.job_id == job_id and known.status != SavepointStatus.WANTED and not self.world.savepoints.stands(job_id, known.id):
+                known.forgotten = True
+
     def _asked(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
         if not _by_command(actor) or new["status"] != SavepointStatus.WANTED or self.row(JOBS, key) is None:
             self.broken(f"{actor.name} made a request for savepoint {new['id']} of job {key}")
         for other in self.savepoints.values():
             if other.job_id == int(key) and other.status == SavepointStatus.WANTED:
                 self.broken(f"savepoint {other.id} of job {key} was wanted, and {new['id']} took its place")
-            if other.job_id == int(key) and int(other.id) >= int(new["id"]):
+            # Clocks step back: ids grow among those that the store or the storage has, and one that came to nothing is forgotten in the end.
+            if other.job_id == int(key) and not other.forgotten and int(other.id) >= int(new["id"]):
                 self.broken(f"savepoint {new['id']} of job {key} came after {other.id}")
         self.count("savepoints")
         self.savepoints[int(key), new["id"]] = Asked(int(key), new["id"], new["initialization_ms"], new["stop"])

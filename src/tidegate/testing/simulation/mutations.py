@@ -10,8 +10,9 @@ from typing import Any
 
 from tidegate.checkpoints.savepoints import SavedPoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator import cleanup, commands, housekeeping, registry, savepoints
+from tidegate.coordinator import cleanup, commands, housekeeping, prepare, registry, savepoints
 from tidegate.coordinator.ending import Ending, ending_of
+from tidegate.coordinator.origin import Origin
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.registry import Known
 from tidegate.coordinator.restore import Numbers, condition_of
@@ -206,19 +207,19 @@ def retries_are_counted_in_memory() -> None:
 def restore_of_what_is_being_deleted() -> None:
     """A submit restores from checkpoints that a cleanup is about to delete."""
 
-    def condition(known: Known, _: CleanupRecord | None) -> Condition:
-        return condition_of(known, None)
+    def condition(known: Known, _: CleanupRecord | None, *, left: bool = False) -> Condition:
+        return condition_of(known, None, left=left)
 
-    _put(commands, "condition_of", condition)
+    _put(prepare, "condition_of", condition)
 
 
 def numbers_begin_anew_when_the_history_is_forgotten() -> None:
     """A job id that the store has forgotten begins at 1, whatever is left on disk."""
 
-    def numbers(known: Known, _: CheckpointStorage) -> Numbers:
+    def numbers(known: Known, *_: CheckpointStorage | Origin) -> Numbers:
         return Numbers(next_checkpoint=registry.next_checkpoint(known), last_generation=registry.last_generation(known))
 
-    _put(commands, "numbers_of", numbers)
+    _put(prepare, "numbers_of", numbers)
 
 
 def finished_pipeline_counts_as_progress_for_ever() -> None:

@@ -54,7 +54,14 @@ class MemorySavepoints(Savepoints):
 
     def newest(self, job_id: int) -> str:
         """The highest id."""
-        return max((id for job, id, _ in self.copies if job == job_id), key=int, default="")
+        return max((id for job, id in self._standing() if job == job_id), key=int, default="")
+
+    def stands(self, job_id: int, id: str) -> bool:
+        """Whether there is anything of it, whatever it is worth."""
+        return (job_id, id) in self._standing()
+
+    def _standing(self) -> set[tuple[int, str]]:
+        return {(job, id) for job, id, _ in self.copies} | set(self.sealed)
 
     def list(self, job_id: int | None = None) -> tuple[Savepoint, ...]:
         """All that are whole, as far as anyone asks here."""

@@ -1,0 +1,69 @@
+"""Access tokens, made and revoked by commands that are killed -9 for real: one is there or it is not, and the others stay good."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tidegate.coordinator.tokens import Tokens, recognised
+from tidegate.home import Home
+from tidegate.model.records import Role
+from tidegate.pipeline.clock import SystemClock
+from tidegate.store.open import open_store
+from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
+from tidegate.testing.failpoints import failpoint_names
+
+
+class World:
+    """An installation with one token, which somebody uses."""
+
+    def __init__(self, home: Path, runs: CrashRuns) -> None:
+        self.home, self.runs = Home(home), runs
+        self.home.make()
+        with self.tokens() as tokens:
+            self.used, self.text = tokens.create("used", Role.OPERATOR)
+
+    @contextmanager
+    def tokens(self) -> Iterator[Tokens]:
+        with closing(open_store(self.home.store_url)) as store:
+            yield Tokens(store, SystemClock())
+
+    def names(self) -> list[str]:
+        with self.tokens() as tokens:
+            return sorted(token.name for token in tokens.all())
+
+    def comes_in(self) -> bool:
+        """Whether somebody with the used token does."""
+        with self.tokens() as tokens:
+            return recognised(self.text, {token.id: token for token in tokens.all()}.get, 0) == self.used
+
+    def command(self, *words: str, failpoint: str = "") -> RunResult:
+        home = str(self.home.root)
+        return self.runs.run(RunRequest(home=home, file="", failpoints=failpoint, command=("token", "--home", home, *words)))
+
+
+def test_all_places_of_tokens_are_in_the_two_tests_below() -> None:
+    steps = {name.rpartition(".")[0] for name in failpoint_names() if name.startswith("token.")}
+    assert steps == {"token.create", "token.revoke"}
+
+
+@pytest.mark.parametrize(("place", "there"), [("token.create.before", ["used"]), ("token.create.after", ["new", "used"])])
+def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(memory_disk: Path, runs: CrashRuns, place: str, there: list[str]) -> None:
+    world = World(memory_disk / "home", runs)
+    assert world.command("create", "new", failpoint=place).code == KILLED
+    assert world.names() == there
+    assert world.command("create", "new").code == 0
+    assert world.names() == sorted([*there, "new"])
+    assert world.comes_in()
+
+
+@pytest.mark.parametrize(("place", "there"), [("token.revoke.before", ["used"]), ("token.revoke.after", [])])
+def test_a_token_whose_revoking_is_killed_is_good_or_gone_and_the_repeat_says_so(memory_disk: Path, runs: CrashRuns, place: str, there: list[str]) -> None:
+    world = World(memory_disk / "home", runs)
+    assert world.command("revoke", world.used.id, failpoint=place).code == KILLED
+    assert world.names() == there
+    assert world.comes_in() == bool(there)
+    again = world.command("revoke", world.used.id)
+    assert again.code == 0 if there else "there is no token" in again.error
+    assert world.names() == []
