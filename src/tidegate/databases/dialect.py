@@ -99,7 +99,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        """All tables and views of a database, without those of the system. No database: all that can be seen from this session."""
+        """All tables and views of a database, without those of the system. No database: all that the connection can see."""
 
     @abstractmethod
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
