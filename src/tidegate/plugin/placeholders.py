@@ -1,12 +1,12 @@
 """The words of a sink's options that stand for the table that comes to it: `${database_name}`, `${table_name:default}`. Pure; called by sinks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegate.model.types import Table
 
-_WORD = re.compile(
+WORD = re.compile(
     r"\$\{(database_name|schema_name|table_name|schema_full_name|table_full_name|primary_key|unique_key|field_names|comment|partition_keys)(?::([^}]*))?\}"
 )
 
@@ -29,24 +29,24 @@ def table_words(table: Table) -> dict[str, str]:
     return {word: text for word, text in words.items() if text}
 
 
-def for_table(text: str, words: Mapping[str, str]) -> str:
-    """A text with its placeholders replaced: by the table's, else by their default, else left as they are."""
+def for_table(text: str, words: Mapping[str, str], change: Callable[[str], str] = str) -> str:
+    """A text with its placeholders replaced: by the table's, else by their default, each changed by `change`; else left as they are."""
 
     def word(match: re.Match[str]) -> str:
         found: str | None = words.get(match[1]) or match[2]  # the group of the default is None where there is none
-        return str(match[0]) if found is None else found
+        return str(match[0]) if found is None else change(found)
 
-    return _WORD.sub(word, text)
+    return WORD.sub(word, text)
 
 
 def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> list[str]:
     """A list of names; a single placeholder in it stands for all names that it has."""
     texts = [str(item) for item in items or ()]
-    if len(texts) == 1 and _WORD.fullmatch(texts[0].strip()):
-        return [part for part in for_table(texts[0].strip(), words).split(",") if part and not _WORD.search(part)]
+    if len(texts) == 1 and WORD.fullmatch(texts[0].strip()):
+        return [part for part in for_table(texts[0].strip(), words).split(",") if part and not WORD.search(part)]
     return [for_table(text, words) for text in texts]
 
 
 def has_placeholder(text: str) -> bool:
     """Whether a text depends on the table."""
-    return _WORD.search(text) is not None
+    return WORD.search(text) is not None

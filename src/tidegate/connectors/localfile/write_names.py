@@ -10,15 +10,12 @@ from typing import Any
 
 from tidegate.connectors.localfile.notation import strptime_of
 from tidegate.model.errors import UserError
-from tidegate.model.types import Table
+from tidegate.plugin import placeholders
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows without a value."""
 _ALL_KEYS = "${kn}"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-_TABLE_WORD = re.compile(
-    r"\$\{(database_name|schema_name|table_name|schema_full_name|table_full_name|primary_key|unique_key|field_names|comment|partition_keys)(?::([^}]*))?\}"
-)
 _SUFFIXES = {"csv": ".csv", "text": ".txt", "json": ".json", "parquet": ".parquet", "orc": ".orc"}
 _CODEC_SUFFIXES = {
     "none": "",
@@ -39,53 +36,28 @@ def escape(text: str) -> str:
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
 
 
-def table_words(table: Table) -> dict[str, str]:
-    """What the placeholders stand for. Those that a table has nothing for are left out."""
-    parts = table.path.split(".")
-    words = {
-        "table_name": parts[-1],
-        "database_name": parts[0] if len(parts) > 1 else "",
-        "schema_name": parts[1] if len(parts) > 2 else "",
-        "schema_full_name": ".".join(parts[:-1]),
-        "table_full_name": table.path,
-        "primary_key": ",".join(table.primary_key),
-        "unique_key": ",".join(table.unique_key),
-        "field_names": ",".join(table.names()),
-        "comment": table.comment,
-        "partition_keys": ",".join(table.partition_keys),
-    }
-    return {word: text for word, text in words.items() if text}
-
-
 def for_table(text: str, words: Mapping[str, str], *, in_path: bool = False) -> str:
-    """A text with its placeholders replaced: by the table's, else by their default, else left as they are."""
-
-    def word(match: re.Match[str]) -> str:
-        found: str | None = words.get(match[1]) or match[2]  # the group of the default is None where there is none
-        if found is None:
-            return str(match[0])
-        return escape(found) if in_path else found
-
-    return _TABLE_WORD.sub(word, text)
+    """A text with its placeholders replaced; in a path, so that what a table is called cannot leave it."""
+    return placeholders.for_table(text, words, escape if in_path else str)
 
 
 def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> list[str]:
     """A list of names; a single placeholder in it stands for all names that it has."""
     texts = [str(item) for item in items or ()]
-    if len(texts) == 1 and _TABLE_WORD.fullmatch(texts[0].strip()):
+    if len(texts) == 1 and placeholders.WORD.fullmatch(texts[0].strip()):
         return [part for part in for_table(texts[0].strip(), words).split(",") if part]
     return [for_table(text, words) for text in texts]
 
 
 def fixed_directory(path: str) -> str:
     """The part of a path before its first component with a placeholder in it: the directory that is the same for all tables."""
-    first = _TABLE_WORD.search(path)
+    first = placeholders.WORD.search(path)
     return path if first is None else path[: first.start()].rpartition("/")[0] or "/"
 
 
 def depends_on_table(path: str) -> bool:
     """Whether tables go to directories of their own."""
-    return _TABLE_WORD.search(path) is not None
+    return placeholders.WORD.search(path) is not None
 
 
 def partition_directory(expression: str, keys: Sequence[str], values: Sequence[str | None]) -> str:

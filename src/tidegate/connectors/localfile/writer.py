@@ -16,13 +16,14 @@ import pyarrow as pa
 from tidegate.connectors.localfile.durable import DiskRefused, discard, disk, sync
 from tidegate.connectors.localfile.write_formats import Encoder, open_encoder
 from tidegate.connectors.localfile.write_layout import Layout, Place
-from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix, table_words
+from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix
 from tidegate.connectors.localfile.write_partition import split
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.types import ROW_KIND, Table
 from tidegate.plugin.contract import Message, Writer, WriteTask
 from tidegate.plugin.option import Values
+from tidegate.plugin.placeholders import table_words
 
 OPEN_FILES_MAX = 64
 """A task with more partitions at once closes the file that it has not used for longest."""
