@@ -49,7 +49,8 @@ def test_a_job_that_waits_for_a_worker_says_so_and_starts_under_the_next_leader(
     job = cluster.submit(bounded(50, 500))
     job.until("why it waits", lambda: (state := job.known().state) and state.value.reason == "no worker is there")
     cluster.leader().kill()
-    assert cluster.servers[0].running()[job.id]["jobStatus"] == "PENDING"
+    # The next leader gives a silent worker its whole lease before it believes that nobody is there.
+    job.until("it waits again", lambda: cluster.servers[0].running()[job.id]["jobStatus"] == "PENDING")
     cluster.complete()
     job.ends(JobStatus.FINISHED)
     job.is_exactly_once(50)
