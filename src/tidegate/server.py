@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import COORDINATOR, Picture
 from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.together import together
 from tidegate.coordinator.transitions import Recorder
 from tidegate.election.elector import Elector, Leading
 from tidegate.home import Home
@@ -51,6 +53,7 @@ ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hand
 TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
 COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
 AFTER_A_MISTAKE_S = 1.0
+SWITCH_EVERY_S = 0.002  # a request has several waits, and after each of them it may have to wait so long for a thread that computes
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
 PORT_MAX = 65_535
@@ -194,7 +197,8 @@ class Server:
         self.desk.logs = start.home.root / "logs"
         self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
-        leadership = Leadership(self.elector, Reconciler(picture, recorder, settings, clock), Housekeeper(picture, storage, settings, clock), moved)
+        reconciler = Reconciler(picture, recorder, settings, clock, many=together)
+        leadership = Leadership(self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved)
         leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
         self.desk.on_write = leader.wake
         self.loops = [
@@ -252,6 +256,7 @@ def serve(start: Start, say: Say) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
     told = threading.Event()
     end_on_signals(told)
+    sys.setswitchinterval(SWITCH_EVERY_S)
     check_tls(start.settings.http)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]

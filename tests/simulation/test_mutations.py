@@ -17,12 +17,12 @@ from tidegate.testing.simulation.mutations import MUTATIONS
 SOURCE = Path(__file__).parents[2] / "src"
 SEEDS_MAX = 1500  # most need a handful, the rarest some hundred
 FIRST = {
-    "figures-of-a-driver-that-nobody-knows": 281,
-    "finished-pipeline-counts-as-progress-for-ever": 41,
-    "ledger-without-the-fence": 76,
-    "numbers-begin-anew-when-the-history-is-forgotten": 93,
-    "restart-without-proof-of-death": 22,
-    "restore-of-what-is-being-deleted": 34,
+    "figures-of-a-driver-that-nobody-knows": 283,
+    "finished-pipeline-counts-as-progress-for-ever": 43,
+    "ledger-without-the-fence": 187,
+    "numbers-begin-anew-when-the-history-is-forgotten": 99,
+    "restart-without-proof-of-death": 53,
+    "restore-of-what-is-being-deleted": 36,
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fields, source_changes
-from tidegate.coordinator.registry import Known, look, name_key
+from tidegate.coordinator.registry import Known, look, name_key, unused
 from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.wish import RestoreWish, Start
@@ -107,7 +107,7 @@ class Commands:
         """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
         for _ in range(TRIES_MAX):
             try:
-                return self._submit(plan, file, job_id or self._new_id(), name or plan.job_name, restore, by, key)
+                return self._submit(plan, file, job_id, name or plan.job_name, restore, by, key)
             except Conflict:
                 continue
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
@@ -138,8 +138,9 @@ class Commands:
             return
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
-    def _submit(self, plan: Plan, file: str, job_id: int, name: str, wish: RestoreWish, by: str, key: str) -> JobRecord:
-        known = look(self.store, job_id)
+    def _submit(self, plan: Plan, file: str, wanted_id: int | None, name: str, wish: RestoreWish, by: str, key: str) -> JobRecord:
+        known = look(self.store, wanted_id) if wanted_id else unused(self._new_id())
+        job_id = known.job_id
         if key and known.record is not None and known.record.value.key == key:
             return known.record.value
         self._check_free(known, wish)

@@ -1,6 +1,7 @@
 """What the leader tidies, a little each turn: cleanup records that are due, history that has expired, keys that belong to nobody. Called by the server's loop.
 
-One job that cannot be cleaned up is named in its record and tried again later; it never keeps the others.
+One job that cannot be cleaned up is named in its record and tried again later; it never keeps the others. When what is due is kept in mind as records come and
+go: a turn in which nothing is due asks the store nothing, and looks at none of the jobs that have ended.
 """
 
 import logging
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.attention import Calendar
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.expiry import expire
 from tidegate.coordinator.observe import Picture
@@ -19,6 +21,7 @@ from tidegate.model.records import (
     ASSIGNMENTS,
     CLEANUP,
     DRIVERS,
+    FINISHED,
     JOBS,
     METRICS,
     MONITOR,
@@ -45,6 +48,9 @@ class Housekeeper:
     def __init__(self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
         self.picture, self.storage, self.settings, self.clock = picture, storage, settings, clock
         self.store: Store = picture.store
+        self.changed = picture.listen_for_news()
+        self.cleanups, self.ends = Calendar(), Calendar()
+        self._note(picture.of_jobs(CLEANUP) | picture.of_jobs(FINISHED))
         self._strays_s = clock.monotonic_s()
         self._suspects: set[tuple[str, int]] = set()
 
@@ -52,12 +58,13 @@ class Housekeeper:
         """One turn. A leader that is not sure of itself any more tidies nothing."""
         if not leading.trusted():
             return
+        self._note(self.changed.take())
         now_ms = self.clock.now_ms()
-        due = [job for job, seen in self.picture.cleanups().items() if seen.value.due_ms <= now_ms]
+        due = self.cleanups.until(now_ms)
         for job_id in due[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
         expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
-        old = [job for job, seen in self.picture.outcomes().items() if seen.peek("finished_ms") <= expired_ms and job not in self.picture.cleanups()]
+        old = [job for job in self.ends.until(expired_ms) if job not in self.picture.cleanups()]
         for job_id in old[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._expire(job_id, expired_ms, leading.check()))  # type: ignore[misc]  # as above
         strays = self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S
@@ -66,6 +73,14 @@ class Housekeeper:
         if strays:
             self._strays_s = self.clock.monotonic_s()
             self._strays(leading)
+
+    def _note(self, jobs: set[int]) -> None:
+        """When the cleanup of these jobs is due, and when they ended."""
+        cleanups, outcomes = self.picture.cleanups(), self.picture.outcomes()
+        for job_id in jobs:
+            cleanup, outcome = cleanups.get(job_id), outcomes.get(job_id)
+            self.cleanups.put(job_id, cleanup.value.due_ms if cleanup else None)
+            self.ends.put(job_id, outcome.peek("finished_ms") if outcome else None)
 
     def _guarded(self, job_id: int, act: Callable[[], None]) -> None:
         try:
@@ -84,7 +99,17 @@ class Housekeeper:
 
     def _drop(self, now_ms: int, lease: Check) -> None:
         """Things outside that no job needs any more. What cannot be dropped says so in its own record, and is tried again."""
-        drop_unneeded(self.store, now_ms, [lease])
+        drop_unneeded(self.store, now_ms, [lease], among=self._ownerless(now_ms))
+
+    def _ownerless(self, now_ms: int) -> list[str]:
+        """Things that belong to no job that runs, by their keys: among thousands of things of running jobs these are few."""
+        jobs = self.picture.jobs()
+        return [
+            thing.key
+            for thing in self.picture.resources().values()
+            if thing.peek("due_ms") <= now_ms
+            and ((job := jobs.get(thing.peek("job_id"))) is None or job.value.initialization_ms != thing.peek("initialization_ms"))
+        ]
 
     def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
         """Say in the record why it could not be done, and when it is tried again."""

@@ -1,13 +1,15 @@
 """What a server knows of the whole installation: a copy of all maps, by the change log. Every server has one; all its reads are answered from it.
 
-`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told what has changed asks for a `Changed` of its own.
+`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told what has changed asks for a `Changed` of its own: of
+everything, or only of what is news. That a driver lives, and gets on, is none.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 from tidegate.coordinator.registry import Known, Stored
+from tidegate.lifecycle.calm import figures_mark, state_mark
 from tidegate.model.records import (
     ASSIGNMENTS,
     BEATS,
@@ -38,6 +40,7 @@ from tidegate.model.records import (
     SavepointRequest,
     WorkerRecord,
 )
+from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.follow import Follower, Seen
@@ -59,9 +62,12 @@ KINDS: dict[str, type] = {
     FINISHED: JobOutcome,
     TOKENS: AccessToken,
     SAVEPOINTS: SavepointRequest,
+    RESOURCES: ResourceRecord,
 }
 OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
 OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED, SAVEPOINTS)
+# Records that are written again and again while all is well, with what is news of them. Of histories nothing is; of all others everything.
+MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
 
 
 class ByJob(Mapping[int, Seen[T]], Generic[T]):
@@ -108,11 +114,12 @@ class Picture:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store, self.clock = store, clock
-        self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR))
+        self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR, RESOURCES))
         # All maps as of the last complete turn: during a turn some are newer than others, and a job that has just ended would be in none of them.
         self._view: dict[str, Mapping[str, Seen[Any]]] = {map: self._maps.all(map) for map in KINDS}
-        self._parts: dict[str, dict[int, dict[str, Seen[Any]]]] = {map: {} for map in OF_PIPELINES}
+        self._parts: dict[str, dict[int, tuple[Seen[Any], ...]]] = {map: {} for map in OF_PIPELINES}
         self._listeners: list[Changed] = []
+        self._listeners_for_news: list[Changed] = []
         self._refreshing = threading.Lock()
         self._fresh_s: float | None = None
 
@@ -122,6 +129,12 @@ class Picture:
         self._listeners.append(changed)
         return changed
 
+    def listen_for_news(self) -> Changed:
+        """Be told of every job of which there is news from now on."""
+        changed = Changed()
+        self._listeners_for_news.append(changed)
+        return changed
+
     def refresh(self, behind_s: float = float("inf")) -> set[int]:
         """Catch up with the store; the jobs that have changed. Nothing is done where another turn has begun after `behind_s` on the monotonic clock: all who
         wait to see what was written before then share it. StoreUnavailable leaves the copy as it was."""
@@ -129,13 +142,14 @@ class Picture:
             if self._fresh_s is not None and self._fresh_s > behind_s:
                 return set()
             began_s = self.clock.monotonic_s()
-            changed = self._maps.refresh()
+            changed, before = self._maps.refresh(), self._view
             self._view = {map: self._maps.all(map) for map in KINDS}
-            self._regroup({(map, key) for map, key in changed if map in OF_PIPELINES})
-            ids = {job for map, key in changed if (job := _job(map, key)) is not None}
+            ids, news = self._sorted_out(changed, before)
             self._fresh_s = began_s
             for listener in self._listeners:  # inside: whoever comes next must not be done before everybody is told
                 listener.add(ids)
+            for listener in self._listeners_for_news:
+                listener.add(news)
         return ids
 
     def age_s(self) -> float:
@@ -212,6 +226,10 @@ class Picture:
         """What is still to be deleted."""
         return ByJob(self._view[CLEANUP])
 
+    def resources(self) -> Mapping[str, Seen[ResourceRecord]]:
+        """What jobs have outside."""
+        return self._view[RESOURCES]
+
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
@@ -232,25 +250,42 @@ class Picture:
         """The jobs that have anything in a map."""
         return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
-    def _of(self, map: str, job_id: int) -> tuple[Seen[Any], ...]:
-        parts = self._parts[map].get(job_id)
-        return tuple(parts[key] for key in sorted(parts, key=lambda key: (len(key), key))) if parts else ()
-
-    def _regroup(self, changed: set[tuple[str, str]]) -> None:
+    def _sorted_out(self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, Seen[Any]]]) -> tuple[set[int], set[int]]:
+        """The jobs that have changed, and those of which that is news."""
+        ids: set[int] = set()
+        news: set[int] = set()
         for map, key in changed:
             job = _job(map, key)
             if job is None:
                 continue
-            parts = dict(self._parts[map].get(job, {}))
-            seen = self._view[map].get(key)
-            if seen is None:
-                parts.pop(key, None)
-            else:
-                parts[key] = seen
-            if parts:
-                self._parts[map][job] = parts
-            else:
-                self._parts[map].pop(job, None)
+            ids.add(job)
+            if job not in news and _is_news(map, before[map].get(key), self._view[map].get(key)):
+                news.add(job)
+            if map in OF_PIPELINES:
+                self._regroup(map, job, key)
+        return ids, news
+
+    def _of(self, map: str, job_id: int) -> tuple[Seen[Any], ...]:
+        return self._parts[map].get(job_id, ())
+
+    def _regroup(self, map: str, job: int, key: str) -> None:
+        """One part of a job is new, another one, or gone."""
+        seen = self._view[map].get(key)
+        parts = [part for part in self._of(map, job) if part.key != key]
+        if seen is not None:
+            parts.append(seen)
+        if parts:
+            self._parts[map][job] = tuple(sorted(parts, key=lambda part: (len(part.key), part.key)) if len(parts) > 1 else parts)
+        else:
+            self._parts[map].pop(job, None)
+
+
+def _is_news(map: str, before: Seen[Any] | None, after: Seen[Any] | None) -> bool:
+    """Whether a change is more than a sign of life or of progress."""
+    if map == MONITOR:
+        return False
+    mark = MARKS.get(map)
+    return mark is None or before is None or after is None or mark(before.value) != mark(after.value)
 
 
 def _stored(seen: Seen[T] | None) -> Stored[T] | None:

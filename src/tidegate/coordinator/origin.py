@@ -54,7 +54,7 @@ class Origin:
 
 def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
     """The last run of a job: by the store, else by what it has left in the storage."""
-    states = tuple(p.value for p in known.pipelines) or (rebuilt(storage, known.job_id) if forgotten(known) else ())
+    states = tuple(p.value for p in known.pipelines) or (rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ())
     what = f"the last run of job {known.job_id}" if known.pipelines else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
     return _origin(what, known, states)
 
@@ -69,7 +69,7 @@ def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: Rest
     if wish.start is not From.CHECKPOINT and _continues(known, source):
         source = known  # asked for again by an orchestrator that repeats itself: it has gone on since
     origin = own_origin(source, storage)
-    if wish.start is From.LATEST and not origin.states and forgotten(origin.known):
+    if wish.start is From.LATEST and not origin.states and forgotten(origin.known) and not origin.known.unused:
         left = [savepoint for savepoint in Savepoints(storage.files).list(origin.job_id) if savepoint.overtaken is None]
         return _of_savepoint(store, storage, left[-1]) if left else origin
     return origin

@@ -86,7 +86,7 @@ def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepa
     own = origin.job_id == known.job_id
     start = _decide(storage, request, origin)
     if start is Start.FRESH:
-        return _fresh(storage, request)
+        return _fresh(storage, request, origin if own and not origin.named else None)
     if start is Start.NOTHING and own:
         return Prepared(start=start, report=_base(request, start, origin), numbers=numbers_of(known, storage), states={s.pipeline: s for s in origin.states})
     try:
@@ -111,8 +111,9 @@ def _decide(storage: CheckpointStorage, request: Request, origin: Origin) -> Sta
     )
 
 
-def _fresh(storage: CheckpointStorage, request: Request) -> Prepared:
-    own = own_origin(request.known, storage)
+def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = None) -> Prepared:
+    """From the beginning; `own` is what the job has left, where that has been looked for already."""
+    own = own or own_origin(request.known, storage)
     base = _base(request, Start.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
     left = bool(own.states) and not request.known.pipelines

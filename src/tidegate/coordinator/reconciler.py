@@ -1,28 +1,44 @@
 """observe -> decide -> record, for every job. Run by the leader alone, again and again; a turn that is lost is made up for by the next.
 
-It keeps nothing but the ages of things on its own clock: another leader that starts with an empty memory decides the same, only later.
+It keeps nothing but the ages of things on its own clock, and when it looks at which job again (attention.py): another leader that starts with an empty memory
+decides the same, only later. A job is looked at when there is news of it, and when its time has come; all jobs when a leadership begins, when a worker comes or
+goes, and after a turn that was broken off.
 """
 
 import logging
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+from tidegate.coordinator.attention import CALM_EVERY_S_MAX, RESTLESS_EVERY_S, Ages, Rounds, Taken
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.registry import Known
 from tidegate.coordinator.savepoints import request_of
+from tidegate.coordinator.together import Move, one_by_one
 from tidegate.coordinator.transitions import Overtaken, Recorder
 from tidegate.election import WORKER_PREFIX, Alive, Leading, Silent, Vacant, Watch, expire, forget, worker_office
 from tidegate.election.watch import Part
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
+from tidegate.lifecycle.calm import calm_ms, is_calm
 from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.health import health_of, mark
+from tidegate.lifecycle.health import Rhythm, health_of, mark
 from tidegate.lifecycle.placement import Candidate, Offer, place
 from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
-from tidegate.model.records import BEATS, LEASES, WORKERS, Assignment, DriverRecord, JobRecord, JobState, JobStatus, PipelineState, ProcessRef, WorkerRecord
+from tidegate.model.records import (
+    BEATS,
+    LEASES,
+    WORKERS,
+    Assignment,
+    DriverRecord,
+    JobRecord,
+    JobState,
+    JobStatus,
+    PipelineMetrics,
+    PipelineState,
+    ProcessRef,
+    WorkerRecord,
+)
 from tidegate.model.runway import outlook
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import is_alive
@@ -30,93 +46,84 @@ from tidegate.store.base import Check, Delete
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
-BLIND_S_MAX = 1.0  # what the time between two looks counts at most
-ALL_EVERY_S = 1.0  # every job is looked at so often, whether anything changed or not: deadlines pass by themselves
-
-
 Lives = Callable[[ProcessRef], bool | None]
-
-
-@dataclass(slots=True)
-class Age:
-    """Since when something is as it is, in time that was watched."""
-
-    what: object
-    since_s: float
-
-
-class Ages:
-    """How long things have been as they are, in time that this leader has watched. A new leader begins to count anew, and hours in which the store was out of
-    reach or this process was paused hardly count: a deadline may only be later than it should."""
-
-    def __init__(self) -> None:
-        self._ages: dict[tuple[object, ...], Age] = {}
-        self._watched_s = 0.0
-        self._last_s: float | None = None
-
-    def tick(self, now_s: float) -> None:
-        """One more look at everything, at this time."""
-        if self._last_s is not None:
-            self._watched_s += min(max(0.0, now_s - self._last_s), BLIND_S_MAX)
-        self._last_s = now_s
-
-    def ms(self, name: tuple[object, ...], what: object) -> int:
-        """How long `name` has been `what`."""
-        age = self._ages.get(name)
-        if age is None or age.what != what:
-            age = self._ages[name] = Age(what, self._watched_s)
-        return round((self._watched_s - age.since_s) * 1000)
-
-    def forget(self, jobs: Iterable[int]) -> None:
-        """Keep only what is about these jobs."""
-        kept = set(jobs)
-        self._ages = {name: age for name, age in self._ages.items() if name[1] in kept}
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._ages.clear()
+Many = Callable[[Move, Sequence[int]], int]
 
 
 class Reconciler:
     """Moves every job one step towards what is wanted of it."""
 
-    def __init__(self, picture: Picture, recorder: Recorder, settings: EngineSettings, clock: Clock, alive: Lives | None = None) -> None:
-        self.picture, self.recorder, self.settings, self.clock = picture, recorder, settings, clock
+    def __init__(
+        self, picture: Picture, recorder: Recorder, settings: EngineSettings, clock: Clock, alive: Lives | None = None, many: Many = one_by_one
+    ) -> None:
+        self.picture, self.recorder, self.settings, self.clock, self.many = picture, recorder, settings, clock, many
         self.alive = alive or alive_here
-        self.changed = picture.listen()
-        self.ages = Ages()
+        self.touched, self.changed = picture.listen(), picture.listen_for_news()
+        self.ages, self.rounds, self.taken = Ages(), Rounds(), Taken()
         self.limits = Limits(start_ms=settings.coordinator.start_timeout_ms, ask_ms=settings.coordinator.stop_timeout_ms)
         self.watch = Watch(picture.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
-        self._all_s: float | None = None
+        self._all = True  # the next turn looks at all jobs
+        self._counted_s: float | None = None
 
     def step(self, leading: Leading) -> int:
         """One turn; how many jobs were changed. StoreUnavailable ends it, and the next one goes on."""
         if leading.term != self._term:
-            self._term, self._all_s = leading.term, None
-            self.ages.clear()
+            self._term, self._all = leading.term, True
+            for memory in (self.ages, self.rounds, self.taken):
+                memory.clear()
         self.picture.refresh()
         self.ages.tick(self.clock.monotonic_s())
         self._look_at_workers(leading)
-        jobs = self._due()
+        everything, self._all = self._all, True  # as long as this turn is not complete
+        jobs = self._due(everything=everything)
         places = self._places(jobs)
-        return sum(self._one(leading, job_id, places) for job_id in jobs if leading.trusted())
+        # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the writes can wait for the store at the same time.
+        restless = self.rounds.restless(set(jobs))
+        moved = one_by_one(lambda job_id: self._moved(leading, job_id, places), [job_id for job_id in jobs if job_id not in restless])
+        moved += self.many(lambda job_id: self._moved(leading, job_id, places), sorted(restless))
+        self._all = False
+        return moved
 
-    def _due(self) -> list[int]:
-        """The jobs to look at now: those that changed; all of them once a second."""
+    def _due(self, *, everything: bool) -> list[int]:
+        """The jobs to look at now: those of which there is news, and those whose time has come; or all of them."""
         now_s, running = self.clock.monotonic_s(), self.picture.jobs()
-        changed = self.changed.take()
-        if self._all_s is None or now_s - self._all_s >= ALL_EVERY_S:
-            self._all_s = now_s
-            jobs = sorted(running)
-            self.ages.forget(jobs)
-            return jobs
-        return sorted(job_id for job_id in changed if job_id in running)
+        touched, news = self.touched.take(), self.changed.take()
+        if everything:
+            self.taken.clear()
+            news |= set(running) | set(self.picture.assignments())
+        elif self._counted_s is None or now_s - self._counted_s >= CALM_EVERY_S_MAX:
+            self._counted_s = now_s
+            news |= self.rounds.missing(running)
+        due = news | self.rounds.restless(touched) | self.rounds.due(now_s)
+        for job_id in due:
+            assigned = self.picture.assignment(job_id)
+            self.taken.put(job_id, self._holder(job_id, assigned.value) if assigned else None)
+            if job_id not in running:
+                self.ages.forget(job_id)
+                self.rounds.forget(job_id)
+        for job_id in touched - due:
+            self._note(job_id)
+        return sorted(job_id for job_id in due if job_id in running)
+
+    def _note(self, job_id: int) -> None:
+        """A calm job has given a sign of life, or made progress: its ages begin anew, and that is all there is to do."""
+        driver = self.picture.driver(job_id)
+        self._silent(job_id, driver.value if driver else None)
+        self._ages_of(job_id, tuple(p.value for p in self.picture.pipelines(job_id)))
+
+    def _moved(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
+        """Whether one job was changed. A leader that is not sure of itself any more changes nothing, and begins here when it is again."""
+        if not leading.trusted():
+            self.changed.add({job_id})
+            return False
+        return self._one(leading, job_id, places)
 
     def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
         """Decide and record for one job. What is wrong with one never keeps the others."""
         known = self.picture.known(job_id)
+        self.rounds.looked(job_id, self.clock.monotonic_s(), None)
         if known.record is None:
             return False
         try:
@@ -137,7 +144,10 @@ class Reconciler:
     def _decide(self, leading: Leading, known: Known, view: JobView) -> bool:
         decision = machine.decide(view)
         if isinstance(decision, Stay):
-            return self.recorder.stay(leading.check(), known, view, decision)
+            moved = self.recorder.stay(leading.check(), known, view, decision)
+            if not moved and is_calm(view, decision):
+                self.rounds.looked(known.job_id, self.clock.monotonic_s(), self._calm_s(view.record))
+            return moved
         assert isinstance(decision, Go)
         self.recorder.go(leading.check(), known, view, decision)
         return True
@@ -161,10 +171,10 @@ class Reconciler:
             watcher=watcher,
             adopter=adopter,
             driver_silent=self._silent(job_id, driver),
-            state_age_ms=self.ages.ms(("state", job_id), (state.status, state.generation)),
-            order_age_ms=self.ages.ms(("order", job_id), (assignment.order, assignment.worker, assignment.generation) if assignment else None),
+            state_age_ms=self.ages.ms(job_id, (state.status, state.generation), "state"),
+            order_age_ms=self.ages.ms(job_id, (assignment.order, assignment.worker, assignment.generation) if assignment else None, "order"),
             savepoint=savepoint.value if savepoint else None,
-            savepoint_age_ms=self.ages.ms(("savepoint", job_id), (savepoint.value.id, savepoint.value.status) if savepoint else None),
+            savepoint_age_ms=self.ages.ms(job_id, (savepoint.value.id, savepoint.value.status) if savepoint else None, "savepoint"),
             health=self._health(known.record.value, state, tuple(p.value for p in known.pipelines), watcher),
             runway=outlook(f for m in self.picture.metrics(job_id) if m.value.generation == state.generation for f in m.value.runway),
             place=places.get(job_id, NoPlace("not looked for yet")),
@@ -176,20 +186,30 @@ class Reconciler:
         """Of the worst pipeline."""
         if state.status not in (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT):
             return Health()
-        figures = {m.value.pipeline: m for m in self.picture.metrics(job.job_id)}
-        metrics = {number: m.value for number, m in figures.items()}
-        ages = {p.pipeline: self.ages.ms(("progress", job.job_id, p.pipeline), mark(p, metrics.get(p.pipeline))) for p in pipelines}
-        silences = {
-            p.pipeline: self.ages.ms(("figures", job.job_id, p.pipeline), (p.generation, figures[p.pipeline].version if p.pipeline in figures else 0))
-            for p in pipelines
-        }
+        metrics, ages, silences = self._ages_of(job.job_id, pipelines)
         start_ms = self.settings.coordinator.start_timeout_ms
         return health_of(job.plan.env, self.settings.checkpoint, pipelines, metrics, ages, silences, seen=watcher is Watcher.ALIVE, start_ms=start_ms)
+
+    def _ages_of(self, job_id: int, pipelines: tuple[PipelineState, ...]) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
+        """By pipeline: its figures, how long it has made no progress, and how long its figures have not been written."""
+        figures = {m.value.pipeline: m for m in self.picture.metrics(job_id)}
+        metrics = {number: m.value for number, m in figures.items()}
+        ages = {p.pipeline: self.ages.ms(job_id, mark(p, metrics.get(p.pipeline)), "progress", p.pipeline) for p in pipelines}
+        silences = {
+            p.pipeline: self.ages.ms(job_id, (p.generation, figures[p.pipeline].version if p.pipeline in figures else 0), "figures", p.pipeline)
+            for p in pipelines
+        }
+        return metrics, ages, silences
+
+    def _calm_s(self, job: JobRecord) -> float:
+        """How long a job may be left alone that gets on by itself."""
+        rhythm = Rhythm.of(job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms)
+        return min(max(calm_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
         """Whether the driver has not been heard of for a lease: its registration and its figures are its signs of life."""
         beats = tuple(m.version for m in self.picture.metrics(job_id) if driver is not None and m.value.generation == driver.generation)
-        return self.ages.ms(("life", job_id), (driver, beats)) > self.settings.worker.lease_ms
+        return self.ages.ms(job_id, (driver, beats), "life") > self.settings.worker.lease_ms
 
     def _watcher(self, assignment: Assignment | None, driver: DriverRecord | None) -> tuple[Watcher, str]:
         """Who can see the driver: its worker, else one that lives on the same host since the same boot."""
@@ -207,8 +227,7 @@ class Reconciler:
         states = [(job, s.value) for job in jobs if (s := self.picture.state(job)) is not None and s.value.status is JobStatus.PENDING]
         if not states:
             return {}
-        taken = Counter(self._holder(job, assigned.value) for job, assigned in self.picture.assignments().items())
-        offers = [Offer(id=w.id, slots=w.slots, taken=taken[w.id], tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
+        offers = [Offer(id=w.id, slots=w.slots, taken=self.taken.slots[w.id], tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
         now_ms = self.clock.now_ms()
         # Those that still wait for a retry come last: they must not take a slot from one that can start now.
         waiting = sorted(states, key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]))
@@ -243,7 +262,8 @@ class Reconciler:
                 self._expire(leading, worker, expire(sight))
             elif isinstance(sight, Vacant) and (worker in self.picture.workers() or sight.unchanged_s > self.settings.worker.lease_ms / 1000):
                 self._expire(leading, worker, forget(sight))
-        self.workers = {name: w.value for name, w in self.picture.workers().items() if isinstance(sights.get(worker_office(name)), Alive)}
+        before, self.workers = self.workers, {name: w.value for name, w in self.picture.workers().items() if isinstance(sights.get(worker_office(name)), Alive)}
+        self._all = self._all or before.keys() != self.workers.keys()
         for name in self.picture.workers().keys() - {office.removeprefix(WORKER_PREFIX) for office in sights}:
             self._expire(leading, name, Part((Check(LEASES, worker_office(name), 0), Check(BEATS, worker_office(name), 0)), ()))
 
@@ -254,7 +274,7 @@ class Reconciler:
         except Conflict:
             return
         failpoint("worker.expire.after")
-        self._all_s = None
+        self._all = True
         if worker in self.picture.workers():
             LOG.warning("a worker is gone", extra={"worker": worker})
 

@@ -53,6 +53,7 @@ class Known:
     cleanup: Stored[CleanupRecord] | None = None
     histories: tuple[str, ...] = ()
     savepoint: Stored[SavepointRequest] | None = None  # the last one that was asked for, of any incarnation
+    unused: bool = False  # the id was made for this very submission, so that nothing of it can be left anywhere
 
     @property
     def driven(self) -> bool:
@@ -105,6 +106,12 @@ def look(store: Store, job_id: int) -> Known:
         histories=tuple(e.key for e in histories),
         savepoint=_read(SavepointRequest, SAVEPOINTS, savepoint),
     )
+
+
+def unused(job_id: int) -> Known:
+    """All that there can be of an id that was made for this very submission: neither the store nor the checkpoint storage, which may be far away, is asked. The
+    transaction that writes it still has the condition that nothing is there."""
+    return Known(job_id=job_id, record=None, state=None, pipelines=(), outcome=None, unused=True)
 
 
 def _read(kind: type[T], map: str, found: list[Entry]) -> Stored[T] | None:

@@ -104,7 +104,7 @@ def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Nu
     those of the state that is continued, too, which may be another job's."""
     checkpoint = max([next_checkpoint(known), *(o.next_checkpoint for o in origins)])
     generation = max([last_generation(known), *(o.generation for o in origins)])
-    if known.state is not None or known.outcome is not None:
+    if known.unused or known.state is not None or known.outcome is not None:
         return Numbers(next_checkpoint=checkpoint, last_generation=generation)
     left = storage.newest(known.job_id)
     unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0

@@ -76,9 +76,14 @@ class Recorder:
 
     def stay(self, lease: Check, known: Known, view: JobView, decision: Stay) -> bool:
         """What changes without another status: order, worker, reason, health. Whether anything did."""
-        before = view.state
+        before, now_ms = view.state, self.clock.now_ms()
         health = view.health if before.status is JobStatus.RUNNING else Health()
         runway = view.runway if before.status is JobStatus.RUNNING else Outlook(before.runway, before.runway_reason)
+        moved = _moved(view, decision.order, decision.worker, now_ms)
+        answer = given_up(known, decision.savepoint, now_ms)
+        told = (decision.reason, health.level, health.reason, runway.level, runway.reason)
+        if moved is view.assignment and _alike(told, before) and not answer.writes:
+            return False
         state = replace(
             before,
             reason=decision.reason,
@@ -87,11 +92,6 @@ class Recorder:
             runway=runway.level,
             runway_reason=runway.reason,
         )
-        moved = _moved(view, decision.order, decision.worker, self.clock.now_ms())
-        now_ms = self.clock.now_ms()
-        answer = given_up(known, decision.savepoint, now_ms)
-        if moved is view.assignment and _alike(state, before) and not answer.writes:
-            return False
         writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state)), *answer.writes]
         if moved is not view.assignment and moved is not None:
             writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
@@ -296,13 +296,10 @@ def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) 
     return replace(before, order=order or before.order, worker=worker or before.worker, ordered_ms=ordered_ms)
 
 
-def _alike(state: JobState, other: JobState) -> bool:
-    """Whether two states tell a person the same: figures in a reason that count up or down are no news."""
-    return _told(state) == _told(other)
-
-
-def _told(state: JobState) -> JobState:
-    return replace(state, reason=_words(state.reason), health_reason=_words(state.health_reason), runway_reason=_words(state.runway_reason))
+def _alike(told: tuple[str, ...], state: JobState) -> bool:
+    """Whether a person would be told what the state says already: figures in a reason that count up or down are no news."""
+    before = (state.reason, state.health, state.health_reason, state.runway, state.runway_reason)
+    return told == before or [_words(text) for text in told] == [_words(text) for text in before]
 
 
 def _words(text: str) -> str:

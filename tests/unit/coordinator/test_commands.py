@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from coordinator_parts import Installation, plan
 
+from tidegate.checkpoints.files import Entry, LocalFiles
 from tidegate.coordinator.commands import CleanupPending, JobExists, UnknownJob
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import Picture
@@ -38,6 +39,27 @@ def test_a_submitted_job_is_durable_before_anyone_acts_on_it(here: Installation)
 
 def test_ids_are_given_where_none_is_asked_for(here: Installation) -> None:
     assert here.submit(job_id=None).job_id != here.submit(job_id=None).job_id
+
+
+def test_a_submit_asks_the_checkpoint_storage_only_where_something_may_be_left_of_the_id(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = LocalFiles.entries
+
+    def listed(files: LocalFiles, path: str) -> list[Entry]:
+        asked.append(path)
+        return real(files, path)
+
+    monkeypatch.setattr(LocalFiles, "entries", listed)
+    record = here.submit(job_id=None)
+    assert asked == [], "the id was made for it"
+    here.submit(job_id=7)
+    assert 1 <= len(asked) <= 2, "the store may have been lost"
+    here.ended(JobStatus.FINISHED, record.job_id)
+    here.clock.ms += here.settings.state_cleanup_delay_ms
+    tidy(here)
+    asked.clear()
+    here.submit(job_id=record.job_id)
+    assert asked == [], "the store knows the numbers of the last run"
 
 
 def test_an_id_in_use_is_refused_and_nothing_changes(here: Installation) -> None:

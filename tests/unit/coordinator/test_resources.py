@@ -8,15 +8,18 @@ from coordinator_parts import OPERATOR, Installation
 from tidegate.connectors.chaos import outside
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.resources import ResourceTaken, drop_unneeded, read
 from tidegate.driver.book import DriverBook
 from tidegate.home import Home
 from tidegate.model.errors import Fenced
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.records import JobRecord, JobStatus
+from tidegate.model.records import CLEANUP, STATES, JobRecord, JobStatus
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin.contract import Resource
+from tidegate.store.base import Delete
 from tidegate.testing.in_process import run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 
@@ -70,6 +73,25 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_no_running_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for job_id in range(1, 20):
+        world.submit(job_id, slot=f"slot-{job_id}")
+    listed: list[str] = []
+    scan = world.here.store.backend.scan
+    monkeypatch.setattr(world.here.store.backend, "scan", lambda map, prefix: listed.append(map) or scan(map, prefix))
+    world.submit(20, slot="slot-20")
+    assert RESOURCES not in listed
+    world.here.ended(JobStatus.FINISHED, 3)
+    picture = Picture(world.here.store, world.here.clock)
+    picture.refresh()
+    housekeeper = Housekeeper(picture, world.here.storage, world.here.settings, world.here.clock)
+    ownerless = housekeeper._ownerless(world.here.clock.now_ms())
+    assert [read(entry).name for key in ownerless if (entry := world.here.store.get(RESOURCES, key))] == ["slot-3"]
+    world.here.store.transact([], [Delete(CLEANUP, "3"), Delete(STATES, "3")])
+    assert drop_unneeded(world.here.store, world.here.clock.now_ms(), among=ownerless) == 1
+    assert ("slot-3", 3) not in world.owners()
 
 
 def test_what_the_options_tell_is_recorded_with_the_job_and_refused_to_others(world: World) -> None:

@@ -71,6 +71,12 @@ rollback;
 -- One entry.
 select key, value, version from entries where map = :map and key = :key;
 
+-- name: read_many
+-- Several entries in one statement: pairs of map and key, each looked up by its own.
+select entries.map, entries.key, entries.value, entries.version
+from json_each(:pairs) as asked
+cross join entries on entries.map = json_extract(asked.value, '$[0]') and entries.key = json_extract(asked.value, '$[1]');
+
 -- name: scan_map
 -- All entries of a map; text is compared by its UTF-8 bytes, which is the order of code points.
 select key, value, version from entries where map = :map order by key;

@@ -1,0 +1,345 @@
+"""What a turn of the leader costs: what has happened since the last one, and not what is there. Counted, never timed."""
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from coordinator_parts import Installation, plan
+from test_reconciler import DRIVER, Leader, running
+
+from tidegate.coordinator.attention import CALM_EVERY_S_MAX, SHARES, Ages, Calendar, Rounds, Taken
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.together import HANDS_MAX, one_by_one, together
+from tidegate.election import Leading
+from tidegate.model.document import to_document
+from tidegate.model.job import JobEnv, JobMode
+from tidegate.model.records import (
+    DRIVERS,
+    METRICS,
+    STATES,
+    CheckpointHealth,
+    DriverRecord,
+    JobStatus,
+    Order,
+    PipelineMetrics,
+    PipelineStatus,
+    Wish,
+)
+from tidegate.store.backend import Backend
+from tidegate.store.base import Put
+from tidegate.store.errors import StoreUnavailable
+
+STREAM = JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=10_000, checkpoint_timeout_ms=30_000)
+TURN_MS = 200
+
+
+class Counted:
+    """A backend that counts what it is asked."""
+
+    def __init__(self, real: Backend) -> None:
+        self.real, self.asked = real, Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked[name] += 1
+        return getattr(self.real, name)
+
+
+@pytest.fixture
+def leader(here: Installation) -> Leader:
+    return Leader(here)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often each job was looked at."""
+    counted: Counter[int] = Counter()
+    real = Reconciler._one
+
+    def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
+        counted[job_id] += 1
+        return real(self, leading, job_id, places)
+
+    monkeypatch.setattr(Reconciler, "_one", one)
+    return counted
+
+
+def beat(leader: Leader, job_id: int = 7, *, checkpoint: bool = False) -> None:
+    """A sign of life of a driver that waits for its next batch; with a checkpoint, one of progress."""
+    metrics = PipelineMetrics(pipeline=1, generation=leader.here.state(job_id).generation, phase="waiting", at_ms=leader.here.clock.now_ms())
+    leader.here.store.transact([], [Put(METRICS, f"{job_id}/1", to_document(metrics))])
+    if checkpoint:
+        state = leader.here.pipeline(job_id)
+        leader.here.put(replace(state, status=PipelineStatus.RUNNING, checkpoints=state.checkpoints + 1, confirmed_ms=leader.here.clock.now_ms()))
+
+
+def settled(leader: Leader, *jobs: int) -> None:
+    """These jobs run, and get on by themselves."""
+    for job_id in jobs:
+        beat(leader, job_id, checkpoint=True)
+    leader.turns(8, ms=TURN_MS)
+
+
+def many_running(leader: Leader, count: int) -> list[int]:
+    """So many jobs run, and get on by themselves."""
+    leader.worker(slots=count)
+    jobs = list(range(1, count + 1))
+    for job_id in jobs:
+        leader.here.submit(job_id, of=plan(env=STREAM))
+    leader.turns(3)
+    for job_id in jobs:
+        record = DriverRecord(job_id=job_id, generation=leader.here.state(job_id).generation, process=DRIVER, worker="w")
+        leader.here.store.transact([], [Put(DRIVERS, str(job_id), to_document(record))])
+    leader.turns(2)
+    settled(leader, *jobs)
+    assert {leader.here.state(job_id).status for job_id in jobs} == {JobStatus.RUNNING}
+    return jobs
+
+
+def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_life(leader: Leader, looks: Counter[int]) -> None:
+    running(leader, env=STREAM)
+    settled(leader, 7)
+    looks.clear()
+    turns = round(4 * CALM_EVERY_S_MAX * 1000 / TURN_MS)
+    for turn in range(turns):
+        beat(leader, checkpoint=turn % 10 == 0)
+        leader.turns(1, ms=TURN_MS)
+    assert 3 <= looks[7] <= 6, "four of its times have passed, and a hundred turns"
+
+
+def test_a_job_in_a_short_rhythm_is_looked_at_every_second(leader: Leader, looks: Counter[int]) -> None:
+    running(leader, env=replace(STREAM, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=1_000))
+    settled(leader, 7)
+    looks.clear()
+    for _ in range(50):
+        beat(leader, checkpoint=True)
+        leader.turns(1, ms=TURN_MS)
+    assert 8 <= looks[7] <= 12, "ten seconds"
+
+
+def test_news_of_a_calm_job_is_looked_at_at_once(leader: Leader, looks: Counter[int]) -> None:
+    running(leader, env=STREAM)
+    settled(leader, 7)
+    leader.here.commands.stop(7, Wish.CANCEL)
+    leader.turns(1)
+    order = leader.order()
+    assert order is not None
+    assert order.order is Order.STOP
+    looks.clear()
+    for _ in range(5):
+        beat(leader)
+        leader.turns(1, ms=TURN_MS)
+    assert looks[7] == 5, "a job that is on its way is looked at whenever anything changes"
+
+
+def test_a_pipeline_that_has_failed_is_news(leader: Leader) -> None:
+    running(leader, env=STREAM)
+    settled(leader, 7)
+    leader.here.put(replace(leader.here.pipeline(), status=PipelineStatus.FAILED))
+    leader.turns(1)
+    assert leader.here.state().status is not JobStatus.RUNNING
+
+
+def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_look_later(leader: Leader) -> None:
+    running(leader, env=STREAM)
+    settled(leader, 7)
+    beat(leader, checkpoint=True)
+    began_ms = leader.here.clock.now_ms()
+    late_ms = 0
+    while not late_ms and leader.here.clock.now_ms() - began_ms < 60_000:
+        leader.turns(1, ms=TURN_MS)
+        beat(leader)
+        if leader.here.state().health is CheckpointHealth.LATE:
+            late_ms = leader.here.clock.now_ms() - began_ms
+    assert 40_000 < late_ms <= 40_000 + CALM_EVERY_S_MAX * 1000 + 3 * TURN_MS
+
+
+def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: Leader) -> None:
+    jobs = many_running(leader, 3)
+    del leader.workers["w"]
+    leader.worker("other", slots=10)
+    for _ in range(40):
+        for job_id in jobs:
+            beat(leader, job_id)
+        leader.turns(1, ms=TURN_MS)
+    assert {order.worker for job_id in jobs if (order := leader.order(job_id))} == {"other"}
+    assert {leader.here.state(job_id).status for job_id in jobs} == {JobStatus.RUNNING}
+
+
+def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many_jobs_as_for_few(here: Installation, looks: Counter[int]) -> None:
+    asked: list[Counter[str]] = []
+    leader = Leader(here)
+    for count in (2, 40):
+        jobs = many_running(leader, count) if count == 40 else []
+        leader.turns(1)
+        here.store.backend = counted = Counted(here.store.backend)
+        looks.clear()
+        leading = leader.elector.leadership()
+        assert isinstance(leading, Leading)
+        leader.reconciler.step(leading)
+        here.store.backend = counted.real
+        asked.append(counted.asked)
+        assert sum(looks.values()) <= len(jobs) // 8, "a share of them at most"
+    assert asked[0] == asked[1] == Counter({"feed": 1, "scan": 2})
+
+
+def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(leader: Leader, looks: Counter[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = many_running(leader, 5)
+
+    def out_of_reach(*_: object) -> bool:
+        raise StoreUnavailable("the cable")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Reconciler, "_one", out_of_reach)
+        leader.here.put(replace(leader.here.state(jobs[0]), reason="news"))
+        with pytest.raises(StoreUnavailable):
+            leader.turns(1)
+    looks.clear()
+    leader.turns(1)
+    assert set(looks) == set(jobs)
+
+
+def test_a_job_that_could_not_be_read_for_a_while_is_found_again(leader: Leader, looks: Counter[int]) -> None:
+    jobs = many_running(leader, 2)
+    leader.reconciler.rounds.forget(jobs[0])
+    looks.clear()
+    leader.turns(round(3 * CALM_EVERY_S_MAX * 1000 / TURN_MS), ms=TURN_MS)
+    assert set(looks) == set(jobs)
+
+
+def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_have_ended(here: Installation) -> None:
+    for job_id in range(1, 60):
+        here.submit(job_id)
+        here.ended(JobStatus.FINISHED, job_id)
+    leader = Leader(here)
+    leading = leader.elector.claim()
+    assert isinstance(leading, Leading)
+    picture = Picture(here.store, here.clock)
+    picture.refresh()
+    housekeeper = Housekeeper(picture, here.storage, here.settings, here.clock)
+    housekeeper.step(leading)
+    here.store.backend = counted = Counted(here.store.backend)
+    housekeeper.step(leading)
+    assert counted.asked == Counter()
+    assert housekeeper.cleanups.until(here.clock.now_ms() + here.settings.state_cleanup_delay_ms) == list(range(1, 60))
+
+
+def test_a_submit_without_an_id_is_one_transaction_and_asks_nothing(here: Installation) -> None:
+    here.store.backend = counted = Counted(here.store.backend)
+    record = here.submit(job_id=None)
+    here.store.backend = counted.real
+    assert counted.asked == Counter({"apply": 1})
+    assert here.state(record.job_id).status is JobStatus.CREATED
+
+
+def test_an_id_that_was_made_twice_is_made_once_more(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = here.submit(7)
+    ids = iter((7, 8))
+    monkeypatch.setattr(here.commands, "_new_id", lambda: next(ids))
+    assert here.submit(job_id=None).job_id == 8
+    record = here.known(7).record
+    assert record is not None
+    assert record.value == first
+
+
+def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardly_counts() -> None:
+    ages = Ages()
+    ages.tick(0)
+    assert ages.ms(7, "a", "figures") == 0
+    ages.tick(1)
+    assert (ages.ms(7, "a", "figures"), ages.ms(7, "b", "figures", 1)) == (1_000, 0)
+    assert ages.ms(7, "b", "figures") == 0
+    ages.tick(100)
+    assert ages.ms(7, "b", "figures") == 1_000
+    ages.forget(7)
+    assert ages.ms(7, "b", "figures") == 0
+
+
+def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
+    rounds = Rounds()
+    for job_id in range(10 * SHARES):
+        rounds.looked(job_id, 100.0, 6.4)
+    slices = [len(rounds.due(100.0 + 0.1 * share + 0.05)) for share in range(1, SHARES + 2)]
+    assert (max(slices), sum(slices)) == (10, 10 * SHARES)
+    for job_id in range(20):
+        rounds.looked(job_id, 200.0 + job_id / 100, None)
+    assert (rounds.due(200.9), rounds.due(201.0)) == (set(), set(range(20)))
+    assert rounds.restless({1, 2, 30}) == {1, 2}
+
+
+def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
+    rounds = Rounds()
+    for turn in range(10_000):
+        rounds.looked(turn % 3, turn / 10, None)
+    assert len(rounds._queue) < 10 + SHARES
+    rounds.forget(0)
+    assert rounds.due(2_000.0) == {1, 2}
+    assert rounds.missing([0, 1, 2, 3]) == {0, 3}
+
+
+def test_a_calendar_tells_whose_time_has_come() -> None:
+    calendar = Calendar()
+    for job_id, at_ms in ((1, 30), (2, 10), (3, 20), (4, 20)):
+        calendar.put(job_id, at_ms)
+    assert (calendar.until(9), calendar.until(20), calendar.until(99)) == ([], [2, 3, 4], [2, 3, 4, 1])
+    calendar.put(2, 40)
+    calendar.put(3, None)
+    calendar.put(5, None)
+    assert calendar.until(99) == [4, 1, 2]
+
+
+def test_slots_are_counted_as_assignments_come_and_go() -> None:
+    taken = Taken()
+    for job_id, holder in ((1, "a"), (2, "a"), (3, "b"), (1, "b"), (2, None), (4, None)):
+        taken.put(job_id, holder)
+    assert (taken.slots["a"], taken.slots["b"], taken.slots["c"]) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("many", [one_by_one, together])
+def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
+    moved: list[int] = []
+
+    def move(job_id: int) -> bool:
+        moved.append(job_id)
+        return job_id % 2 == 0
+
+    assert many(move, list(range(100))) == 50
+    assert sorted(moved) == list(range(100))
+    assert many(move, []) == 0
+
+
+def test_moves_wait_for_the_store_at_the_same_time() -> None:
+    meeting = threading.Barrier(HANDS_MAX, timeout=60)
+
+    def move(_: int) -> bool:
+        return meeting.wait() >= 0
+
+    assert together(move, list(range(HANDS_MAX))) == HANDS_MAX
+
+
+def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
+    done: list[int] = []
+
+    def move(job_id: int) -> bool:
+        if job_id == 5:
+            raise StoreUnavailable("the cable")
+        done.append(job_id)
+        return True
+
+    with pytest.raises(StoreUnavailable, match="the cable"):
+        together(move, list(range(50)))
+    assert not [thread for thread in threading.enumerate() if thread.name == "leader-hand"]
+
+
+def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
+    leader = Leader(here)
+    leader.reconciler.many = together
+    leader.worker(slots=30)
+    for job_id in range(1, 31):
+        here.submit(job_id)
+    leader.turns(3)
+    assert {here.state(job_id).status for job_id in range(1, 31)} == {JobStatus.SCHEDULED}
+    assert all(here.store.get(STATES, str(job_id)) for job_id in range(1, 31))
