@@ -26,7 +26,7 @@ demo: setup ## A streaming job, killed with -9 in the middle, resumed, and its r
 	@$(BIN)/python scripts/demo.py
 
 test: testbed ## All tests but the soak: unit, contract, databases, simulation, spark, acceptance (ARGS="-k words")
-	$(PYTEST) -m "not soak" $(FOLDERS) $(ARGS)
+	$(BIN)/python scripts/test.py $(FOLDERS) $(ARGS)
 
 check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit
 	$(BIN)/ruff format --check .

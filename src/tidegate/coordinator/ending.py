@@ -30,6 +30,7 @@ from tidegate.model.records import (
     PipelineStatus,
 )
 from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.errors import Conflict
 
 FAILURES_MAX = 20
 
@@ -64,19 +65,25 @@ def status_of(known: Known) -> JobStatus | None:
 
 def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatus, now_ms: int, failure: Failure | None = None) -> JobOutcome:
     """The terminal transition of an embedded run, then its cleanup."""
-    known = look(store, claim.job_id)
-    if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
-        tidy_up(store, storage, claim.job_id, now_ms)
-        return known.outcome
-    assert known.state is not None
-    if known.state.value.generation != claim.generation:
-        raise Fenced(f"job {claim.job_id}", claim.generation, known.state.value.generation)
-    ending = ending_of(known, status, now_ms, failure=failure)
-    failpoint("job.end.before")
-    store.transact(ending.checks, ending.writes)
-    failpoint("job.end.after")
+    while True:
+        known = look(store, claim.job_id)
+        if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
+            outcome = known.outcome
+            break
+        assert known.state is not None
+        if known.state.value.generation != claim.generation:
+            raise Fenced(f"job {claim.job_id}", claim.generation, known.state.value.generation)
+        ending = ending_of(known, status, now_ms, failure=failure)
+        failpoint("job.end.before")
+        try:
+            store.transact(ending.checks, ending.writes)
+        except Conflict:  # a wish that came at the last moment: look again, and answer it
+            continue
+        failpoint("job.end.after")
+        outcome = ending.outcome
+        break
     tidy_up(store, storage, claim.job_id, now_ms)
-    return ending.outcome
+    return outcome
 
 
 def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:

@@ -127,8 +127,10 @@ def given_up(known: Known, reason: str, now_ms: int) -> Answer:
 
 
 def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:
-    """What is said of a savepoint that is still wanted when the job ends."""
-    return given_up(known, f"the job ended as {status.value} before there was one", now_ms)
+    """What is said of a savepoint that is still wanted when the job ends. One that was asked for at the last moment, and is not known here yet, must not be
+    left without an answer: so nothing ends on old knowledge of it."""
+    answer = given_up(known, f"the job ended as {status.value} before there was one", now_ms)
+    return replace(answer, checks=(Check(SAVEPOINTS, str(known.job_id), known.savepoint.version if known.savepoint else 0),))
 
 
 def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:

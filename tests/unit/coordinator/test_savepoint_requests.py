@@ -8,10 +8,12 @@ from test_reconciler import Leader, running
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.commands import Wish
+from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.savepoints import JobEnded, NoSuchJob, SavepointInUse, ask, delete, request_of
 from tidegate.model.document import to_document
 from tidegate.model.records import RESTORE_CLAIMS, SAVEPOINTS, JobStatus, RestoreClaim, SavepointRequest, SavepointStatus
 from tidegate.store.base import Put
+from tidegate.store.errors import Conflict
 
 LIMIT_MS = 600_000
 
@@ -77,6 +79,16 @@ def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> No
     here.commands.savepoint(7, stop=True)
     here.ended(JobStatus.FAILED)
     assert (standing(here).status, standing(here).reason) == (SavepointStatus.FAILED, "the job ended as FAILED before there was one")
+
+
+def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installation) -> None:
+    here.submit()
+    ending = ending_of(here.known(), JobStatus.FAILED, here.clock.now_ms())
+    here.commands.savepoint(7, stop=False)
+    with pytest.raises(Conflict):
+        here.store.transact(ending.checks, ending.writes)
+    here.ended(JobStatus.FAILED)
+    assert standing(here).status is SavepointStatus.FAILED
 
 
 def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: Leader) -> None:

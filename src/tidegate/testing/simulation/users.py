@@ -168,6 +168,8 @@ class Users:
         except (UserError, TransientError):
             return
         after = self._standing(job_id)
+        if job_id in self.world.checker.by_hand:
+            return  # what stands there may be the hand's
         if not any(standing is None or STRENGTH[standing] >= STRENGTH[wish] for standing in (before, after)) and before == after:
             self.world.broken(f"the wish {wish} for job {job_id} was accepted and is not in the store")
 
