@@ -20,6 +20,7 @@ from tidegate.model.records import (
     MONITOR,
     PIPELINES,
     SAVEPOINTS,
+    SERVERS,
     STATES,
     TOKENS,
     WORKERS,
@@ -36,6 +37,7 @@ from tidegate.model.records import (
     PipelineMetrics,
     PipelineState,
     SavepointRequest,
+    ServerRecord,
     WorkerRecord,
 )
 from tidegate.pipeline.clock import Clock
@@ -48,6 +50,7 @@ KINDS: dict[str, type] = {
     LEASES: Lease,
     BEATS: Beat,
     WORKERS: WorkerRecord,
+    SERVERS: ServerRecord,
     JOBS: JobRecord,
     STATES: JobState,
     ASSIGNMENTS: Assignment,
@@ -215,6 +218,10 @@ class Picture:
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
+
+    def servers(self) -> Mapping[str, Seen[ServerRecord]]:
+        """All servers that have announced themselves."""
+        return self._view[SERVERS]
 
     def tokens(self) -> Mapping[str, Seen[AccessToken]]:
         """Who may come in, by the id of the token."""
