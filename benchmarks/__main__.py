@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.api import api
 from benchmarks.collector import collector
 from benchmarks.control_plane import serve
 from benchmarks.figures import HEADER, Report
@@ -14,7 +15,18 @@ from benchmarks.storage import storage
 from benchmarks.store_growth import growth
 from benchmarks.warm_start import warm
 
-PARTS = {"copy": copy, "sql": sql, "small": small, "start": start, "serve": serve, "growth": growth, "warm": warm, "storage": storage, "collector": collector}
+PARTS = {
+    "copy": copy,
+    "sql": sql,
+    "small": small,
+    "start": start,
+    "serve": serve,
+    "api": api,
+    "growth": growth,
+    "warm": warm,
+    "storage": storage,
+    "collector": collector,
+}
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3
 BATCHES, BATCHES_QUICK = 60, 50

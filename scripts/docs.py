@@ -1,4 +1,5 @@
-"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the engine's file, the commands.
+"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the engine's file, the commands, the
+routes of both APIs.
 
 Called by `make docs`; with `--check` it writes nothing and fails where a page is not what the code says (the tidy tests ask the same). The pages are
 never edited by hand: the words are in the `Option`s and docstrings.
@@ -15,6 +16,7 @@ import click
 
 from tidegate.cli import VERBS
 from tidegate.cli.connectors import abilities, bounds, shown_default
+from tidegate.cli.exits import MEANINGS
 from tidegate.config.engine_options import DIFFERENCES, IGNORED
 from tidegate.config.engine_options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
@@ -35,6 +37,7 @@ def pages() -> dict[str, str]:
     found = {"env.md": _page(_env_lines()), "commands.md": _page(_command_lines()), "connectors.md": _page(_index_lines())}
     found["engine.md"] = _page(_engine_lines())
     found["states.md"] = _page(run_path(str(Path(__file__).with_name("docs_states.py")))["state_lines"]())
+    found |= {name: _page(lines) for name, lines in run_path(str(Path(__file__).with_name("docs_api.py")))["api_pages"]().items()}
     for kind in BlockKind:
         found[f"{kind.value}s.md"] = _page(_kind_lines(kind))
     return found
@@ -140,7 +143,8 @@ def _cell(text: str) -> str:
 
 
 def _command_lines() -> Iterator[str]:
-    yield from ("# Commands", "")
+    yield from ("# Commands", "", '`tidegate VERB --help` says the same. Completion: `eval "$(tidegate completion bash)"` (or zsh; for fish see below).', "")
+    yield from ("| exit code | meaning |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items()), "")
     for verb, place in sorted(VERBS.items()):
         module, _, name = place.partition(":")
         yield from _help_lines(f"tidegate {verb}", getattr(import_module(module), name))

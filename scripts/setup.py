@@ -33,6 +33,7 @@ SERVERS = (
     ("etcd", "usr/bin/etcd", "etcd", ("etcd-server", "etcd")),
     ("MariaDB", "usr/sbin/mariadbd", "mariadbd", ("mariadb-server-core", "mariadb-server")),
     ("Chromium", "usr/bin/chromium", "chromium", ("chromium",)),
+    ("OpenSSL", "usr/bin/openssl", "openssl", ("openssl",)),
 )
 SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")  # Debian asks it before a package starts its service
 

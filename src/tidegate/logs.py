@@ -1,9 +1,21 @@
-"""Structured logs: one JSON object a line, one event for each transition, in a file of the job. Nothing goes to the terminal. Called by composition roots."""
+"""Structured logs: one JSON object a line, one event for each transition, in a file of the job. Nothing goes to the terminal. Called by composition roots.
+
+A process that knows secrets says so (`hide`): from then on no line of its logs, nothing that passes `bare`, and nothing that it prints as an error shows them.
+"""
 
 import json
 import logging
 import logging.handlers
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, TextIO, cast
+from urllib.parse import quote, quote_plus
+
+MASK = "******"
+HIDDEN_CHARS_MIN = 4  # what is shorter is in every text, and no secret
+HIDDEN_MAX = 4_000  # the newest; each costs every line a moment
+PLAIN_WORDS = frozenset({"true", "false", "null", "none"})  # values of options that only sound like secrets
 
 FILE_BYTES_MAX = 10 * 1024 * 1024
 FILES_MAX = 3
@@ -36,6 +48,62 @@ FIELDS = (
 )
 
 
+_hidden: tuple[str, ...] = ()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Never show these texts again, however they are written. Any thread may call it; others see all of them or none."""
+    global _hidden
+    new = [form for form in forms(secrets) if form not in _hidden]
+    if new:
+        _hidden = (*new, *_hidden)[:HIDDEN_MAX]
+
+
+def forms(secrets: Iterable[str]) -> list[str]:
+    """The ways in which these texts may be written: as they are, in an address, in JSON, in a message of Python. The longest first, as one may hold another."""
+    found: set[str] = set()
+    for text in secrets:
+        if len(text) >= HIDDEN_CHARS_MIN and text.lower() not in PLAIN_WORDS:
+            found |= {text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+    return sorted(found, key=lambda text: (-len(text), text))
+
+
+def bare(text: str, also: Iterable[str] = ()) -> str:
+    """The text without what is hidden, and without these secrets."""
+    for secret in (*forms(also), *_hidden):
+        text = text.replace(secret, MASK)
+    return text
+
+
+class BareStream:
+    """Standard error without secrets: a trace that nobody caught ends there."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """As a stream does."""
+        self.stream.write(bare(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def bare_errors() -> None:
+    """From now on this process complains without secrets."""
+    if not isinstance(sys.stderr, BareStream):
+        sys.stderr = cast(TextIO, BareStream(sys.stderr))
+
+
+def _bare_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return bare(value)
+    if isinstance(value, Mapping):
+        return {key: _bare_value(each) for key, each in value.items()}
+    return [_bare_value(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 class JsonLines(logging.Formatter):
     """A record as one line of JSON."""
 
@@ -45,7 +113,7 @@ class JsonLines(logging.Formatter):
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return json.dumps(_bare_value(line), default=lambda value: bare(str(value)), ensure_ascii=False)
 
 
 def log_to(path: Path) -> None:

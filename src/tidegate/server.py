@@ -12,20 +12,21 @@ import os
 import secrets
 import signal
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import uvicorn
 
+from tidegate import __version__
 from tidegate.api.app import make_app
 from tidegate.api.desk import Desk, Me
+from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.engine_view import masked_url
+from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
@@ -36,10 +37,12 @@ from tidegate.coordinator.together import together
 from tidegate.coordinator.transitions import Recorder
 from tidegate.election.elector import Elector, Leading
 from tidegate.home import Home
-from tidegate.logs import log_to
+from tidegate.logs import hide, log_to
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
+from tidegate.model.records import ServerRecord
 from tidegate.pipeline.clock import Clock, SystemClock
+from tidegate.plugin.secret import secret_texts
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.ui.app import routes as pages
@@ -186,10 +189,12 @@ class Server:
 
     def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
         settings, self.listener = start.settings, listener
-        self.me = Me(id=process_name(), address=address_of(listener, settings.http.https))
+        self.me = Me(id=process_name(), address=address_of(listener, settings.http.https), since_ms=clock.now_ms())
         storage = checkpoint_storage(start)
         picture = Picture(store, clock)
         self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
+        record = ServerRecord(id=self.me.id, address=self.me.address if settings.http.enabled else "", release=__version__, started_ms=self.me.since_ms)
+        self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
         self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
@@ -204,6 +209,7 @@ class Server:
         self.loops = [
             Loop("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
             Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
+            Loop("announcement", self.announcement.step, settings.coordinator.lease_ms / 10_000, clock),
             leader,
         ]
         collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
@@ -236,7 +242,7 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
-            **tls(self.desk.settings.http),
+            **uvicorn_options(self.desk.settings.http),
         )
         HttpServer(config, told).run(sockets=[self.listener])
 
@@ -245,6 +251,7 @@ class Server:
         for loop in reversed(self.loops):
             loop.stop()
         self.elector.resign()
+        self.announcement.withdraw()
         self.collector.stop()  # a pass that is under way has nothing to say any more, and ends
         if self.worker is not None:
             self.worker.stop()
@@ -254,10 +261,11 @@ class Server:
 
 def serve(start: Start, say: Say) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
+    check_tls(start.settings.http)
+    hide(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
     sys.setswitchinterval(SWITCH_EVERY_S)
-    check_tls(start.settings.http)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
         start.home.make()
@@ -279,6 +287,7 @@ def log_file(home: Home, name: str) -> None:
 
 def work(start: Start, say: Say) -> None:
     """Run a worker alone until it is told to end."""
+    hide(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
     start.home.make()
@@ -358,28 +367,11 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
     return open_storage(start.settings.checkpoint, start.home)
 
 
-def tls(http: HttpSettings) -> dict[str, Any]:
-    """How uvicorn is told to serve https; nothing where it is off."""
-    if not http.https:
-        return {}
-    options: dict[str, Any] = {"ssl_certfile": http.certificate, "ssl_keyfile": http.private_key}
-    if http.client_authorities:
-        options |= {"ssl_ca_certs": http.client_authorities, "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    return options
-
-
-def check_tls(http: HttpSettings) -> None:
-    """UserError where the files of https cannot be used: before anything is started."""
-    if not http.https:
-        return
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(http.certificate, http.private_key, password=lambda: "")
-        if http.client_authorities:
-            context.load_verify_locations(http.client_authorities)
-    except (OSError, ssl.SSLError) as error:
-        files, why = ", ".join(filter(None, (http.certificate, http.private_key, http.client_authorities))), error.strerror or error
-        raise UserError(f"https cannot be served with {files}: {why}. All of them must be PEM files, the key without a pass phrase") from None
+def secrets_of(settings: EngineSettings) -> frozenset[str]:
+    """What no line of a log may show. The reference's own password is known to everybody, and a word like any other."""
+    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.checkpoint.storage_options, **settings.spark})
+    own = {settings.http.password} if settings.http.basic_auth else set()
+    return texts | (own - {HttpSettings().password}) | set(settings.events.headers.values())
 
 
 def process_name() -> str:

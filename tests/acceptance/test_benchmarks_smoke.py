@@ -48,3 +48,12 @@ def test_publishing_and_restoring_is_measured_on_local_files_and_on_s3(tmp_path:
     found = figures(tmp_path, "--only", "storage")
     assert {name.partition(":")[0] for name in found} == {"local files", "S3"}
     assert all(figure["value"] > 0 for figure in found.values())
+
+
+@pytest.mark.soak
+def test_the_api_is_asked_by_many_and_listened_to(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "api", "--jobs", "20")
+    asked = [figure for name, figure in found.items() if "at a time" in name]
+    assert len(asked) == 22
+    assert all(figure["value"] > 0 for figure in asked)
+    assert found["a job is submitted -> all 200 of the listeners know"]["value"] > 0

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tidegate.cli import main
 from tidegate.cli.bundle import clean
 
 JOB = """
@@ -196,10 +198,29 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
         assert [(each["name"], each["role"]) for each in listed] == [("ci", "viewer")]
         pair.say(*place, "revoke", listed[0]["id"])
         assert json.loads(pair.say(*place, "list", "--json")) == []
+        tokens_from_afar(pair, pair.say(*place, "create", "chief", "--role", "admin").strip())
         log = "".join(path.read_text() for path in (pair.home / "logs").rglob("*.log"))
         assert text not in log
     finally:
         pair.close()
+
+
+def tokens_from_afar(pair: Pair, admin: str) -> None:
+    """The same verbs at a server, as an admin who cannot reach the store."""
+    away, end = ("--server", f"http://127.0.0.1:{pair.ports[1]}"), time.monotonic() + WITHIN_S
+    runner = CliRunner(env={"TIDEGATE_TOKEN": admin, "TIDEGATE_HOME": str(pair.folder / "nowhere")})
+    while (made := runner.invoke(main, ["token", "create", "far", "--expires", "90d", "--json", *away])).exit_code:  # until that server knows the admin
+        assert time.monotonic() < end, made.output
+    new = json.loads(made.stdout)
+    listed = json.loads(runner.invoke(main, ["token", "list", "--json", *away]).stdout)
+    assert sorted((each["name"], each["role"], each["expires"] is None) for each in listed) == [("chief", "admin", True), ("far", "viewer", False)]
+    assert "far" in runner.invoke(main, ["token", "list", *away]).stdout
+    refused = CliRunner(env={"TIDEGATE_TOKEN": new["token"]}).invoke(main, ["token", "create", "more", "--role", "admin", *away])
+    assert (refused.exit_code, "needs the role admin" in refused.stderr) == (3, True)
+    assert runner.invoke(main, ["token", "revoke", new["id"], *away]).stdout == f"token {new['id']} is revoked\n"
+    again = runner.invoke(main, ["token", "revoke", new["id"], *away])
+    assert (again.exit_code, "there is no token" in again.stderr) == (2, True)
+    assert not (pair.folder / "nowhere").exists()
 
 
 def test_a_support_bundle_has_everything_and_no_secret(pair: Pair) -> None:

@@ -81,7 +81,10 @@ def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_di
     own_cluster.worker()
     job.ends(JobStatus.FINISHED)
     job.is_exactly_once(200)
-    assert own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]["SinkWriteCount"] == "200"
+    metrics = own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]
+    assert metrics["SinkWriteCount"] == "200"
+    assert sum(map(int, metrics["TableSinkWriteCount"].values())) == sum(map(int, metrics["TableSourceReceivedCount"].values())) == 200
+    assert metrics["SinkWriteBytes"] == metrics["SourceReceivedBytes"] != "0"
     job.is_cleaned_up()
     assert generation == 1
 

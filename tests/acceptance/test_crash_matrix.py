@@ -21,8 +21,10 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.connectors.chaos.sink import committed_ids
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
+from tidegate.model.job import BlockKind
 from tidegate.model.records import CLEANUP, JobStatus
 from tidegate.model.resources import RESOURCES
+from tidegate.model.volume import total
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import HUNG, KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names
@@ -187,7 +189,8 @@ SCENARIOS = [
 # (killed in test_collector_kills.py). Slots of databases (tests/databases/test_cdc_jobs.py). Another job's state (killed in test_restore_crashes.py). Tokens
 # (killed in test_token_kills.py).
 PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
-ELSEWHERE = (*PEOPLES, "checkpoint.manifest.", "driver.launch.", "driver.handover.", "worker.", "lease.", "command.", "transition.", "history.", "zombie.")
+SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
+ELSEWHERE = (*PEOPLES, *SERVERS, "checkpoint.manifest.", "driver.launch.", "driver.handover.", "zombie.")
 
 
 def known_of(home: Path) -> Known:
@@ -270,6 +273,7 @@ class Story:
             assert (sorted(set(found)) if self.scenario.at_least_once else found) == expected
             assert not ended(self.home) or not (directory / ".tidegate").exists(), "bookkeeping of a finished job is left"
         known = known_of(self.home)
+        self.check_counts(known)
         retained = {r.path for p in known.pipelines for r in p.value.retained}
         doomed = {r.path for p in known.pipelines for r in p.value.doomed}
         root = Home(self.home).checkpoints
@@ -285,6 +289,19 @@ class Story:
         # Whose they are is lost with the store: then they are the collector's.
         if self.last is not None and self.last.code == 0 and self.scenario.meanwhile is not lose_the_store:
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
+
+    def check_counts(self, known: Known) -> None:
+        """What was counted is what is there: each batch once, however often it was tried. What was counted is lost with the store."""
+        outcome = known.outcome
+        if outcome is None or outcome.plan is None or self.scenario.meanwhile is lose_the_store:
+            return
+        counted = {
+            kind: sum(total(outcome.volumes.get(action.operator, {})).rows for pipeline in outcome.plan.pipelines for action in pipeline.of_kind(kind))
+            for kind in (BlockKind.SOURCE, BlockKind.SINK)
+        }
+        written = sum(map(len, self.scenario.expected(self.root).values()))
+        assert counted == {BlockKind.SOURCE: outcome.rows_read, BlockKind.SINK: outcome.rows_written}
+        assert outcome.rows_written == written
 
 
 def resources_are_recorded(home: Path) -> bool:

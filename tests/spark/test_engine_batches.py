@@ -91,6 +91,11 @@ def test_every_table_of_a_source_arrives_under_its_name(engine: SparkEngine, pla
     written = engine.run(graph(source=source, sink=files(place)), batch(10))
     assert {name: len(rows) for name, rows in staged(written).items()} == {"a": 10, "b": 10}
     assert written.rows_read == {"source": 20}
+    assert {operator: {name: volume.rows for name, volume in tables.items()} for operator, tables in written.volumes.items()} == {
+        "source": {"a": 10, "b": 10},
+        "sink": {"a": 10, "b": 10},
+    }
+    assert all(volume.bytes >= 10 * 8 for tables in written.volumes.values() for volume in tables.values())
 
 
 def test_several_sinks_read_the_source_once(engine: SparkEngine, place: Path, tmp_path: Path, fused: bool) -> None:

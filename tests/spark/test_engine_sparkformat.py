@@ -66,6 +66,8 @@ def test_a_source_that_several_sinks_read_is_counted_once(spark: Any, engine: Sp
     written = engine.run(nodes, whole())
     assert written.rows_read == {"source": 50}
     assert written.messages["saved"] == [{"rows": 50}]
+    (saved,), (given,) = written.volumes["saved"].values(), written.volumes["source"].values()
+    assert (saved.rows, given.rows) == (50, 50), "what Spark moves by itself is counted in rows"
     assert sum(message["rows"] for message in written.messages["sink"]) == 50
 
 

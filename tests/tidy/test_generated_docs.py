@@ -32,6 +32,15 @@ def test_every_command_is_in_the_reference(docs: ModuleType) -> None:
     assert [verb for verb in docs.VERBS if f"## tidegate {verb}\n" not in docs.pages()["commands.md"]] == []
 
 
+def test_every_route_is_in_the_reference(docs: ModuleType) -> None:
+    pages = docs.pages()
+    assert "## POST /submit-job\n" in pages["rest-v2.md"]
+    assert "## GET /api/v1/jobs/{job_id}\n" in pages["api-v1.md"]
+    for name in ("rest-v2.md", "api-v1.md"):
+        sections = pages[name].partition("\n# Objects\n")[0].split("\n## ")[1:]
+        assert [section.splitlines()[0] for section in sections if "\nRole: " not in section or "\n- 2" not in section] == []
+
+
 def test_pages_that_are_missing_changed_or_left_over_are_found_and_others_left_alone(docs: ModuleType, tmp_path: Path) -> None:
     wanted = {name: docs.MARK + name for name in ("same.md", "changed.md", "missing.md")}
     (tmp_path / "same.md").write_text(wanted["same.md"])

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidegate.api.answers import fail
+from tidegate.api.answers import BODY_BYTES_MAX, BodyTooLarge, fail
 from tidegate.api.desk import Desk
 from tidegate.coordinator.tokens import recognised
 from tidegate.model.records import AccessToken, Role
@@ -62,7 +62,7 @@ class Door:
         scope.setdefault("state", {})["who"] = who
         if request.method in SAFE:
             return await self.app(scope, receive, send)
-        await self._audited(request, who, scope, receive, send)
+        await self._audited(request, who, scope, within_limit(receive), send)
 
     @property
     def root(self) -> str:
@@ -105,12 +105,35 @@ class Door:
             await send(message)
 
         try:
+            if _declared(request) > BODY_BYTES_MAX:
+                return await fail(413, str(BodyTooLarge()))(scope, receive, heard)
             await self.app(scope, receive, heard)
         finally:
             place = request.client.host if request.client else ""
             asked = {key: request.query_params[key] for key in ("jobId", "jobName", "restore") if key in request.query_params}
             more = {"by": who.name, "role": who.role.value, "from": place, "what": f"{request.method} {request.url.path}", "asked": asked, "answer": status}
             AUDIT.info("wish", extra=more)
+
+
+def within_limit(receive: Receive) -> Receive:
+    """What a request sends, as long as it is not too much: nobody fills this server's memory."""
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > BODY_BYTES_MAX:
+            raise BodyTooLarge
+        return message
+
+    return limited
+
+
+def _declared(request: Request) -> int:
+    """How much a request says it will send; 0 where it does not."""
+    text = request.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def who_of(request: Request) -> Who:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from tidegate.api.access import Door, who_of
-from tidegate.api.answers import fail
+from tidegate.api.answers import BodyTooLarge, fail
 from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.described import document
 from tidegate.api.desk import Desk
@@ -28,7 +27,7 @@ from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
 from tidegate.api.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import typed_api
-from tidegate.api.writes import BodyTooLarge, Writes
+from tidegate.api.writes import Writes
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import Role
@@ -51,10 +50,12 @@ def _routes(desk: Desk) -> list[BaseRoute]:
     many, checkpoints, pending, logs, nodes = Many(desk, writes), Checkpoints(desk), Pending(desk), Logs(desk), Nodes(desk)
 
     async def metrics(_request: Request) -> Response:
-        return Response(await run_in_threadpool(scrape.text), media_type=CONTENT_TYPE)
+        await scrape.catch_up()
+        return Response(scrape.text(), media_type=CONTENT_TYPE)
 
     async def open_metrics(_request: Request) -> Response:
-        return Response(await run_in_threadpool(scrape.open_text), media_type=OPEN_CONTENT_TYPE)
+        await scrape.catch_up()
+        return Response(scrape.open_text(), media_type=OPEN_CONTENT_TYPE)
 
     async def description(_request: Request) -> Response:
         return JSONResponse(document(desk.settings.http.context_path.rstrip("/")))

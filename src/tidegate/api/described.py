@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate import __version__
+from tidegate.model.records import Role
 
 JSON = "application/json"
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -53,6 +54,12 @@ class Operation:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     body_media: str = JSON
+    admin: bool = False
+
+    @property
+    def role(self) -> Role:
+        """What a caller must be."""
+        return Role.ADMIN if self.admin else Role.VIEWER if self.method == "get" else Role.OPERATOR
 
 
 _PAGED = {"page": WHOLE, "rows": WHOLE}
@@ -112,9 +119,9 @@ OPERATIONS = (
     Operation(path="/health", summary="Whether this server can see the store, and who leads", answer=ANY),
     Operation(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
     Operation(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
-    Operation(method="post", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}),
-    Operation(method="put", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}),
-    Operation(method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL),
+    Operation(method="post", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}, admin=True),
+    Operation(method="put", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}, admin=True),
+    Operation(method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL, admin=True),
     Operation(method="post", path="/submit-job", summary="Take a job in", answer=named("Taken"), query=_SUBMIT, body=ANY),
     Operation(
         method="post", path="/submit-job/upload", summary="A job as a file", answer=named("Taken"), query=_SUBMIT, body=ANY, body_media="multipart/form-data"
@@ -129,6 +136,7 @@ OPERATIONS = (
         summary="Other tags for this server's worker",
         answer=texts("status"),
         body={"type": "object", "additionalProperties": TEXT},
+        admin=True,
     ),
 )
 _SCHEMAS = {
@@ -142,6 +150,8 @@ _SCHEMAS = {
             **dict.fromkeys(("envOptions", "jobDag", "metrics"), ANY),
             "pluginJarsUrls": listed(texts("jarPath")),
             "isStartWithSavePoint": FLAG,
+            "restorable": FLAG,
+            "runway": ANY,
         },
         "required": ["jobId", "jobName", "jobStatus", "envOptions", "createTime", "jobDag", "pluginJarsUrls", "isStartWithSavePoint", "metrics"],
     },
@@ -182,10 +192,12 @@ def _operation(operation: Operation) -> dict[str, Any]:
     error = {"content": {JSON: {"schema": named("Error")}}}
     forms = {operation.media: {"schema": operation.answer or TEXT}, **{media: {"schema": TEXT} for media in operation.also}}
     answers: dict[str, Any] = {"200": {"description": "done", "content": forms}}
-    answers |= {str(status): {"description": why, **error} for status, why in ERRORS.items()}
+    errors = {**ERRORS, **({404: "nothing can have this name"} if set(names) - {"job_id"} else {})}
+    answers |= {str(status): {"description": why, **error} for status, why in sorted(errors.items())}
     described: dict[str, Any] = {
         "operationId": f"{operation.method}{operation.path}",
         "summary": operation.summary,
+        "x-role": operation.role.value,
         "parameters": [*inside, *asked],
         "responses": answers,
     }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.api.roll import Roll
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.observe import Picture
 from tidegate.model.engine import EngineSettings
@@ -35,6 +36,7 @@ class Me:
 
     id: str
     address: str
+    since_ms: int = 0
 
 
 class Desk:
@@ -42,6 +44,7 @@ class Desk:
 
     def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
         self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
+        self.roll = Roll(picture)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
         self.logs: Path | None = None  # the folder of the logs that this server shows
         self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one

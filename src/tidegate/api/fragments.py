@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.api import shapes
+from tidegate.api.due import Due
 from tidegate.coordinator.observe import Picture
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobOutcome, JobRecord, JobState
 from tidegate.store.follow import Seen
 
+WHOLE_FOR_MS = 200  # the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are late by so much at most
 SPARE_MAX = 256  # texts of forgotten jobs that may lie around before they are thrown away
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -53,21 +55,24 @@ class Board:
     """The jobs that have not ended, the newest first. Not for threads."""
 
     def __init__(self, picture: Picture) -> None:
-        self.picture, self.changed = picture, picture.listen()
+        self.picture, self.due = picture, Due(picture, self._look)
         self._entries: dict[int, Entry] = {}
         self._order: list[Entry] | None = []
-        self._begun = False
+        self._whole: tuple[list[Entry], int, bytes] | None = None
 
     def entries(self) -> list[Entry]:
         """All of them, as the picture has them now."""
-        changed = self.changed.take()
-        if not self._begun:
-            self._begun, changed = True, set(self.picture.jobs())
-        for job_id in changed:
-            self._look(job_id)
+        self.due.now()
         if self._order is None:
             self._order = sorted(self._entries.values(), key=lambda entry: entry.order, reverse=True)
         return self._order
+
+    def whole(self, now_ms: int) -> bytes:
+        """All of them as one JSON list: many who ask at the same time are given the same bytes."""
+        entries, slot = self.entries(), now_ms // WHOLE_FOR_MS
+        if self._whole is None or self._whole[0] is not entries or self._whole[1] != slot:
+            self._whole = entries, slot, f"[{','.join([entry.json(now_ms) for entry in entries])}]".encode()
+        return self._whole[2]
 
     def entry(self, job_id: int) -> Entry | None:
         """One job with a record among the running ones, even if that is a leftover."""
@@ -100,7 +105,7 @@ def _entry(picture: Picture, job: Going, known: Entry | None) -> Entry:
     identity = known.identity if known is not None and same else dumps(shapes.identity(job.record.value))[:-1]
     places = [p.value for p in pipelines]
     last = shapes.lagging(places)
-    progress = dumps(shapes.progress(job.state, places, [m.value for m in metrics]))[1:-1]
+    progress = dumps(shapes.progress(job.state, job.record.value.plan, places, [m.value for m in metrics]))[1:-1]
     text = f'{identity},{progress},"secondsSinceLastCheckpoint":'
     return Entry(job=job, identity=identity, key=key, text=text, confirmed_ms=shapes.confirmed_ms(last) if last else 0)
 
@@ -110,6 +115,7 @@ class Ended:
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[int, str]] = {}
+        self._enough = SPARE_MAX
 
     def json(self, outcome: Seen[JobOutcome]) -> str:
         """The whole object."""
@@ -122,9 +128,11 @@ class Ended:
 
     def forget(self, picture: Picture) -> None:
         """Throw away what belongs to jobs that are gone, now and then."""
+        if len(self._texts) <= self._enough:
+            return
         outcomes = picture.outcomes()
-        if len(self._texts) > len(outcomes) + SPARE_MAX:
-            self._texts = {job_id: known for job_id, known in self._texts.items() if job_id in outcomes}
+        self._texts = {job_id: known for job_id, known in self._texts.items() if job_id in outcomes}
+        self._enough = len(self._texts) + SPARE_MAX
 
 
 def going(picture: Picture) -> list[Going]:

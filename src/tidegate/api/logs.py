@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from tidegate.api.desk import Desk
+from tidegate.logs import bare
 from tidegate.model.errors import UserError
+from tidegate.plugin.secret import plan_texts
 
 BYTES_MAX = 64 * 1024 * 1024
 SUFFIXES = (".log", ".err")
@@ -78,9 +80,18 @@ class Logs:
             with open(folder / name, "rb") as file:
                 size = file.seek(0, 2)
                 file.seek(max(0, size - bytes_max))
-                return file.read(bytes_max).decode("utf-8", "replace")
+                return bare(file.read(bytes_max).decode("utf-8", "replace"), self._secrets(name))
         except OSError:
             raise NoSuchLog(name) from None
+
+    def _secrets(self, name: str) -> frozenset[str]:
+        """What the job whose file this is must not show: a JVM, or a library, may have written it there."""
+        word, picture = name.partition("/")[0], self.desk.picture
+        if not word.isdigit():
+            return frozenset()
+        record, outcome = picture.jobs().get(int(word)), picture.outcome(int(word))
+        plans = [record.value.plan if record else None, outcome.value.plan if outcome else None]
+        return frozenset().union(*(plan_texts(plan) for plan in plans if plan is not None))
 
 
 def _files(folder: Path) -> Iterator[Path]:

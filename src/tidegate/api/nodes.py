@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate.api.desk import Desk
 from tidegate.api.writes import body_of, object_of
+from tidegate.coordinator.announcement import living
 from tidegate.model.errors import UserError
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
@@ -38,11 +39,12 @@ class Nodes:
 
     async def monitoring(self, _request: Request) -> Response:
         """One object for each member, all values text: this server with its figures, the others with the address that has theirs."""
-        picture, lease = self.desk.picture, self.desk.picture.lease()
+        lease = self.desk.picture.lease()
         leader = lease.value.address if lease else ""
         mine = await run_in_threadpool(figures)
         members = [_member(self.desk.me.address, leader) | mine]
-        others = {leader, *(worker.value.address for worker in picture.workers().values())} - {"", self.desk.me.address}
+        known = living(self.desk.picture, self.desk.settings.coordinator.lease_ms, self.desk.clock)
+        others = {leader, *(server.address for server in known)} - {"", self.desk.me.address}
         return JSONResponse(members + [_member(each, leader) | {"remark": f"its figures: {each}/system-monitoring-information"} for each in sorted(others)])
 
     async def thread_dump(self, _request: Request) -> Response:

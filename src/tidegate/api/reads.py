@@ -1,6 +1,5 @@
 """GET: what the server knows, from its picture of the store. Handlers for app.py; none of them touches the store or waits for anything."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -30,22 +29,23 @@ class Reads:
 
     async def overview(self, request: Request) -> Response:
         """How many workers, slots and jobs. Query parameters are tags that a worker must have to be counted."""
+        await self.board.due.in_slices()
         picture = self.desk.current()
-        return JSONResponse(overview(picture, [entry.job for entry in self.board.entries()], dict(request.query_params)))
+        jobs, ended = [entry.job for entry in self.board.entries()], self.desk.roll.ended_counts()
+        return JSONResponse(overview(picture, jobs, ended, dict(request.query_params)))
 
     async def running_jobs(self, request: Request) -> Response:
         """Jobs that have not ended, the newest first."""
+        await self.board.due.in_slices()
         self.desk.current()
-        now_ms = self.desk.clock.now_ms()
-        return _listed(self.board.entries(), lambda entry: entry.json(now_ms), request)
+        now_ms, page = self.desk.clock.now_ms(), _page(request)
+        return _listed(self.board.entries(), lambda entry: entry.json(now_ms), page) if page else json_text(self.board.whole(now_ms))
 
     async def finished_jobs(self, request: Request) -> Response:
         """Jobs that have ended, the last one first; `state` in any case, a state that does not exist has no jobs."""
         picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
-        outcomes = [each for each in picture.outcomes().values() if wanted in ("", each.peek("status"))]
-        outcomes.sort(key=lambda each: (each.peek("finished_ms"), each.peek("job_id")), reverse=True)
         self.ended.forget(picture)
-        return _listed(outcomes, self.ended.json, request)
+        return _listed(self.desk.roll.finished(wanted), lambda row: self.ended.json(row.outcome), _page(request))
 
     async def job_info(self, request: Request) -> Response:
         """One job, running or ended. An unknown id is answered with itself."""
@@ -77,22 +77,21 @@ class Reads:
         return JSONResponse(document, 200 if reason is None else 503)
 
 
-def overview(picture: Picture, jobs: Sequence[Going], tags: Mapping[str, str]) -> dict[str, str]:
+def overview(picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], tags: Mapping[str, str]) -> dict[str, str]:
     """The counts, all of them text."""
     workers = {key: w.value for key, w in picture.workers().items() if all(w.value.tags.get(tag) == value for tag, value in tags.items())}
     slots = sum(worker.slots for worker in workers.values())
     held = [a for job in jobs if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers]
     waiting = sum(job.state.status in WAITING for job in jobs)
-    ended = Counter(str(each.peek("status")) for each in picture.outcomes().values())
     counts = {
         "totalSlot": slots,
         "unassignedSlot": max(0, slots - len(held)),
         "workers": len(workers),
         "runningJobs": len(jobs) - waiting,
         "pendingJobs": waiting,
-        "finishedJobs": ended[JobStatus.FINISHED],
-        "failedJobs": ended[JobStatus.FAILED],
-        "cancelledJobs": ended[JobStatus.CANCELED],
+        "finishedJobs": ended.get(JobStatus.FINISHED, 0),
+        "failedJobs": ended.get(JobStatus.FAILED, 0),
+        "cancelledJobs": ended.get(JobStatus.CANCELED, 0),
     }
     return {"projectVersion": __version__, "gitCommitAbbrev": "", **{key: str(count) for key, count in counts.items()}}
 
@@ -106,13 +105,20 @@ def job_id_of(text: str) -> int:
     return int(text)
 
 
-def _listed(items: Sequence[T], text: Callable[[T], str], request: Request) -> Response:
-    """All items, or with `page` one page of them and how many there are."""
+def _page(request: Request) -> slice | None:
+    """The part of a list that is asked for; None = all of it."""
     page, rows = positive(request, "page"), positive(request, "rows")
     if page is None:
-        return json_text(f"[{','.join(map(text, items))}]")
+        return None
     rows = rows or ROWS_DEFAULT
-    return json_text(f'{{"data":[{",".join(map(text, items[(page - 1) * rows : page * rows]))}],"total":{len(items)}}}')
+    return slice((page - 1) * rows, page * rows)
+
+
+def _listed(items: Sequence[T], text: Callable[[T], str], page: slice | None) -> Response:
+    """All items, or one page of them and how many there are."""
+    if page is None:
+        return json_text(f"[{','.join(map(text, items))}]")
+    return json_text(f'{{"data":[{",".join(map(text, items[page]))}],"total":{len(items)}}}')
 
 
 def positive(request: Request, name: str) -> int | None:
@@ -125,6 +131,6 @@ def positive(request: Request, name: str) -> int | None:
     return int(given)
 
 
-def json_text(text: str) -> Response:
+def json_text(text: str | bytes) -> Response:
     """JSON that is text already."""
     return Response(text, media_type="application/json")

@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from tidegate.api import volumes
+from tidegate.api.volumes import decimal
 from tidegate.config.engine_view import masked
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
@@ -79,17 +81,18 @@ def identity(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def progress(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+def progress(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
     """What changes while a job lives. Ages are not in it: they change all the time."""
     last = lagging(pipelines)
     return {
         "jobStatus": shown_status(state.status),
         "startTime": time_text(_started_ms(state.entered)),
-        "metrics": running_metrics(state, pipelines, metrics),
+        "metrics": running_metrics(state, plan, pipelines, metrics),
         "lastCheckpointId": _text(max((p.latest.checkpoint for p in pipelines if p.latest), default=None)),
         "lastCheckpointTime": time_text(last.latest.completed_ms if last and last.latest else 0),
         "checkpointHealth": state.health.value,
         "healthReason": state.health_reason,
+        "restorable": restorable(pipelines),
         "runway": runway(state, metrics),
         "statusReason": state.reason,
         "restarts": str(state.restarts),
@@ -111,7 +114,7 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
         "finishTime": time_text(outcome.finished_ms),
         "jobDag": dag(outcome.job_id, outcome.name, plan) if plan else {},
         "pluginJarsUrls": [],
-        "metrics": _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, outcome.finished_ms - _started_ms(outcome.entered)),
+        "metrics": finished_metrics(outcome),
         "isStartWithSavePoint": outcome.restored,
         "restoreReport": to_document(outcome.restore),
         "restarts": str(outcome.restarts),
@@ -211,16 +214,34 @@ def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any
     return {"level": found.level.value, "reason": found.reason, "sources": sources}
 
 
-def running_metrics(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, str]:
-    """Rows that were read and written, also those that are not committed yet; committed ones by themselves."""
-    live = {m.pipeline: m for m in metrics if m.generation == state.generation}
-    read = sum(max(p.rows_read, live[p.pipeline].rows_read if p.pipeline in live else 0) for p in pipelines)
-    written = sum(max(p.rows_written, live[p.pipeline].rows_written if p.pipeline in live else 0) for p in pipelines)
-    newest = max([p.confirmed_ms for p in pipelines] + [m.at_ms for m in live.values()], default=0)
-    return _counts(read, written, sum(p.rows_written for p in pipelines), newest - _started_ms(state.entered))
+def running_metrics(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+    """Rows that were read and written, also those that are not committed yet; committed ones by themselves, with their bytes and tables."""
+    live = [m for m in metrics if m.generation == state.generation]
+    read, written = rows_so_far(pipelines, live)
+    so_far_ms = elapsed_ms(state, pipelines, live)
+    return _counts(read, written, sum(p.rows_written for p in pipelines), so_far_ms) | volumes.metrics(plan, volumes.merged(pipelines), so_far_ms)
 
 
-def _counts(read: int, written: int, committed: int, elapsed_ms: int) -> dict[str, str]:
+def rows_so_far(pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> tuple[int, int]:
+    """Rows that were read and written, also those that are not committed yet. `live` is what the driver of this generation has said last."""
+    said = {m.pipeline: m for m in live}
+    read = sum(max(p.rows_read, said[p.pipeline].rows_read if p.pipeline in said else 0) for p in pipelines)
+    written = sum(max(p.rows_written, said[p.pipeline].rows_written if p.pipeline in said else 0) for p in pipelines)
+    return read, written
+
+
+def elapsed_ms(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics] = ()) -> int:
+    """How long a job has been running, when something was last heard of it."""
+    return max([p.confirmed_ms for p in pipelines] + [m.at_ms for m in metrics], default=0) - _started_ms(state.entered)
+
+
+def finished_metrics(outcome: JobOutcome) -> dict[str, Any]:
+    """The same of a job that has ended."""
+    took_ms = outcome.finished_ms - _started_ms(outcome.entered)
+    return _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, took_ms) | volumes.metrics(outcome.plan, outcome.volumes, took_ms)
+
+
+def _counts(read: int, written: int, committed: int, elapsed_ms: int) -> dict[str, Any]:
     seconds = max(elapsed_ms, 1) / 1000
     return {
         "SourceReceivedCount": str(read),
@@ -232,17 +253,17 @@ def _counts(read: int, written: int, committed: int, elapsed_ms: int) -> dict[st
     }
 
 
-def decimal(value: float) -> str:
-    """Plain decimal text, never with an exponent."""
-    return f"{value:.3f}".rstrip("0").rstrip(".") if value == value and abs(value) != float("inf") else "0"
-
-
 def lagging(pipelines: Sequence[PipelineState]) -> PipelineState | None:
     """The unfinished pipeline whose last checkpoint is the oldest: a job is only as safe as that one. Of a job whose pipelines have all ended, the newest."""
     going = [p for p in pipelines if p.status is not PipelineStatus.FINISHED]
     if going:
         return min(going, key=confirmed_ms)
     return max(pipelines, key=confirmed_ms, default=None)
+
+
+def restorable(pipelines: Sequence[PipelineState]) -> bool:
+    """Whether there is a checkpoint to go on from."""
+    return any(p.latest for p in pipelines)
 
 
 def confirmed_ms(pipeline: PipelineState) -> int:

@@ -20,8 +20,6 @@ from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import JobRecord, Wish
 
-BODY_BYTES_MAX = 10 * 1024 * 1024
-
 
 class How(StrEnum):
     """How a job shall end."""
@@ -29,15 +27,6 @@ class How(StrEnum):
     CANCEL = "cancel"  # at its next checkpoint
     SAVEPOINT = "savepoint"  # with a savepoint
     FORCE = "force-stop"  # killed now
-
-
-class BodyTooLarge(UserError):
-    """A body over the limit."""
-
-    condition = "body-too-large"
-
-    def __init__(self) -> None:
-        super().__init__(f"the body of the request is larger than {BODY_BYTES_MAX // 1024 // 1024} MB")
 
 
 class Writes:
@@ -90,13 +79,8 @@ class Writes:
 
 async def body_of(request: Request) -> bytes:
     """The whole body, within the limit."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise BodyTooLarge
-        parts.append(part)
-    if not size:
+    parts = [part async for part in request.stream()]  # BodyTooLarge comes from the door
+    if not any(parts):
         raise UserError("the body of the request is empty")
     return b"".join(parts)
 

@@ -10,6 +10,7 @@ VERBS = {
     "cancel": "tidegate.cli.jobs:cancel",
     "capacity": "tidegate.cli.capacity:capacity",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",
+    "completion": "tidegate.cli.completion:completion",
     "config": "tidegate.cli.config:config",
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",

@@ -35,6 +35,11 @@ def capacity(file: str | None, variable: Sequence[str], home: str | None, config
 
     \b
     storage = checkpoint x (max-retained + 1) x 1.5, for every pipeline; one more checkpoint for each savepoint
+
+    \b
+    Examples:
+      tidegate capacity
+      tidegate capacity job.conf --json
     """
     plan = planned(file, variable, strict=False) if file else None
     with installation(home, config) as here:

@@ -26,7 +26,14 @@ Place = tuple[str | None, Path | None]
 @click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
 @click.pass_context
 def checkpoints(context: click.Context, home: str | None, config: Path | None) -> None:
-    """List, show and verify the checkpoints of jobs."""
+    """List, show and verify the checkpoints of jobs.
+
+    \b
+    Examples:
+      tidegate checkpoints list orders
+      tidegate checkpoints show 7 12
+      tidegate checkpoints verify
+    """
     context.obj = home, config
 
 

@@ -20,7 +20,13 @@ from tidegate.model.problem import Problem, Severity
 
 @click.group("config")
 def config() -> None:
-    """The engine's settings."""
+    """The engine's settings.
+
+    \b
+    Examples:
+      tidegate config show
+      tidegate config show --config tidegate.yaml --json
+    """
 
 
 @config.command("show")

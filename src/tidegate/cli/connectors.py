@@ -21,7 +21,13 @@ PIPE_COLUMNS = 160  # how wide tables are where there is no terminal to ask
 
 @click.group("connectors")
 def connectors() -> None:
-    """The sources, transforms and sinks that a job file can name."""
+    """The sources, transforms and sinks that a job file can name.
+
+    \b
+    Examples:
+      tidegate connectors list
+      tidegate connectors show Jdbc --kind sink
+    """
 
 
 @connectors.command("list")

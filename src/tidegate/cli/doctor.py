@@ -314,7 +314,14 @@ def _show(findings: list[Finding]) -> None:
 @click.option("--home", help="The installation to look at (TIDEGATE_HOME).")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
 def doctor(home: str | None, as_json: bool) -> None:
-    """Look whether a job can run on this machine, and say how to get what is missing."""
+    """Look whether a job can run on this machine, and say how to get what is missing.
+
+    Exit code 0 means that it can, 1 that something is missing.
+
+    \b
+    Examples:
+      tidegate doctor
+    """
     findings = examine(Place(home=Home.find(home, os.environ).root, environ=os.environ))
     if as_json:
         document = {"version": 1, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}

@@ -27,7 +27,13 @@ _PROMISES = {
 @options
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
 def explain(file: str, variable: Sequence[str], strict: bool, as_json: bool) -> None:
-    """Show what a job file means: its graph, its pipelines, what the sinks promise and what state each action keeps."""
+    """Show what a job file means: its graph, its pipelines, what the sinks promise and what state each action keeps.
+
+    \b
+    Examples:
+      tidegate explain job.conf
+      tidegate explain job.conf -i day=2024-05-01 --json
+    """
     planned = load(file, variables=values_of(variable), environ=os.environ, strict=strict)
     plan = planned.plan
     if as_json:

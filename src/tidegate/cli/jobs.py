@@ -57,7 +57,13 @@ def _health(job: dict[str, Any]) -> str:
 @click.option("--json", "as_json", is_flag=True, help="For machines: the whole object.")
 @remote.options
 def show(client: Client, job: str, as_json: bool) -> None:
-    """Show one job, by id or name: where it is, its checkpoints, what went wrong."""
+    """Show one job, by id or name: where it is, its checkpoints, what went wrong.
+
+    \b
+    Examples:
+      tidegate show orders
+      tidegate show 7 --json
+    """
     found = remote.job_of(client, job)
     if as_json:
         remote.print_json(found)
@@ -102,7 +108,13 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
-    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept."""
+    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept.
+
+    \b
+    Examples:
+      tidegate cancel orders --wait
+      tidegate cancel 7 8
+    """
     for each in [remote.job_of(client, word) for word in job]:
         client.post("/stop-job", {"jobId": each["jobId"]})
         click.echo(ending(waited(client, each["jobId"])) if wait else f"job {each['jobId']} {each['jobName']!r} shall stop")
@@ -113,7 +125,12 @@ def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come; Ctrl-C ends it.")
 @remote.options
 def logs(client: Client, job: str, follow: bool) -> None:
-    """Print the log of a job's driver, as the server that answers has it."""
+    """Print the log of a job's driver, as the server that answers has it.
+
+    \b
+    Examples:
+      tidegate logs orders --follow
+    """
     job_id = remote.job_of(client, job)["jobId"]
     names = {entry["logName"] for entry in client.get(f"/logs/{job_id}", {"format": "json"})}
     name = f"{job_id}/{DRIVER_LOG}"

@@ -2,25 +2,20 @@
 
 import contextlib
 import json
-import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli import exits, job_file, restore_words
+from tidegate.cli import exits, job_file, restore_words, run_words
 from tidegate.cli.run import settings_of
 from tidegate.coordinator.prepare import Incompatible, NeedsConsent, Request, prepare
 from tidegate.coordinator.registry import job_of_name, look
 from tidegate.coordinator.restore_plan import lines
-from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
-from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.job import JobMode
 from tidegate.model.plan import Action, Plan
 from tidegate.model.restore import RestoreReport
@@ -32,47 +27,34 @@ from tidegate.store.open import open_store
 
 
 @click.command("restore-plan")
-@click.argument("file", type=click.Path())
-@click.option("--home", help="Directory of this installation (TIDEGATE_HOME).")
-@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
-@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
-@restore_words.options
-@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
-@job_file.options
-def restore_plan(
-    file: str,
-    home: str | None,
-    job_id: int | None,
-    name: str | None,
-    restoring: restore_words.Restoring,
-    config: Path | None,
-    as_json: bool,
-    variable: Sequence[str],
-    strict: bool,
-) -> NoReturn:
+@run_words.options
+def restore_plan(said: run_words.Said) -> NoReturn:
     """Show what a restore would do: for each source, transform and sink from what it resumes, what is replayed, what has changed.
 
     \b
     Takes the options of `tidegate run`, and starts nothing.
     Exit code: 0 where the run would start, 2 bad input, 3 where it would be refused.
+
+    \b
+    Examples:
+      tidegate restore-plan job.conf --restore latest
+      tidegate restore-plan job.conf --restore savepoint:1763300000000 --json
     """
-    place = Home.find(home, os.environ)
-    settings = settings_of(config, place)
-    plan = job_file.planned(file, variable, strict)
+    settings = settings_of(said.config, said.home)
+    plan = job_file.planned(said.file, said.variable, said.strict)
     try:
-        place.make()
-        with contextlib.closing(open_store(settings.store_url or place.store_url)) as store:
-            report = planned(store, open_storage(settings.checkpoint, place), plan, name, job_id or restoring.job_id, restoring)
+        said.home.make()
+        with contextlib.closing(open_store(settings.store_url or said.home.store_url)) as store:
+            report = planned(store, open_storage(settings.checkpoint, said.home), plan, said.name, said.job_id, said.restoring)
     except (Incompatible, NeedsConsent) as error:
-        tell(error.report, as_json)
+        tell(error.report, said.as_json)
         sys.exit(exits.REFUSED)
     except TidegateError as error:
-        if as_json:
+        if said.as_json:
             click.echo(json.dumps({"verdict": "impossible", "condition": error.condition, "problem": str(error)}, indent=1, ensure_ascii=False))
         click.echo(f"tidegate: {error}", err=True)
         sys.exit(exits.REFUSED)
-    tell(report, as_json)
+    tell(report, said.as_json)
     sys.exit(exits.FINISHED)
 
 

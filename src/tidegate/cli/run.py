@@ -5,7 +5,6 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +12,7 @@ from typing import NoReturn
 import click
 
 from tidegate.checkpoints.open import open_storage
-from tidegate.cli import exits, job_file, restore_words
+from tidegate.cli import exits, job_file, run_words
 from tidegate.cli.display import Display, choose
 from tidegate.cli.view import Rates, job_view
 from tidegate.config.engine import load_engine
@@ -63,25 +62,8 @@ class RunOptions:
 
 
 @click.command()
-@click.argument("file", type=click.Path())
-@click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME).")
-@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name.")
-@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
-@restore_words.options
-@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for machines.")
-@job_file.options
-def run(
-    file: str,
-    home: str | None,
-    job_id: int | None,
-    name: str | None,
-    restoring: restore_words.Restoring,
-    config: Path | None,
-    as_json: bool,
-    variable: Sequence[str],
-    strict: bool,
-) -> NoReturn:
+@run_words.options
+def run(said: run_words.Said) -> NoReturn:
     """Run one job to its end.
 
     \b
@@ -94,22 +76,21 @@ def run(
       tidegate run job.conf --restore auto       # for schedulers: goes on where the last run stopped
       tidegate run job.conf -i day=2024-05-01 --json
     """
-    place = Home.find(home, os.environ)
     options = RunOptions(
-        home=place,
-        job_id=job_id or restoring.job_id,
-        name=name,
-        wish=restoring.wish,
-        another=restoring.another,
-        as_json=as_json,
-        settings=settings_of(config, place),
+        home=said.home,
+        job_id=said.job_id,
+        name=said.name,
+        wish=said.restoring.wish,
+        another=said.restoring.another,
+        as_json=said.as_json,
+        settings=settings_of(said.config, said.home),
     )
-    planned = job_file.planned(file, variable, strict)
+    planned = job_file.planned(said.file, said.variable, said.strict)
     try:
         find_java(os.environ)
     except JavaMissing as error:
         sys.exit(refuse(str(error), exits.FAILED))
-    sys.exit(run_plan(planned, file, options))
+    sys.exit(run_plan(planned, said.file, options))
 
 
 def settings_of(config: Path | None, home: Home) -> EngineSettings:

@@ -127,7 +127,14 @@ def echo_request(here: Installation, request: SavepointRequest, as_json: bool) -
 
 @click.group(name="savepoints")
 def savepoints() -> None:
-    """List, show, verify, export, import and delete savepoints."""
+    """List, show, verify, export, import and delete savepoints.
+
+    \b
+    Examples:
+      tidegate savepoints list orders
+      tidegate savepoints export 1763300000000 /backup/orders
+      tidegate savepoints delete 1763300000000 --job orders
+    """
 
 
 @savepoints.command(name="list")

@@ -19,8 +19,10 @@ from tidegate.config.encryption import decode, encode
 from tidegate.config.load import resolved_json
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.plan import Plan
 
 NOT_SET = "SeaTunnel"  # the reference's default of --name, which means: not given
+SAMPLE_MAX = 10_000
 NEEDS_ONE = "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, --metrics (see --help)"
 
 
@@ -33,7 +35,14 @@ NEEDS_ONE = "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, -
 )
 @click.option("-cn", "--cluster", "_cluster", help="Accepted; servers are named by --server.")
 @click.option("--check", is_flag=True, help="Judge the job file and start nothing.")
-@click.option("-d", "--dry-run", type=click.Choice(["static"]), help="static: as --check.")
+@click.option(
+    "-d",
+    "--dry-run",
+    type=click.Choice(["static", "connect", "sample"]),
+    help="static: as --check, and unknown keys are errors. connect: also ask sources and sinks. sample: also read a few rows.",
+)
+@click.option("--sample-limit", type=click.IntRange(1, SAMPLE_MAX), default=10, show_default=True, help="Rows of each source for --dry-run sample.")
+@click.option("--sample-print-data", is_flag=True, help="Print the rows of the sample.")
 @click.option("--encrypt", is_flag=True, help="Print the job file with its secrets shaded.")
 @click.option("--decrypt", is_flag=True, help="Print it with its secrets in clear.")
 @click.option("-r", "--restore", "--restore-job", "restore", metavar="JOB", help="Go on with this job, under its id.")
@@ -57,14 +66,46 @@ def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
       tidegate seatunnel -c job.conf --async
       tidegate seatunnel -c job.conf -r 7
       tidegate seatunnel -s 7
+      tidegate seatunnel -c job.conf --dry-run sample --sample-print-data
     """
     if asked["check"] or asked["dry_run"]:
-        job_file.planned(_file(asked), asked["variable"], strict=False)
-        click.echo(f"{asked['file']} is good; nothing was started")
+        _check(asked)
     elif asked["encrypt"] or asked["decrypt"]:
         click.echo(_shaded(_file(asked), asked["variable"], encrypt=asked["encrypt"]))
     elif not _about_jobs(client, asked):
         _submit(client, asked)
+
+
+def _check(asked: Mapping[str, Any]) -> None:
+    """Judge the file, and as far as is wanted what it names."""
+    plan = job_file.planned(_file(asked), asked["variable"], strict=True)
+    if asked["dry_run"] in ("connect", "sample"):
+        _look_outside(plan, asked)
+    click.echo(f"{asked['file']} is good; nothing was started")
+
+
+def _look_outside(plan: Plan, asked: Mapping[str, Any]) -> None:
+    """Ask the operators; with the last words on a failure the command ends."""
+    from tidegate.cli import dry_run  # Arrow, which the other verbs do without
+
+    graphs = dry_run.graphs_of(plan)
+    findings = [finding for graph in graphs for finding in dry_run.connected(graph)]
+    for finding in findings:
+        click.echo(str(finding))
+    if any(finding.verdict == dry_run.FAILED for finding in findings):
+        click.echo(f"{asked['file']}: not everything that it names can be reached; nothing was started", err=True)
+        sys.exit(exits.FAILED)
+    if asked["dry_run"] != "sample":
+        return
+    for graph in graphs:
+        for name, node in graph.nodes.items():
+            if why := dry_run.unsampled(node):
+                click.echo(f"{name}: no sample: {why}")
+        for name, sample in dry_run.sampled(graph, asked["sample_limit"], show=asked["sample_print_data"]).items():
+            tables = ", ".join(f"{rows} of {table}" for table, rows in sample.rows.items())
+            click.echo(f"{name}: {sum(sample.rows.values())} rows{': ' if tables else ''}{tables}")
+            for line in sample.shown:
+                click.echo(f"  {line}")
 
 
 def _file(asked: Mapping[str, Any]) -> str:

@@ -50,6 +50,10 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
     """Run jobs for the servers that share this store.
 
     Ctrl-C (or SIGTERM) ends the worker; the jobs that it has started go on, and another worker on this host takes them over.
+
+    \b
+    Examples:
+      tidegate worker --config tidegate.yaml
     """
     start = started(home, config)
     sys.exit(ran(lambda: composition.work(start, click.echo)))

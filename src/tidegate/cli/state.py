@@ -40,7 +40,14 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
 
 @click.group(name="state")
 def state() -> None:
-    """What jobs have left on disk and in the store: how much it is, whether it is sound, what can go."""
+    """What jobs have left on disk and in the store: how much it is, whether it is sound, what can go.
+
+    \b
+    Examples:
+      tidegate state du
+      tidegate state gc
+      tidegate state verify
+    """
 
 
 @state.command()

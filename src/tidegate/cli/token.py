@@ -1,14 +1,18 @@
-"""`tidegate token`: who may use the API. Works on the store itself, so whoever can reach that needs no token to make the first one."""
+"""`tidegate token`: who may use the API. Works on the store itself, so whoever can reach that needs no token to make the first one; with `--server` it asks
+a server instead, as an admin who is elsewhere does.
+"""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from tidegate.cli import remote
 from tidegate.cli.server import started
+from tidegate.client import Client
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import AccessToken, Role
@@ -16,18 +20,83 @@ from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.option import milliseconds
 from tidegate.server import open_the_store
 
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Place = tuple[str | None, Path | None]
+Row = dict[str, str | None]
+MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Book(Protocol):
+    """Where the tokens are kept."""
+
+    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+        """A new token and its text."""
+
+    def all(self) -> list[Row]:
+        """All of them, without secrets."""
+
+    def revoke(self, token_id: str) -> None:
+        """End one."""
+
+
+class Kept:
+    """In the store of this installation."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+
+    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+        """A new token and its text."""
+        made, text = self.tokens.create(name, role, lives_ms)
+        return document(made), text
+
+    def all(self) -> list[Row]:
+        """All of them, without secrets."""
+        return [document(each) for each in self.tokens.all()]
+
+    def revoke(self, token_id: str) -> None:
+        """End one."""
+        self.tokens.revoke(token_id)
+
+
+class Asked:
+    """At a server."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+        """A new token and its text. Where an answer is lost, a token may be there that nobody has: `list` shows it."""
+        made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **({"lives_s": max(1, lives_ms // 1000)} if lives_ms else {})})
+        return _row(made), made["token"]
+
+    def all(self) -> list[Row]:
+        """All of them, without secrets."""
+        return [_row(each) for each in self.client.get("/api/v1/tokens")]
+
+    def revoke(self, token_id: str) -> None:
+        """End one."""
+        self.client.delete(f"/api/v1/tokens/{token_id}")
+
+
+def elsewhere(command: F) -> F:
+    """`--server` and `--ca-file`, for a command that works on the store without them."""
+    decorated = click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")(command)
+    return click.option("--server", metavar="URL[,URL]", help="Ask a server instead of the store; TIDEGATE_TOKEN must be an admin's.")(decorated)
+
 
 @click.group()
 @click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
 @click.option("--config", type=click.Path(path_type=Path), help="The engine's file; its state.url says where the tokens are.")
 @click.pass_context
 def token(context: click.Context, home: str | None, config: Path | None) -> None:
-    """Make, list and revoke access tokens.
+    """Make, list and revoke access tokens: in the store of the installation, or with --server at a server.
 
     \b
     Examples:
       tidegate token create ci --role operator --expires 90d
-      tidegate token list
+      tidegate token list --server https://etl:8443 --ca-file ca.pem
       tidegate token revoke 3f9a0c1d2e4b
     """
     context.obj = (home, config)
@@ -38,25 +107,26 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
 @click.option("--role", type=click.Choice([role.value for role in Role]), default=Role.VIEWER.value, show_default=True, help="What it may do.")
 @click.option("--expires", metavar="SPAN", help="How long it lives: 12h, 90d; for ever without it.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
+@elsewhere
 @click.pass_obj
-def create(place: tuple[str | None, Path | None], name: str, role: str, expires: str | None, as_json: bool) -> None:
+def create(place: Place, name: str, role: str, expires: str | None, as_json: bool, server: str | None, ca_file: str | None) -> None:
     """Make a token; it is shown now and never again."""
-    with opened(place) as tokens:
-        made, text = tokens.create(name, Role(role), _span(expires))
+    lives_ms = _span(expires)
+    made, text = used(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
     if as_json:
-        remote.print_json({**document(made), "token": text})
+        remote.print_json({**made, "token": text})
         return
     click.echo(text)
-    click.echo(f"tidegate: that is the token of {made.name!r} ({made.role.value}), shown this once: keep it safe. Its id is {made.id}", err=True)
+    click.echo(f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep it safe. Its id is {made['id']}", err=True)
 
 
 @token.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
+@elsewhere
 @click.pass_obj
-def list_command(place: tuple[str | None, Path | None], as_json: bool) -> None:
+def list_command(place: Place, as_json: bool, server: str | None, ca_file: str | None) -> None:
     """List the tokens; their secrets are known to nobody."""
-    with opened(place) as tokens:
-        found = [document(each) for each in tokens.all()]
+    found = used(place, server, ca_file, lambda book: book.all())
     if as_json:
         remote.print_json(found)
     else:
@@ -65,16 +135,25 @@ def list_command(place: tuple[str | None, Path | None], as_json: bool) -> None:
 
 @token.command()
 @click.argument("id")
+@elsewhere
 @click.pass_obj
-def revoke(place: tuple[str | None, Path | None], id: str) -> None:
+def revoke(place: Place, id: str, server: str | None, ca_file: str | None) -> None:
     """Let nobody in with this token any more."""
-    with opened(place) as tokens:
-        tokens.revoke(id)
+    used(place, server, ca_file, lambda book: book.revoke(id))
     click.echo(f"token {id} is revoked")
 
 
+def used(place: Place, server: str | None, ca_file: str | None, act: Callable[[Book], T]) -> T:
+    """What `act` makes of the tokens, wherever they are; what goes wrong is a sentence."""
+    if server is None:
+        with opened(place) as tokens:
+            return act(Kept(tokens))
+    asked: Callable[..., T] = remote.options(lambda *, client: act(Asked(client)))
+    return asked(server=server, ca_file=ca_file)
+
+
 @contextlib.contextmanager
-def opened(place: tuple[str | None, Path | None]) -> Iterator[Tokens]:
+def opened(place: Place) -> Iterator[Tokens]:
     """The tokens of the installation; what goes wrong is a sentence."""
     start = started(*place)
     try:
@@ -87,13 +166,19 @@ def opened(place: tuple[str | None, Path | None]) -> Iterator[Tokens]:
         raise click.ClickException(str(error)) from None
 
 
-def document(token: AccessToken) -> dict[str, str | None]:
+def document(token: AccessToken) -> Row:
     """A token without its secret."""
     return {"id": token.id, "name": token.name, "role": token.role.value, "made": _moment(token.created_ms), "expires": _moment(token.expires_ms)}
 
 
+def _row(answer: dict[str, Any]) -> Row:
+    """What a server tells of a token, in the same words."""
+    moments = {key: datetime.fromisoformat(answer[key]).strftime(MOMENT) if answer[key] else None for key in ("made", "expires")}
+    return {**{key: str(answer[key]) for key in ("id", "name", "role")}, **moments}
+
+
 def _moment(ms: int) -> str | None:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if ms else None
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime(MOMENT) if ms else None
 
 
 def _span(text: str | None) -> int:

@@ -22,6 +22,11 @@ def validate(files: tuple[str, ...], variable: Sequence[str], strict: bool, as_j
     """Judge job files: all their problems at once, each with its line and what to write instead.
 
     Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and do no harm.
+
+    \b
+    Examples:
+      tidegate validate job.conf
+      tidegate validate jobs/*.conf --strict --json
     """
     variables = values_of(variable)
     judged = [(file, load(file, variables=variables, environ=os.environ, strict=strict)) for file in files]

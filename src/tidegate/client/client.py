@@ -112,6 +112,10 @@ class Client:
         """A wish that may be repeated."""
         return json.loads(self._ask("POST", path, query, body if isinstance(body, bytes) else json.dumps(body).encode()))
 
+    def delete(self, path: str) -> None:
+        """A wish that something be gone; it may be repeated, and the repeat may find it gone."""
+        self._ask("DELETE", path, None)
+
     def submit(self, text: bytes, query: Mapping[str, str]) -> dict[str, str]:
         """Take a job in, once: it has an id before it is sent, and an answer that was lost is looked for."""
         asked = dict(query)
@@ -145,8 +149,9 @@ class Client:
         """Servers to ask, until patience ends: then Unreachable, with what the last one said."""
         began_s, self._why = self.monotonic_s(), ""
         while True:
+            first = self._first  # other threads may learn meanwhile who answers
             for offset in range(len(self.servers)):
-                index = (self._first + offset) % len(self.servers)
+                index = (first + offset) % len(self.servers)
                 yield self.servers[index]
                 self._first = (index + 1) % len(self.servers)
             if self.monotonic_s() - began_s >= self.patience_s:
@@ -170,6 +175,8 @@ class Client:
             self._why = f"{server}: {getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise UserError(f"{server} is not trusted: {reason.verify_message}. Give its authority with --ca-file") from None
+            if server.startswith("https:") and isinstance(reason, ssl.SSLError | ConnectionResetError | BrokenPipeError):  # so ends who shows no certificate
+                self._why += ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE, TIDEGATE_CLIENT_KEY)"
             raise _Lost(sent=not isinstance(reason, ConnectionRefusedError)) from None
         raise AssertionError("an answer is an answer or a refusal")
 

@@ -14,6 +14,7 @@ from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.failpoint import failpoint
+from tidegate.logs import hide
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError, UserError
@@ -37,6 +38,7 @@ from tidegate.model.records import (
     Wish,
 )
 from tidegate.pipeline.clock import Clock
+from tidegate.plugin.secret import plan_texts
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 
@@ -105,6 +107,7 @@ class Commands:
 
     def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "", key: str = "") -> JobRecord:
         """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
+        hide(plan_texts(plan))
         for _ in range(TRIES_MAX):
             try:
                 return self._submit(plan, file, job_id, name or plan.job_name, restore, by, key)

@@ -180,6 +180,7 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         restarts=known.state.value.restarts,
         rows_read=sum(p.value.rows_read for p in known.pipelines),
         rows_written=sum(p.value.rows_written for p in known.pipelines),
+        volumes={operator: tables for p in known.pipelines for operator, tables in p.value.volumes.items()},
         checkpoints=sum(p.value.checkpoints for p in known.pipelines),
         failures=failures[-FAILURES_MAX:],
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.announcement import sweep
 from tidegate.coordinator.attention import Calendar
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.expiry import expire
@@ -63,6 +64,7 @@ class Housekeeper:
         due = self.cleanups.until(now_ms)
         for job_id in due[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
+        self._guarded(0, lambda: sweep(self.picture, leading, self.settings.coordinator.lease_ms, self.clock))
         expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
         old = [job for job in self.ends.until(expired_ms) if job not in self.picture.cleanups()]
         for job_id in old[:EACH_TURN_MAX]:

@@ -22,6 +22,7 @@ from tidegate.model.records import (
     MONITOR,
     PIPELINES,
     SAVEPOINTS,
+    SERVERS,
     STATES,
     TOKENS,
     WORKERS,
@@ -38,6 +39,7 @@ from tidegate.model.records import (
     PipelineMetrics,
     PipelineState,
     SavepointRequest,
+    ServerRecord,
     WorkerRecord,
 )
 from tidegate.model.resources import RESOURCES, ResourceRecord
@@ -51,6 +53,7 @@ KINDS: dict[str, type] = {
     LEASES: Lease,
     BEATS: Beat,
     WORKERS: WorkerRecord,
+    SERVERS: ServerRecord,
     JOBS: JobRecord,
     STATES: JobState,
     ASSIGNMENTS: Assignment,
@@ -233,6 +236,10 @@ class Picture:
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
+
+    def servers(self) -> Mapping[str, Seen[ServerRecord]]:
+        """All servers that have announced themselves."""
+        return self._view[SERVERS]
 
     def tokens(self) -> Mapping[str, Seen[AccessToken]]:
         """Who may come in, by the id of the token."""

@@ -21,6 +21,7 @@ from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
 from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, RestoreReport, Verdict
+from tidegate.model.volume import without
 from tidegate.store.base import Check, Delete, Put, Store
 
 
@@ -181,7 +182,15 @@ def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
     newer = [ref for ref in there.retained if ref.checkpoint > state.latest.checkpoint]
     rows = max(0, there.rows_read - sum(ref.rows_read for ref in newer)), max(0, there.rows_written - sum(ref.rows_written for ref in newer))
     beyond = bool(newer) or there.pending is not None or there.next_checkpoint > state.latest.checkpoint + 1
-    moved = replace(state, back=beyond, initial=there.initial or state.initial, rows_read=rows[0], rows_written=rows[1], checkpoints=there.checkpoints)
+    moved = replace(
+        state,
+        back=beyond,
+        initial=there.initial or state.initial,
+        rows_read=rows[0],
+        rows_written=rows[1],
+        volumes=without(there.volumes, (ref.volumes for ref in newer)),
+        checkpoints=there.checkpoints,
+    )
     return replace(point, state=moved, replays_rows=sum(ref.rows_read for ref in newer))
 
 

@@ -17,6 +17,7 @@ from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointRef, CleanupRecord, JobStatus, PipelineState, PipelineStatus
 from tidegate.model.restore import OnDamaged
+from tidegate.model.volume import without
 
 GENERATIONS_UNSEEN_MAX = 1000
 """Generations that completed no checkpoint are not in the storage, but the sinks have been fenced by them: a new one begins above them too."""
@@ -156,6 +157,7 @@ def restored_state(state: PipelineState, resolution: Resolution, root: str, *, o
                 back=state.back or (on_purpose and bool(newer)),
                 rows_read=state.rows_read - sum(r.rows_read for r in newer),
                 rows_written=state.rows_written - sum(r.rows_written for r in newer),
+                volumes=without(state.volumes, (r.volumes for r in newer)),
             )
         case NotRetained(wanted, available):
             there = ", ".join(map(str, available)) or "none"

@@ -23,7 +23,7 @@ from tidegate.driver.registration import register
 from tidegate.driver.runway import RunwayWatch
 from tidegate.driver.warm import take_over
 from tidegate.driver.watch import Reins, StoreWatch
-from tidegate.logs import log_to
+from tidegate.logs import bare_errors, hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import Fenced, TerminalError
@@ -36,6 +36,7 @@ from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
 from tidegate.pipeline.meter import Meter
 from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.plugin.secret import plan_texts, secret_texts
 from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
@@ -75,13 +76,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
     """From the registration to the exit code."""
+    bare_errors()
+    hide(secret_texts({"store": order.store_url, **order.storage_options, **order.spark}))
     log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
     if not order.detached:
         threading.Thread(target=end_with_leader, name="leader-watch", daemon=True).start()
     store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold))
     try:
         patiently(lambda: register(store, order, SystemClock().now_ms()))
-        driver = Driver(order, store, patiently(lambda: job_of(store, order)), engine_factory)
+        job = patiently(lambda: job_of(store, order))
+        hide(plan_texts(job.plan))
+        driver = Driver(order, store, job, engine_factory)
         driver.listen()
         return driver.run()
     except Fenced as error:

@@ -16,6 +16,7 @@
 | Beat | lease-beats | the holder of the lease of the same key | version of the lease |
 | AccessToken | access-tokens | commands of an admin | version |
 | WorkerRecord | workers | worker | version of its lease |
+| ServerRecord | servers | the server itself, as its sign of life; the leader takes a silent one away | version, term |
 | RestoreClaim | restore-claims | whoever submits a restore; removed when the state is the job's own | version of the job's rows |
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 from tidegate.model.plan import Plan
 from tidegate.model.restore import RestoreReport
 from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.volume import Volumes
 
 JOBS = "running-job-info"
 STATES = "running-job-state"
@@ -41,6 +43,7 @@ DRIVERS = "drivers"
 LEASES = "leases"
 BEATS = "lease-beats"
 WORKERS = "workers"
+SERVERS = "servers"
 TOKENS = "access-tokens"
 SAVEPOINTS = "job-savepoints"
 RESTORE_CLAIMS = "restore-claims"
@@ -307,6 +310,18 @@ class WorkerRecord:
     address: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerRecord:
+    """A server and where it answers. Rewritten with the next `number` as its sign of life."""
+
+    version: int = 1
+    id: str
+    address: str = ""
+    release: str = ""
+    started_ms: int = 0
+    number: int = 0
+
+
 class Role(StrEnum):
     """What a caller may do, each more than the one before."""
 
@@ -363,6 +378,7 @@ class CheckpointRef:
     bytes: int = 0
     rows_read: int = 0
     rows_written: int = 0
+    volumes: Volumes = field(default_factory=dict, hash=False)  # of this batch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -383,6 +399,7 @@ class PipelineState:
     ready_to_close: tuple[str, ...] = ()
     rows_read: int = 0
     rows_written: int = 0
+    volumes: Volumes = field(default_factory=dict)
     checkpoints: int = 0
     confirmed_ms: int = 0
     restarts: int = 0
@@ -458,6 +475,7 @@ class JobOutcome:
     restarts: int = 0
     rows_read: int = 0
     rows_written: int = 0
+    volumes: Volumes = field(default_factory=dict)
     checkpoints: int = 0
     failures: tuple[Failure, ...] = ()
     restore: RestoreReport | None = None

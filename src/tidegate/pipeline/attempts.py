@@ -5,6 +5,7 @@ The budget counts attempts without a checkpoint between them: who gets on may st
 
 import logging
 
+from tidegate.logs import bare
 from tidegate.model.errors import Fenced, TerminalError, TidegateError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import Failure, PipelineStatus
@@ -55,7 +56,7 @@ def equipped(around: Surroundings, graph: Graph) -> Graph:
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
     """An exception as a record: the one useful sentence."""
     known = isinstance(error, TidegateError)
-    text = str(error).strip() or type(error).__name__
+    text = bare(str(error).strip()) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,

@@ -1,11 +1,12 @@
 """What the protocol knows of an engine: run these splits, give me the messages. Implemented by spark/engine.py and by testing/plain_engine.py."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.model.errors import Domain, TransientError
 from tidegate.model.records import SourceRange
+from tidegate.model.volume import Volumes
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.contract import Message
 
@@ -30,10 +31,11 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What the tasks did: rows by source operator, messages by sink operator."""
+    """What the tasks did: rows by source operator, messages by sink operator, and what passed each of them by table."""
 
     rows_read: Mapping[str, int]
     messages: Mapping[str, Sequence[Message]]
+    volumes: Volumes = field(default_factory=dict)
 
     def rows_written(self) -> int:
         """Rows staged into all sinks together."""

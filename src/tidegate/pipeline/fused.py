@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.model.types import Table
+from tidegate.model.volume import Volume, Volumes, added, total
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.contract import JOINT_TABLE, Sink, Source, Split, Transform, Writer, WriteTask
@@ -36,33 +37,57 @@ class FusedTasks:
         """One task; yields its messages as JSON text: first of the source, then of every sink."""
         name, split = self.splits[index]
         writers = {sink: operator.writer(self._write_task(index)) for sink, operator in self.sinks.items()}
-        rows = 0
+        passed = Tally()
         try:
             for batch in self.sources[name].read(split):
-                rows += batch.num_rows
-                self._deliver(name, self.tables[name][table_of(split, batch)], batch.replace_schema_metadata(None), writers)
+                table = self.tables[name][table_of(split, batch)]
+                bare = batch.replace_schema_metadata(None)
+                passed.add(name, table, bare)
+                self._deliver(name, table, bare, writers, passed)
             closed = {sink: writer.close() for sink, writer in writers.items()}
         except BaseException:
             for writer in writers.values():
                 writer.abort()
             raise
-        yield encode(name, {"rows": rows})
+        yield encode(name, None, passed.of(name))
+        for transform in self.transforms:
+            if told := passed.of(transform):
+                yield encode(transform, None, told)
         for sink, message in closed.items():
-            yield encode(sink, message)
+            yield encode(sink, message, passed.of(sink))
 
     def _write_task(self, index: int) -> WriteTask:
         return WriteTask(lineage=self.lineage, checkpoint=self.checkpoint, generation=self.generation, subtask=index, token=uuid.uuid4().hex)
 
-    def _deliver(self, name: str, table: Table, batch: "pa.RecordBatch", writers: Mapping[str, Writer]) -> None:
+    def _deliver(self, name: str, table: Table, batch: "pa.RecordBatch", writers: Mapping[str, Writer], passed: "Tally") -> None:
         """Hand a batch to everyone who reads this operator."""
         for reader in self.readers[name]:
             if reader in writers:
                 writers[reader].write(table, batch)
+                passed.add(reader, table, batch)
                 continue
             transform = self.transforms[reader]
             after = transform.table(table)
             if after is not None:
-                self._deliver(reader, after, transform.arrow(table, batch), writers)
+                changed = transform.arrow(table, batch)
+                passed.add(reader, after, changed)
+                self._deliver(reader, after, changed, writers, passed)
+
+
+class Tally:
+    """What passes the operators of one task, by operator and table: what a source or a transform gives, what a sink takes."""
+
+    def __init__(self) -> None:
+        self._volumes: dict[str, dict[str, Volume]] = {}
+
+    def add(self, operator: str, table: Table, batch: "pa.RecordBatch") -> None:
+        """One batch more."""
+        into = self._volumes.setdefault(operator, {})
+        into[table.path] = into.get(table.path, Volume()) + Volume(batch.num_rows, batch.nbytes)
+
+    def of(self, operator: str) -> Mapping[str, Volume]:
+        """The tables of one operator."""
+        return self._volumes.get(operator, {})
 
 
 def table_of(split: Split, batch: "pa.RecordBatch") -> str:
@@ -70,23 +95,22 @@ def table_of(split: Split, batch: "pa.RecordBatch") -> str:
     return split.table if split.table != JOINT_TABLE else batch.schema.metadata[b"table"].decode()
 
 
-def encode(operator: str, message: Mapping[str, Any]) -> str:
-    """A message on its way from a task to the driver."""
-    return json.dumps({"operator": operator, **message})
+def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str, Volume]) -> str:
+    """What a task tells the driver about an operator: what passed it, and of a sink also its message."""
+    return json.dumps({"operator": operator, "message": message, "passed": {table: [volume.rows, volume.bytes] for table, volume in passed.items()}})
 
 
-def collect(graph: Graph, texts: Iterator[str] | Sequence[str], rows_read: Mapping[str, int] | None = None) -> Written:
-    """What all tasks said, sorted to the operators; `rows_read` where the engine counted them itself."""
-    rows: dict[str, int] = dict.fromkeys(graph.sources, 0) | dict(rows_read or {})
+def collect(graph: Graph, texts: Iterator[str] | Sequence[str], counted: Volumes | None = None) -> Written:
+    """What all tasks said, sorted to the operators; `counted` is what the engine has counted itself."""
+    parts: list[Volumes] = [counted or {}]
     messages: dict[str, list[dict[str, Any]]] = {sink: [] for sink in graph.sinks}
     for text in texts:
-        message = json.loads(text)
-        operator = message.pop("operator")
-        if operator in rows:
-            rows[operator] += int(message["rows"])
-        else:
-            messages[operator].append(message)
-    return Written(rows_read=rows, messages=messages)
+        told = json.loads(text)
+        parts.append({told["operator"]: {table: Volume(*numbers) for table, numbers in told["passed"].items()}})
+        if told["message"] is not None:
+            messages[told["operator"]].append(told["message"])
+    volumes = added(*parts)
+    return Written(rows_read={name: total(volumes.get(name, {})).rows for name in graph.sources}, messages=messages, volumes=volumes)
 
 
 def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:

@@ -28,6 +28,7 @@ from tidegate.model.records import (
     PipelineStatus,
     SourceRange,
 )
+from tidegate.model.volume import added
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
@@ -96,7 +97,7 @@ class Ledger:
 
     def complete(self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> None:
         """The batch is a checkpoint now. What is no longer retained is named in `doomed` before anyone deletes it."""
-        self._history = replace(self._history, entries=(*self._history.entries, ref)[-HISTORY_MAX:])
+        self._history = replace(self._history, entries=(*self._history.entries, replace(ref, volumes={}))[-HISTORY_MAX:])
         failpoint("ledger.complete.before")
         self._change(lambda s: _completed(s, ref, ready, retained_max, deleted), Put(MONITOR, self.key, to_document(self._history)))
         failpoint("ledger.complete.after")
@@ -192,10 +193,11 @@ def _completed(state: PipelineState, ref: CheckpointRef, ready: Sequence[str], r
         state,
         pending=None,
         retained=kept,
-        doomed=(*(d for d in state.doomed if d.path not in deleted), *doomed),
+        doomed=(*(d for d in state.doomed if d.path not in deleted), *(replace(d, volumes={}) for d in doomed)),
         ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
         rows_read=state.rows_read + ref.rows_read,
         rows_written=state.rows_written + ref.rows_written,
+        volumes=added(state.volumes, ref.volumes),
         checkpoints=state.checkpoints + 1,
         confirmed_ms=ref.completed_ms,
         restarts=0,

@@ -291,6 +291,7 @@ class Loop:
             bytes=published.bytes,
             rows_read=rows_read,
             rows_written=rows_written,
+            volumes=written.volumes,
         )
 
     def _tidy(self) -> None:

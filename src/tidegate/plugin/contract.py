@@ -318,6 +318,10 @@ class Sink(ABC):
     def equip(self, book: Book) -> None:  # noqa: B027  # most sinks create nothing but their rows
         """In the driver, before everything else: the book for what is created outside, as for sources."""
 
+    def reach(self) -> bool:
+        """For a dry run: whether the target answers, asked without changing anything; what is wrong is raised. False where there is nothing to ask."""
+        return False
+
     @abstractmethod
     def writer(self, task: WriteTask) -> Writer:
         """In a task."""

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.model.types import Table
+from tidegate.model.volume import Volume
 from tidegate.pipeline.engine import Batch
 from tidegate.pipeline.fused import splits_of
 from tidegate.pipeline.graph import Graph
@@ -45,6 +46,7 @@ class Save:
     """Rows that Spark itself writes: `run` is the action, `observation` tells how many there were."""
 
     operator: str
+    table: str
     run: Callable[[], None]
     observation: Observation
 
@@ -56,7 +58,7 @@ class Frames:
     messages: list[DataFrame] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     cached: list[DataFrame] = field(default_factory=list)
-    observed: list[tuple[str, Observation | DataFrame]] = field(default_factory=list)
+    observed: list[tuple[str, str, Observation | DataFrame]] = field(default_factory=list)  # operator, table, who knows
 
     def message_frame(self) -> DataFrame | None:
         """All messages of all sinks; None where no sink writes in our tasks."""
@@ -101,7 +103,7 @@ def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Sp
 class FrameBuilder:
     """Builds the frames of every batch of one graph."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, int]]) -> None:
+    def __init__(self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, Volume]]) -> None:
         self.graph = graph
         self._spark, self._counts = spark, counts
         self._structs: dict[tuple[str, int], StructType] = {}
@@ -153,10 +155,10 @@ class FrameBuilder:
     def _observed(self, operator: str, table: Table, frame: DataFrame, frames: Frames) -> Stream:
         """Rows that Spark reads by itself are counted on the way; where they are cached, the cache is asked (an observation below a cache tells nothing)."""
         if len(self.graph.readers[operator]) > 1:
-            frames.observed.append((operator, frame))
+            frames.observed.append((operator, table.path, frame))
             return Stream(table, frame)
         observation = Observation()
-        frames.observed.append((operator, observation))
+        frames.observed.append((operator, table.path, observation))
         return Stream(table, frame.observe(observation, f.count(f.lit(1)).alias("rows")))
 
     def _transform(self, operator: str, transform: Transform, inputs: Sequence[Stream]) -> list[Stream]:
@@ -199,4 +201,4 @@ def _write_task(batch: Batch, number: int) -> WriteTask:
 def _save(operator: str, sink: Sink, save: Callable[[Sink, DataFrame, Table, WriteTask], None], stream: Stream, task: WriteTask) -> Save:
     observation = Observation()
     frame = stream.frame.observe(observation, f.count(f.lit(1)).alias("rows"))
-    return Save(operator=operator, run=lambda: save(sink, frame, stream.table, task), observation=observation)
+    return Save(operator=operator, table=stream.table.path, run=lambda: save(sink, frame, stream.table, task), observation=observation)

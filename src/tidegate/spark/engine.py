@@ -15,6 +15,7 @@ from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from tidegate.model.errors import TidegateError
+from tidegate.model.volume import Volume, Volumes, added
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph
@@ -174,7 +175,7 @@ class SparkEngine:
         frames = builder.build(batch, running.group, self.width)
         try:
             texts = self._write(frames, running, batch)
-            return collect(graph, texts, self._rows_read(graph, frames, running.group))
+            return collect(graph, texts, self._counted(graph, frames, running.group))
         finally:
             self._forget(frames, running.group)
 
@@ -186,17 +187,20 @@ class SparkEngine:
             if running.cancelled:
                 raise BatchCancelled(batch.pipeline)
             save.run()
-            texts.append(encode(save.operator, {"rows": save.observation.get["rows"]}))
+            rows = int(save.observation.get["rows"])
+            texts.append(encode(save.operator, {"rows": rows}, {save.table: Volume(rows)}))
         return texts
 
-    def _rows_read(self, graph: Graph, frames: Frames, group: str) -> dict[str, int]:
-        rows = dict.fromkeys(graph.sources, 0)
-        for operator, seen in frames.observed:
-            rows[operator] += int(seen.get["rows"]) if isinstance(seen, Observation) else seen.count()
-        for name, number in list(self._counts.value.items()):
+    def _counted(self, graph: Graph, frames: Frames, group: str) -> Volumes:
+        """What the sources gave. Of rows that Spark reads by itself only their number is known."""
+        parts: list[Volumes] = []
+        for operator, table, seen in frames.observed:
+            parts.append({operator: {table: Volume(int(seen.get["rows"]) if isinstance(seen, Observation) else seen.count())}})
+        for name, volume in list(self._counts.value.items()):
             if name.startswith(f"{group}/"):
-                rows[name.removeprefix(f"{group}/").rsplit("/", 2)[0]] += number
-        return rows
+                operator, number, _ = name.removeprefix(f"{group}/").rsplit("/", 2)
+                parts.append({operator: {graph.tables[operator][int(number)].path: volume}})
+        return added(*parts)
 
     def _forget(self, frames: Frames, group: str) -> None:
         for frame in frames.cached:

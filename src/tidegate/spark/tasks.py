@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from tidegate import __version__
 from tidegate.model.types import Table
-from tidegate.pipeline.fused import FusedTasks, encode
+from tidegate.model.volume import Volume
+from tidegate.pipeline.fused import FusedTasks, Tally, encode
 from tidegate.plugin.arrow import conform, table_schema
 from tidegate.plugin.contract import Message, Sink, Source, Split, Transform, Writer, WriteTask
 from tidegate.spark.errors import ExecutorsUnfit, marked
@@ -51,14 +53,14 @@ def _message(text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], schema=MESSAGES)
 
 
-class CountsParam(AccumulatorParam[dict[str, int]]):
-    """Counts by name. The same name twice is the same count told twice: by a retry, by a recomputed partition."""
+class CountsParam(AccumulatorParam[dict[str, Volume]]):
+    """Rows and bytes by name. The same name twice is the same count told twice: by a retry, by a recomputed partition."""
 
-    def zero(self, value: dict[str, int]) -> dict[str, int]:  # noqa: ARG002  # the signature is pyspark's
+    def zero(self, value: dict[str, Volume]) -> dict[str, Volume]:  # noqa: ARG002  # the signature is pyspark's
         """Nothing counted."""
         return {}
 
-    def addInPlace(self, value1: dict[str, int], value2: dict[str, int]) -> dict[str, int]:  # noqa: N802, RUF100  # the name is pyspark's
+    def addInPlace(self, value1: dict[str, Volume], value2: dict[str, Volume]) -> dict[str, Volume]:  # noqa: N802, RUF100  # the name is pyspark's
         """Both."""
         value1.update(value2)
         return value1
@@ -98,25 +100,25 @@ class RunFused:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadSplits:
-    """The rows of a source's splits of one table; their number goes into `counts` under `name` and the split's index."""
+    """The rows of a source's splits of one table; how much they are goes into `counts` under `name` and the split's index."""
 
     source: Source
     table: Table
     splits: Sequence[Split]
     name: str
-    counts: Accumulator[dict[str, int]]
+    counts: Accumulator[dict[str, Volume]]
 
     @_marking
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         schema = table_schema(self.table)
         for index in _numbers(batches):
-            rows = 0
+            seen = Volume()
             try:
                 for batch in self.source.read(self.splits[index]):
-                    rows += batch.num_rows
+                    seen += Volume(batch.num_rows, batch.nbytes)
                     yield conform(batch, schema)
             finally:  # also where nobody wants more rows (LIMIT); a failed attempt's counts do not leave its worker
-                self.counts.add({f"{self.name}{index}": rows})
+                self.counts.add({f"{self.name}{index}": seen})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,15 +154,18 @@ class WriteRows:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is not None:
-            yield _message(encode(self.operator, self._write(first, filled)))
+            passed = Tally()
+            message = self._write(chain((first,), filled), passed)
+            yield _message(encode(self.operator, message, passed.of(self.operator)))
 
-    def _write(self, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Message:
+    def _write(self, batches: Batches, passed: Tally) -> Message:
         schema = table_schema(self.table)
         writer: Writer = self.sink.writer(self._task())
         try:
-            writer.write(self.table, conform(first, schema))
-            for batch in rest:
-                writer.write(self.table, conform(batch, schema))
+            for batch in batches:
+                own = conform(batch, schema)
+                writer.write(self.table, own)
+                passed.add(self.operator, self.table, own)
             return writer.close()
         except BaseException:
             writer.abort()

@@ -18,6 +18,7 @@ from tidegate.api.v1 import shapes
 from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
 from tidegate.api.writes import How, Writes, body_of
+from tidegate.coordinator import savepoints as asking
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.tokens import recognised
 from tidegate.model.errors import UserError
@@ -69,6 +70,15 @@ class Acting:
             self.desk.catch_up()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         return self.frame.page(request, "savepoint.html", job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()))
+
+    async def delete_savepoint(self, request: Request) -> Response:
+        """What is lost with a savepoint; then it goes, unless a job needs it at this moment."""
+        job_id, there = job_id_of(request.path_params["job_id"]), self.desk.commands.savepoints
+        found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
+        if request.method == "POST":
+            await run_in_threadpool(asking.delete, self.desk.store, there, found)
+            return self.frame.moved("/ui/storage")
+        return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
 
     async def resume(self, request: Request) -> Response:
         """The restore plan of an ended job, from where one wants; then it goes on."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tidegate.api.v1.models import Checkpoint, Pipeline, Vertex
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
+TABLES_TOLD_MAX = 20
 LINE_WIDTH, LINE_HEIGHT, BAR_WIDTH_MIN = 900, 90, 6
 
 
@@ -20,17 +21,24 @@ class Node:
     @property
     def says(self) -> str:
         """What it is, for those who cannot see it."""
-        return f"{self.vertex.kind} {self.vertex.operator}, {self.vertex.plugin}, pipeline {self.vertex.pipeline}, parallelism {self.vertex.parallelism}"
+        vertex = self.vertex
+        what = f"{vertex.kind} {vertex.operator}, {vertex.plugin}, pipeline {vertex.pipeline}, parallelism {vertex.parallelism}"
+        if vertex.rows is None:
+            return what
+        tables = [f"{each.table} {each.rows:,} rows" for each in vertex.tables[:TABLES_TOLD_MAX]] if len(vertex.tables) > 1 else []
+        more = [f"{len(vertex.tables) - TABLES_TOLD_MAX} more tables"] if len(vertex.tables) > TABLES_TOLD_MAX else []
+        return ", ".join([what, f"{vertex.rows:,} rows {'taken' if vertex.kind == 'sink' else 'given'}", *tables, *more])
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve from one node to the next, with the rows that pass."""
+    """A curve from one node to the next; above it the rows that have passed, below it how fast."""
 
     path: str
     x: int
     y: int
     label: str
+    rate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,13 @@ def graph(vertices: Sequence[Vertex], pipelines: Sequence[Pipeline] = ()) -> Gra
         row += max(rows.values(), default=0)
     nodes = [Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices]
     counts = {each.pipeline: each for each in pipelines}
-    edges = [_edge(places, vertex, giver, counts.get(vertex.pipeline)) for vertex in vertices for giver in vertex.inputs if (vertex.pipeline, giver) in places]
+    known = {(vertex.pipeline, vertex.operator): vertex for vertex in vertices}
+    edges = [
+        _edge(places, known[vertex.pipeline, giver], vertex, counts.get(vertex.pipeline))
+        for vertex in vertices
+        for giver in vertex.inputs
+        if (vertex.pipeline, giver) in places
+    ]
     width = max((node.x + NODE_WIDTH for node in nodes), default=0) + MARGIN
     return Graph(nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN)
 
@@ -65,13 +79,22 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
     return MARGIN + place[0] * (NODE_WIDTH + GAP_X), MARGIN + place[1] * (NODE_HEIGHT + GAP_Y)
 
 
-def _edge(places: dict[tuple[int, str], tuple[int, int]], vertex: Vertex, giver: str, counts: Pipeline | None) -> Edge:
-    x1, y1 = _corner(places[vertex.pipeline, giver])
+def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex: Vertex, counts: Pipeline | None) -> Edge:
+    x1, y1 = _corner(places[vertex.pipeline, giver.operator])
     x2, y2 = _corner(places[vertex.pipeline, vertex.operator])
     x1, y1, y2 = x1 + NODE_WIDTH, y1 + NODE_HEIGHT // 2, y2 + NODE_HEIGHT // 2
     half = (x2 - x1) // 2
+    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, *_labels(giver, vertex, counts))
+
+
+def _labels(giver: Vertex, vertex: Vertex, counts: Pipeline | None) -> tuple[str, str]:
+    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives to it; else what the whole pipeline tells."""
+    told = giver if giver.rows is not None else vertex if vertex.kind == "sink" and len(vertex.inputs) == 1 else None
+    if told is not None and told.rows is not None:
+        several = f" · {len(told.tables)} tables" if len(told.tables) > 1 else ""
+        return f"{told.rows:,} rows", f"{told.rows_per_second or 0:,.0f}/s{several}"
     rows = (counts.rows_written if vertex.kind == "sink" else counts.rows_read) if counts else None
-    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, "" if rows is None else f"{rows:,} rows")
+    return "" if rows is None else f"{rows:,} rows", ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tidegate import __version__
 from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
+from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.records import Role
 from tidegate.ui import words
 
 LOG = logging.getLogger("tidegate.ui")
 HERE = Path(__file__).parent
-NOT_FOUND = ("unknown-job", "unknown-plugin")
+NOT_FOUND = ("unknown-job", "unknown-plugin", "no-savepoint", "quarantine-missing", "unknown-log")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -61,9 +62,9 @@ class Frame:
 
     def _servers(self) -> set[str]:
         """Addresses of servers that a page may go on with, should this one die."""
-        lease = self.desk.picture.lease()
-        found = {worker.value.address for worker in self.desk.picture.workers().values()} | ({lease.value.address} if lease else set())
-        return {address for address in found if address}
+        if self.desk.out_of_date() is not None:
+            return set()
+        return {server.address for server in coordinators_of(self.desk) if server.address}
 
     def servers(self) -> list[str]:
         """The others, for scripts."""

@@ -1,24 +1,23 @@
 """GET: one function for each page. Everything comes from this server's picture of the store, as the models of the typed API have it."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidegate.api.fragments import Going
 from tidegate.api.logs import Logs
 from tidegate.api.reads import job_id_of
-from tidegate.api.v1 import models, shapes
+from tidegate.api.roll import matching
+from tidegate.api.v1 import shapes
 from tidegate.api.v1.cluster import coordinators_of, overview_of, workers_of
-from tidegate.api.v1.jobs import checkpoints_of, filter_of, found_jobs, job_details, job_of, order_of
+from tidegate.api.v1.jobs import checkpoints_of, job_details, job_of, submitted_of
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.state import as_plan, savepoint, storage
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobStatus
-from tidegate.model.restore import RestoreReport
 from tidegate.ui.drawing import graph, timeline
 from tidegate.ui.frame import Frame
+from tidegate.ui.history import events_of, restored_of
 
 ROWS = 100
 ATTENTION_ROWS = 50
@@ -35,10 +34,12 @@ class Pages:
     async def overview(self, request: Request) -> Response:
         """What needs attention, and why; then the figures."""
         picture, now_ms = self.desk.current(), self.desk.clock.now_ms()
-        running = [job_of(picture, each, now_ms) for each in found_jobs(picture, ended=False, wanted=lambda _: True)]
-        failed = found_jobs(picture, ended=True, wanted=filter_of([JobStatus.FAILED, JobStatus.UNKNOWABLE], None, None))[:ATTENTION_ROWS]
-        sick = [job for job in running if job.health is not CheckpointHealth.OK or job.status in TROUBLED]
-        waiting = [job for job in running if job.status is JobStatus.PENDING and job.reason]
+        running = self.desk.roll.rows(ended=False)
+        failed = matching(self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE))[:ATTENTION_ROWS]
+        sick = [job_of(picture, row, now_ms) for row in running if row.health is not CheckpointHealth.OK or row.status in TROUBLED]
+        waiting = [
+            job_of(picture, row, now_ms) for row in matching(running, status=(JobStatus.PENDING,)) if isinstance(row.job, Going) and row.job.state.reason
+        ]
         return self.frame.page(
             request,
             "overview.html",
@@ -46,7 +47,7 @@ class Pages:
             running=len(running),
             sick=sick[:ATTENTION_ROWS],
             waiting=waiting[:ATTENTION_ROWS],
-            failed=[job_of(picture, each, now_ms) for each in failed],
+            failed=[job_of(picture, row, now_ms) for row in failed],
         )
 
     async def jobs(self, request: Request) -> Response:
@@ -54,9 +55,9 @@ class Pages:
         picture, query, now_ms = self.desk.current(), request.query_params, self.desk.clock.now_ms()
         status, name = query.get("status", ""), query.get("name", "").strip()
         ended = {"running": False, "ended": True}.get(query.get("show", ""))
-        found = found_jobs(picture, ended=ended, wanted=filter_of([_status(status)] if status else None, None, name or None))
-        shown, following = page(found, order_of, query.get("cursor") or None, ROWS)
-        rows = [job_of(picture, each, now_ms) for each in shown]
+        found = matching(self.desk.roll.rows(ended=ended), status=[_status(status)] if status else None, name=name or None)
+        shown, following = page(found, submitted_of, query.get("cursor") or None, ROWS)
+        rows = [job_of(picture, row, now_ms) for row in shown]
         chosen = {"status": status, "name": name, "show": query.get("show", "")}
         return self.frame.page(request, "jobs.html", jobs=rows, total=len(found), following=following, chosen=chosen, statuses=[s.value for s in JobStatus])
 
@@ -72,14 +73,9 @@ class Pages:
             drawn=graph(details.graph, details.pipelines),
             lines=lines,
             checkpoints=checkpoints_of(picture, job_id)[:ROWS],
-            events=_events(details),
-            restored=as_plan(report) if (report := self._report(job_id)) else None,
+            events=events_of(picture, details),
+            restored=as_plan(report) if (report := restored_of(picture, job_id)) else None,
         )
-
-    def _report(self, job_id: int) -> RestoreReport | None:
-        """What was restored when it was submitted, where it is known."""
-        record = self.desk.picture.jobs().get(job_id)
-        return record.value.restore if record is not None else None
 
     async def logs(self, request: Request) -> Response:
         """The end of the driver's log, as this server has it."""
@@ -111,11 +107,3 @@ def _status(text: str) -> JobStatus:
         return JobStatus(text)
     except ValueError:
         raise UserError(f"{text!r} is not the status of a job: {', '.join(status.value for status in JobStatus)}") from None
-
-
-def _events(job: models.JobDetails) -> list[Mapping[str, Any]]:
-    """What happened, the newest first: when each failure was, and when the job came and went."""
-    told: list[dict[str, Any]] = [{"at": failure.at, "what": failure.condition, "why": failure.message, "bad": True} for failure in job.failures]
-    stages = ((job.submitted, "submitted"), (job.started, "started"), (job.ended, job.status.value))
-    told += [{"at": at, "what": what, "why": "", "bad": False} for at, what in stages if at]
-    return sorted(told, key=lambda each: each["at"], reverse=True)

@@ -12,8 +12,9 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from starlette.routing import Route
 
 from tidegate.api.described import OPERATIONS
+from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
-from tidegate.model.records import CheckpointHealth, Failure, JobStatus
+from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Role
 
 NOW_MS = 1_790_000_000_000
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
@@ -73,9 +74,36 @@ def test_nothing_that_a_description_allows_breaks_a_server(site, path: str) -> N
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("path", ["/openapi.json", "/api/v1/openapi.json"])
 def test_much_that_a_description_allows_breaks_no_server(site, path: str) -> None:
     ask_everything(furnished(site), path, 300)
+
+
+def role_holders(site: Any) -> dict[Role, dict[str, str]]:
+    """The header of a caller of each role."""
+    tokens = Tokens(site.solid, site.clock)
+    holders = {role: {"Authorization": f"Bearer {tokens.create(role.value, role)[1]}"} for role in Role}
+    site.desk.catch_up()
+    return holders
+
+
+@pytest.mark.parametrize(("path", "prefix"), [("/openapi.json", ""), ("/api/v1/openapi.json", "/api/v1")])
+def test_the_role_that_a_description_names_is_the_one_that_the_route_needs(make_site: Any, path: str, prefix: str) -> None:
+    default = EngineSettings()
+    site = furnished(make_site(replace(default, http=replace(default.http, tokens=True))))
+    holders = role_holders(site)
+    described = site.http.get(path, headers=holders[Role.VIEWER]).json()["paths"]
+    operations = [(method, where, Role(each["x-role"])) for where, methods in described.items() for method, each in methods.items()]
+    assert {Role.VIEWER, Role.OPERATOR, Role.ADMIN} >= {role for _, _, role in operations} >= {Role.VIEWER, Role.OPERATOR}
+    for method, where, needed in operations:
+        if method == "put":  # as its POST
+            assert needed is Role.ADMIN
+            continue
+        place = prefix + re.sub(r"\{\w+\}", "1", where)
+        for role in Role:
+            answer = getattr(site.http, method)(place, headers=holders[role], **({"json": {}} if method == "post" else {}))
+            assert (answer.status_code == 403) is not role.may(needed), f"{method} {place} as {role}"
 
 
 def test_the_description_says_where_the_api_is(make_site: Any) -> None:

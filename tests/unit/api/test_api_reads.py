@@ -15,7 +15,7 @@ NOW_MS = 1_790_000_000_000
 FREE = {"envOptions", "pipelineEdges", "pluginJarsUrls", "metrics"}  # what is in there depends on the job
 
 RUNNING_KEYS = {"jobId", "jobName", "jobStatus", "envOptions", "createTime", "startTime", "jobDag", "pluginJarsUrls", "isStartWithSavePoint", "metrics"}
-CHECKPOINT_KEYS = {"lastCheckpointId", "lastCheckpointTime", "secondsSinceLastCheckpoint", "checkpointHealth", "healthReason"}
+CHECKPOINT_KEYS = {"lastCheckpointId", "lastCheckpointTime", "secondsSinceLastCheckpoint", "checkpointHealth", "healthReason", "restorable", "runway"}
 FINISHED_KEYS = {"jobId", "jobName", "jobStatus", "errorMsg", "createTime", "finishTime", "jobDag", "pluginJarsUrls", "metrics"}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.api.writes import BODY_BYTES_MAX
+from tidegate.api.answers import BODY_BYTES_MAX
 from tidegate.model.records import JOBS, SAVEPOINTS, STATES, JobState, JobStatus, Wish
 
 HOCON = """

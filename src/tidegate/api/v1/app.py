@@ -8,11 +8,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
+from tidegate.api.answers import BodyTooLarge
 from tidegate.api.desk import Desk
-from tidegate.api.v1 import catalog, cluster, jobs, state
+from tidegate.api.v1 import catalog, cluster, jobs, state, tokens
 from tidegate.api.v1.live import Live
 from tidegate.api.v1.models import Problem
-from tidegate.api.writes import BodyTooLarge
+from tidegate.api.v1.roles import describe_roles
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.problem import BadJob
@@ -22,6 +23,7 @@ MEDIA = "application/problem+json"
 STATUSES = {
     "unknown-job": 404,
     "unknown-plugin": 404,
+    "unknown-token": 404,
     "not-allowed": 403,
     "job-exists": 409,
     "cleanup-pending": 409,
@@ -65,10 +67,9 @@ def typed_api(desk: Desk) -> FastAPI:
         responses=RESPONSES,
         generate_unique_id_function=lambda route: route.name,
     )
-    app.include_router(jobs.routes(desk))
-    app.include_router(cluster.routes(desk))
-    app.include_router(catalog.routes())
-    app.include_router(state.routes(desk))
+    for router in (jobs.routes(desk), cluster.routes(desk), catalog.routes(), state.routes(desk), tokens.routes(desk)):
+        describe_roles(router)
+        app.include_router(router)
     app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(TidegateError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -9,8 +9,9 @@ from tidegate.api.desk import Desk
 from tidegate.api.fragments import going
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.roles import VIEWER
+from tidegate.coordinator.announcement import living
 from tidegate.coordinator.observe import Picture
-from tidegate.model.records import CheckpointHealth
+from tidegate.model.records import CheckpointHealth, ServerRecord
 
 
 def routes(desk: Desk) -> APIRouter:
@@ -29,7 +30,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/coordinators")
     def list_coordinators() -> list[models.Coordinator]:
-        """The servers that are known: the one that leads, those that have a worker, and the one that answers."""
+        """Every server that lives, and which of them leads."""
         return coordinators_of(desk)
 
     @router.get("/cleanups")
@@ -55,7 +56,7 @@ def overview_of(desk: Desk) -> models.Overview:
     """What there is, and what needs attention."""
     picture, lease = desk.current(), desk.picture.lease()
     jobs, workers = going(picture), workers_of(picture)
-    counts = Counter(job.state.status.value for job in jobs) + Counter(str(each.peek("status")) for each in picture.outcomes().values())
+    counts = Counter(job.state.status.value for job in jobs) + Counter(desk.roll.ended_counts())
     return models.Overview(
         version=__version__,
         jobs=dict(counts),
@@ -63,26 +64,29 @@ def overview_of(desk: Desk) -> models.Overview:
         workers=len(workers),
         slots=sum(worker.slots for worker in workers),
         free_slots=sum(worker.free_slots for worker in workers),
+        coordinators=len(coordinators_of(desk)),
         cleanups=len(picture.cleanups()),
         leader=lease.value.address if lease else None,
     )
 
 
 def coordinators_of(desk: Desk) -> list[models.Coordinator]:
-    """The servers that are known."""
+    """The servers that live. This one does, and so does the leader, also if they have not announced themselves yet, or are of a release that does not."""
     picture, lease, me = desk.current(), desk.picture.lease(), desk.me
     leader = lease.value if lease else None
-    found = {me.address: me.id}
-    found |= {worker.value.address: worker.value.id for worker in picture.workers().values() if worker.value.address and worker.value.address not in found}
-    if leader is not None:
-        found[leader.address] = leader.holder
+    found = {me.id: ServerRecord(id=me.id, address=me.address, release=__version__, started_ms=me.since_ms)}
+    if leader is not None and leader.holder != me.id:
+        found[leader.holder] = ServerRecord(id=leader.holder, address=leader.address)
+    found |= {each.id: each for each in living(picture, desk.settings.coordinator.lease_ms, desk.clock)}
     return [
         models.Coordinator(
-            id=name,
-            address=address,
-            leads=leader is not None and leader.address == address,
-            term=leader.term if leader is not None and leader.address == address else None,
-            answers=address == me.address,
+            id=each.id,
+            address=each.address,
+            since=shapes.moment(each.started_ms) if each.started_ms else None,
+            version=each.release,
+            leads=leader is not None and leader.holder == each.id,
+            term=leader.term if leader is not None and leader.holder == each.id else None,
+            answers=each.id == me.id,
         )
-        for address, name in sorted(found.items())
+        for each in sorted(found.values(), key=lambda each: (each.address, each.id))
     ]

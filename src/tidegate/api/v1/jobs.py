@@ -1,6 +1,6 @@
 """Jobs: list, one, its checkpoints; submit, stop. Reads come from the picture and wait for nothing; wishes are durable before they are answered."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Annotated, Any
 
@@ -8,42 +8,48 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
-from tidegate.api.fragments import Going, going, going_of
+from tidegate.api.fragments import Going, going_of
 from tidegate.api.job_text import format_of
 from tidegate.api.reads import job_id_of
+from tidegate.api.roll import Row, matching
 from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.cards import Cards, tag_of
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.roles import OPERATOR, VIEWER
 from tidegate.api.writes import How, Writes
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.observe import Picture
-from tidegate.model.records import CheckpointHealth, JobOutcome, JobStatus
+from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.store.follow import Seen
 
 JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the page before")]
 KEY_MAX = 200
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "the caller has it already: If-None-Match is its ETag"}}
 
 
 def routes(desk: Desk) -> APIRouter:
     """All routes below /jobs."""
-    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
+    router, writes, cards = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk), Cards(desk.picture)
 
-    @router.get("", dependencies=[VIEWER])
-    def list_jobs(
+    @router.get("", dependencies=[VIEWER], response_model=models.JobPage, responses=NOT_MODIFIED)
+    async def list_jobs(
+        request: Request,
         status: Annotated[list[JobStatus] | None, Query(description="only these; may be repeated")] = None,
         health: Annotated[list[CheckpointHealth] | None, Query(description="only jobs that run, and are as healthy as this")] = None,
         name: Annotated[str | None, Query(max_length=500, description="a part of the name, in any case")] = None,
         ended: Annotated[bool | None, Query(description="only those that have ended, or only those that have not")] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
-    ) -> models.JobPage:
-        """Jobs, the newest first: those that run or wait, and those that have ended."""
-        picture, now_ms = desk.current(), desk.clock.now_ms()
-        found = found_jobs(picture, ended=ended, wanted=filter_of(status, health, name))
-        shown, following = page(found, order_of, cursor, limit)
-        return models.JobPage(jobs=[job_of(picture, each, now_ms) for each in shown], next=following, total=len(found))
+    ) -> Response:
+        """Jobs, the newest first: those that run or wait, and those that have ended. The page's ETag changes when anything of its jobs does."""
+        desk.current()
+        found = matching(desk.roll.rows(ended=ended), status=status, health=health, name=name)
+        shown, following = page(found, submitted_of, cursor, limit)
+        keys = cards.keys(shown)
+        tag = tag_of(keys, following, len(found))
+        return unchanged(request, tag) or json_answer(cards.page(shown, keys, following, len(found), desk.clock.now_ms()), tag)
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
     def submit_job(
@@ -56,15 +62,12 @@ def routes(desk: Desk) -> APIRouter:
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
         return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))
 
-    @router.get("/{job_id}", dependencies=[VIEWER])
-    def get_job(job_id: JobIdPath, request: Request, response: Response) -> models.JobDetails:
+    @router.get("/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED)
+    async def get_job(job_id: JobIdPath, request: Request) -> Response:
         """One job with its pipelines, its graph and its failures. Its ETag changes when anything of it does."""
         picture = desk.current()
         tag = etag(picture, job_id_of(job_id))
-        response.headers["ETag"] = tag
-        if request.headers.get("if-none-match") == tag:
-            response.status_code = 304
-        return job_details(picture, job_id_of(job_id), desk.clock.now_ms())
+        return unchanged(request, tag) or json_answer(job_details(picture, job_id_of(job_id), desk.clock.now_ms()).model_dump_json(), tag)
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
     def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
@@ -93,47 +96,28 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-Found = Going | Seen[JobOutcome]
+def unchanged(request: Request, tag: str) -> Response | None:
+    """The answer to a caller that has it already; None where it has not."""
+    return Response(status_code=304, headers={"ETag": tag}) if request.headers.get("if-none-match") == tag else None
 
 
-def filter_of(status: list[JobStatus] | None, health: list[CheckpointHealth] | None, name: str | None) -> Callable[[Found], bool]:
-    """Whether a job is one of those that are asked for."""
-
-    def wanted(each: Found) -> bool:
-        facts: tuple[str, CheckpointHealth | None, str]
-        if isinstance(each, Going):
-            facts = (each.state.status.value, each.state.health, each.record.value.name)
-        else:
-            facts = (each.peek("status"), None, str(each.peek("name")))
-        return (not status or facts[0] in status) and (not health or facts[1] in health) and (not name or name.lower() in facts[2].lower())
-
-    return wanted
+def json_answer(text: str, tag: str) -> Response:
+    """JSON that is text already: it was made by the models, and is not made or checked a second time."""
+    return Response(text, media_type="application/json", headers={"ETag": tag})
 
 
-def found_jobs(picture: Picture, *, ended: bool | None, wanted: Callable[[Found], bool]) -> list[Found]:
-    """Jobs, the newest first."""
-    running = {job.state.job_id: job for job in going(picture)} if ended is not True else {}
-    found: list[Found] = [job for job in running.values() if wanted(job)]
-    if ended is not False:
-        found += [outcome for outcome in picture.outcomes().values() if int(outcome.peek("job_id")) not in running and wanted(outcome)]
-    found.sort(key=order_of, reverse=True)
-    return found
-
-
-def order_of(each: Found) -> tuple[int, int]:
+def submitted_of(row: Row) -> tuple[int, int]:
     """By time of submission."""
-    if isinstance(each, Going):
-        return each.record.value.initialization_ms, each.state.job_id
-    return int(each.peek("initialization_ms")), int(each.peek("job_id"))
+    return row.submitted
 
 
 def _checkpoint_order(each: models.Checkpoint) -> tuple[float, int, int]:
     return each.completed.timestamp(), each.pipeline, each.checkpoint
 
 
-def job_of(picture: Picture, each: Found, now_ms: int) -> models.Job:
-    """One of them as it is shown."""
-    return shapes.running(picture, each, now_ms) if isinstance(each, Going) else shapes.ended(each.value)
+def job_of(picture: Picture, row: Row, now_ms: int) -> models.Job:
+    """A job as it is shown."""
+    return shapes.running(picture, row.job, now_ms) if isinstance(row.job, Going) else shapes.ended(row.job.value)
 
 
 def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:

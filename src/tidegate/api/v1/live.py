@@ -1,12 +1,17 @@
 """Server-sent events: which jobs have changed, as soon as this server knows, and a sign of life between them.
 
 An event carries the ids that have changed, not what they are: whoever listens asks for what it shows. So a listener that was away asks once for all and has
-lost nothing, and one that is slow is sent one event for many changes. One task looks at the picture for all listeners.
+lost nothing. Another state of a job is told at once; what happens all the time in a thousand jobs, rows and checkpoints, at most once a second; a sign of
+life in which nothing is new, never.
+
+One task looks at the picture for all listeners, and each event is made once: events are links of a chain, and every listener walks along it at its own pace.
+One that is slow is sent one event for all that it has missed.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Collection, Hashable
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -14,61 +19,144 @@ from starlette.responses import Response, StreamingResponse
 from tidegate.api.access import who_of
 from tidegate.api.answers import fail
 from tidegate.api.desk import Desk
-from tidegate.coordinator.observe import Changed
+from tidegate.coordinator.observe import Changed, Picture
 
-LOOK_EVERY_S = 0.2
+LOG = logging.getLogger("tidegate.api")
+LOOK_EVERY_S = 0.1
+PROGRESS_EVERY_S = 1.0
 ALIVE_EVERY_S = 10.0
 LISTENERS_MAX = 1_000
 IDS_MAX = 500  # more than that at once: everything may have changed
+BEHIND_MAX = 8  # events that a slow listener is still sent one by one
+
+
+def event(name: str, data: object) -> bytes:
+    """One event, as it is sent."""
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+EVERYTHING = event("jobs", {"all": True})
+
+
+class Link:
+    """An event in the chain; `arrived` when the next one is there."""
+
+    __slots__ = ("arrived", "following", "number", "text")
+
+    def __init__(self, number: int, text: bytes) -> None:
+        self.number, self.text, self.arrived = number, text, asyncio.Event()
+        self.following: Link | None = None
+
+
+class News:
+    """What is new, out of what has changed: compares each job with how it was last told. Not for threads."""
+
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+        self._states: dict[int, Hashable] = {}
+        self._progress: dict[int, Hashable] = {}
+        self.urgent: set[int] = set()
+        self.other: set[int] = set()
+
+    def look(self, ids: Collection[int]) -> None:
+        """Take these in: jobs in another state are urgent, those that have only gone on are not."""
+        for job_id in ids:
+            if self._differs(self._states, job_id, self._state(job_id)):
+                self.urgent.add(job_id)
+            if self._differs(self._progress, job_id, self._place(job_id)):
+                self.other.add(job_id)
+
+    def take(self) -> list[int]:
+        """All that is new, and forget it."""
+        told, self.urgent, self.other = sorted(self.urgent | self.other), set(), set()
+        return told
+
+    def _state(self, job_id: int) -> Hashable:
+        picture = self.picture
+        seen = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id), picture.savepoint(job_id))
+        return tuple(each.version for each in seen if each is not None) or None
+
+    def _place(self, job_id: int) -> Hashable:
+        places = tuple(place.version for place in self.picture.pipelines(job_id))
+        return places + tuple((m.value.phase, m.value.rows_read, m.value.rows_written, m.value.done) for m in self.picture.metrics(job_id)) or None
+
+    def _differs(self, known: dict[int, Hashable], job_id: int, now: Hashable) -> bool:
+        if known.get(job_id) == now:
+            return False
+        if now is None:
+            del known[job_id]
+        else:
+            known[job_id] = now
+        return True
 
 
 class Live:
     """The stream of one server."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        self.desk, self.listeners = desk, 0
         self._changed: Changed | None = None
-        self._news: set[asyncio.Event] = set()
-        self._waiting: dict[asyncio.Event, set[int]] = {}
+        self._news = News(desk.picture)
+        self._last = Link(0, b"")
+        self._reason = ""
+        self._told_s = self._alive_s = desk.clock.monotonic_s()
         self._watch: asyncio.Task[None] | None = None
 
     async def events(self, request: Request) -> Response:
         """A stream that ends with its listener, or with the server."""
         who_of(request)
-        if len(self._waiting) >= LISTENERS_MAX:
+        if self.listeners >= LISTENERS_MAX:
             return fail(503, f"{LISTENERS_MAX} listeners are as many as this server takes: ask another one")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self.stream(), media_type="text/event-stream", headers=headers)
 
-    async def _stream(self) -> AsyncIterator[str]:
-        news = asyncio.Event()
-        self._waiting[news] = set()
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The events of one listener."""
+        link = self._last
+        self.listeners += 1
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look())
         try:
-            yield f"retry: 1000\nevent: hello\ndata: {json.dumps({'server': self.desk.me.id})}\n\n"
+            yield b"retry: 1000\n" + event("hello", {"server": self.desk.me.id})
             while True:
-                try:
-                    await asyncio.wait_for(news.wait(), ALIVE_EVERY_S)
-                except TimeoutError:
-                    yield f"event: alive\ndata: {json.dumps({'reason': str(self.desk.out_of_date() or '')})}\n\n"
-                    continue
-                news.clear()
-                ids, self._waiting[news] = self._waiting[news], set()
-                told = {"jobs": [str(job_id) for job_id in sorted(ids)]} if len(ids) <= IDS_MAX else {"all": True}
-                yield f"event: jobs\ndata: {json.dumps(told)}\n\n"
+                await link.arrived.wait()
+                assert link.following is not None, "it has arrived"
+                behind = self._last.number - link.number > BEHIND_MAX
+                link = self._last if behind else link.following
+                yield EVERYTHING if behind else link.text
         finally:
-            del self._waiting[news]
+            self.listeners -= 1
 
     async def _look(self) -> None:
         """While anybody listens."""
         if self._changed is None:
             self._changed = self.desk.picture.listen()
-        self._changed.take()
-        while self._waiting:
-            ids = self._changed.take()
-            if ids:
-                for news, waiting in self._waiting.items():
-                    waiting |= ids
-                    news.set()
+            self._news.look(self.desk.picture.jobs())
+        self._news.look(self._changed.take())
+        self._news.take()  # whoever has just come asks for everything
+        self._told_s = self._alive_s = self.desk.clock.monotonic_s()
+        while self.listeners:
+            try:
+                self.turn(self._changed.take())
+            except Exception:  # a listener that hears nothing any more would not know it
+                LOG.exception("events could not be told")
+                self.tell(EVERYTHING)
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def turn(self, ids: Collection[int]) -> None:
+        """Tell what is due, of these jobs and of those before."""
+        now_s, reason = self.desk.clock.monotonic_s(), str(self.desk.out_of_date() or "")
+        self._news.look(ids)
+        if self._news.urgent or (self._news.other and now_s - self._told_s >= PROGRESS_EVERY_S):
+            new = self._news.take()
+            self.tell(event("jobs", {"jobs": [str(job_id) for job_id in new]}) if len(new) <= IDS_MAX else EVERYTHING)
+            self._told_s = self._alive_s = now_s
+        if reason != self._reason or now_s - self._alive_s >= ALIVE_EVERY_S:
+            self.tell(event("alive", {"reason": reason}))
+            self._reason, self._alive_s = reason, now_s
+
+    def tell(self, text: bytes) -> None:
+        """One more event, for everybody."""
+        before, self._last = self._last, Link(self._last.number + 1, text)
+        before.following = self._last
+        before.arrived.set()

@@ -56,11 +56,13 @@ class Checkpoint(Model):
 
 
 class Figures(Model):
-    """Rows, and how fast they come."""
+    """Rows and bytes, and how fast they come."""
 
     rows_read: int
     rows_written: int
     rows_committed: int
+    bytes_read: int = Field(description="of the committed batches; Arrow's size of the rows, and nothing where Spark itself reads")
+    bytes_written: int = Field(description="as bytes_read, of what the sinks took")
     rows_read_per_second: float
     rows_written_per_second: float
 
@@ -83,8 +85,16 @@ class Pipeline(Model):
     ready_to_close: list[str]
 
 
+class TableVolume(Model):
+    """What has passed an operator of one table."""
+
+    table: str = Field(description="* = all those beyond the first 128")
+    rows: int
+    bytes: int
+
+
 class Vertex(Model):
-    """One operator of the graph."""
+    """One operator of the graph, with what it has given (a source, a transform) or taken (a sink): what is committed."""
 
     operator: str
     label: str
@@ -94,6 +104,10 @@ class Vertex(Model):
     inputs: list[str]
     parallelism: int
     delivery: str | None
+    rows: int | None = Field(default=None, description="null where it is not known: before the first checkpoint, and where Spark's SQL does not tell")
+    bytes: int | None = None
+    rows_per_second: float | None = None
+    tables: list[TableVolume] = Field(default_factory=list)
 
 
 class Job(Model):
@@ -298,13 +312,15 @@ class Worker(Model):
 
 
 class Coordinator(Model):
-    """A server that is known: the one that leads, and the one that answers."""
+    """A server that lives: it has announced itself within a lease, or holds the leader's, or answers this."""
 
     id: str
-    address: str
+    address: str = Field(description="where its API is; empty where it has none")
+    since: datetime | None = Field(description="when it was started")
+    version: str = Field(description="its release; empty where it does not say")
     leads: bool
-    term: int | None
-    answers: bool
+    term: int | None = Field(description="of the one that leads")
+    answers: bool = Field(description="whether it is the one that has answered this")
 
 
 class Cleanup(Model):
@@ -326,6 +342,7 @@ class Overview(Model):
     workers: int
     slots: int
     free_slots: int
+    coordinators: int = Field(description="servers that live")
     cleanups: int
     leader: str | None
 

@@ -22,13 +22,24 @@ class BadCursor(UserError):
 
 def page(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
     """The rows after the cursor, by falling key, and the cursor of the next page. Items must be sorted so."""
-    after = _decoded(cursor) if cursor else None
+    first = _first_after(items, key, _decoded(cursor)) if cursor else 0
+    shown = list(items[first : first + limit])
+    return shown, _encoded(key(shown[-1])) if len(items) > first + limit else None
+
+
+def _first_after(items: Sequence[T], key: Callable[[T], Sequence[Any]], after: list[Any]) -> int:
+    """Where the rows begin whose key is below: found by halves, as there may be many before it."""
+    low, high = 0, len(items)
     try:
-        rest = [item for item in items if after is None or list(key(item)) < after]
+        while low < high:
+            middle = (low + high) // 2
+            if list(key(items[middle])) < after:
+                high = middle
+            else:
+                low = middle + 1
     except TypeError:
         raise BadCursor from None
-    shown = rest[:limit]
-    return shown, _encoded(key(shown[-1])) if len(rest) > limit else None
+    return low
 
 
 def _encoded(key: Sequence[Any]) -> str:

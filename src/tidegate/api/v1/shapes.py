@@ -7,6 +7,7 @@ from typing import Any
 from tidegate.api import shapes as v2
 from tidegate.api.fragments import Going
 from tidegate.api.v1 import models
+from tidegate.api.volumes import byte_counts, merged
 from tidegate.coordinator.observe import Picture
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -19,6 +20,7 @@ from tidegate.model.records import (
     PipelineState,
     WorkerRecord,
 )
+from tidegate.model.volume import Tables, Volumes, total
 
 
 def moment(ms: int) -> datetime | None:
@@ -39,11 +41,12 @@ def running(picture: Picture, job: Going, now_ms: int) -> models.Job:
 def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
     """The same with all that belongs to it."""
     job_id, record = job.state.job_id, job.record.value
+    places = [p.value for p in picture.pipelines(job_id)]
     live = {m.value.pipeline: m.value for m in picture.metrics(job_id) if m.value.generation == job.state.generation}
     return models.JobDetails(
         **_running(picture, job, now_ms),
-        pipelines=[pipeline(p.value, live.get(p.value.pipeline)) for p in picture.pipelines(job_id)],
-        graph=graph(record.plan),
+        pipelines=[pipeline(place, live.get(place.pipeline)) for place in places],
+        graph=graph(record.plan, merged(places), v2.elapsed_ms(job.state, places)),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
     )
@@ -52,7 +55,7 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
 def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
     record, state = job.record.value, job.state
     places = [p.value for p in picture.pipelines(state.job_id)]
-    counts = v2.running_metrics(state, places, [m.value for m in picture.metrics(state.job_id)])
+    live = [m.value for m in picture.metrics(state.job_id) if m.value.generation == state.generation]
     last, assignment = v2.lagging(places), picture.assignment(state.job_id)
     confirmed = v2.confirmed_ms(last) if last else 0
     return {
@@ -67,7 +70,7 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
         "lineage": record.lineage,
         "generation": state.generation,
         "restored": record.restored,
-        "restorable": any(p.latest for p in places),
+        "restorable": v2.restorable(places),
         "wish": record.intent.wish.value,
         "reason": state.reason,
         "health": state.health,
@@ -77,18 +80,22 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
         "seconds_since_checkpoint": max(0, now_ms - confirmed) / 1000 if confirmed else None,
         "restarts": state.restarts,
         "worker": assignment.value.worker if assignment else None,
-        "figures": _figures(counts),
+        "figures": _figures(job, places, live),
         "last_failure": failure(state.failures[-1]) if state.failures else None,
     }
 
 
-def _figures(counts: dict[str, str]) -> models.Figures:
+def _figures(job: Going, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> models.Figures:
+    (read, written), seconds = v2.rows_so_far(places, live), max(v2.elapsed_ms(job.state, places, live), 1) / 1000
+    bytes_read, bytes_written = byte_counts(job.record.value.plan, merged(places))
     return models.Figures(
-        rows_read=int(counts["SourceReceivedCount"]),
-        rows_written=int(counts["SinkWriteCount"]),
-        rows_committed=int(counts["SinkCommittedCount"]),
-        rows_read_per_second=float(counts["SourceReceivedQPS"]),
-        rows_written_per_second=float(counts["SinkWriteQPS"]),
+        rows_read=read,
+        rows_written=written,
+        rows_committed=sum(p.rows_written for p in places),
+        bytes_read=bytes_read,
+        bytes_written=bytes_written,
+        rows_read_per_second=round(read / seconds, 3),
+        rows_written_per_second=round(written / seconds, 3),
     )
 
 
@@ -103,15 +110,15 @@ def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
     return models.JobDetails(
         **_ended(outcome),
         pipelines=[pipeline(p.value, None) for p in picture.pipelines(outcome.job_id)],
-        graph=graph(plan) if plan else [],
+        graph=graph(plan, outcome.volumes, _elapsed_ms(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
     )
 
 
 def _ended(outcome: JobOutcome) -> dict[str, Any]:
-    started = outcome.entered.get(JobStatus.SCHEDULED.value, 0)
-    seconds = max(outcome.finished_ms - (started or outcome.initialization_ms), 1) / 1000
+    started, seconds = outcome.entered.get(JobStatus.SCHEDULED.value, 0), max(_elapsed_ms(outcome), 1) / 1000
+    bytes_read, bytes_written = byte_counts(outcome.plan, outcome.volumes)
     return {
         "id": str(outcome.job_id),
         "name": outcome.name,
@@ -138,11 +145,17 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
             rows_read=outcome.rows_read,
             rows_written=outcome.rows_written,
             rows_committed=outcome.rows_written,
+            bytes_read=bytes_read,
+            bytes_written=bytes_written,
             rows_read_per_second=round(outcome.rows_read / seconds, 3),
             rows_written_per_second=round(outcome.rows_written / seconds, 3),
         ),
         "last_failure": failure(outcome.failures[-1]) if outcome.failures else None,
     }
+
+
+def _elapsed_ms(outcome: JobOutcome) -> int:
+    return outcome.finished_ms - (outcome.entered.get(JobStatus.SCHEDULED.value, 0) or outcome.initialization_ms)
 
 
 def failure(failed: Failure) -> models.Failure:
@@ -193,8 +206,9 @@ def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipel
     )
 
 
-def graph(plan: Plan) -> list[models.Vertex]:
-    """All operators of a job."""
+def graph(plan: Plan, volumes: Volumes | None = None, elapsed_ms: int = 0) -> list[models.Vertex]:
+    """All operators of a job, with what has passed them in the time that it has run."""
+    passed = volumes or {}
     return [
         models.Vertex(
             operator=action.operator,
@@ -205,10 +219,21 @@ def graph(plan: Plan) -> list[models.Vertex]:
             inputs=list(action.inputs),
             parallelism=action.parallelism,
             delivery=action.delivery.value if action.delivery else None,
+            **_volume(passed[action.operator], elapsed_ms) if action.operator in passed else {},
         )
         for part in plan.pipelines
         for action in part.actions
     ]
+
+
+def _volume(tables: Tables, elapsed_ms: int) -> dict[str, Any]:
+    whole = total(tables)
+    return {
+        "rows": whole.rows,
+        "bytes": whole.bytes,
+        "rows_per_second": round(whole.rows * 1000 / max(elapsed_ms, 1), 3),
+        "tables": [models.TableVolume(table=table, rows=volume.rows, bytes=volume.bytes) for table, volume in tables.items()],
+    }
 
 
 def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.Worker:

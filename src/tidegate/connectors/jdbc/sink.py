@@ -1,8 +1,11 @@
 """The Jdbc sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
 
+from pathlib import Path
+
 from tidegate.connectors.jdbc.committer import JdbcCommitter
 from tidegate.connectors.jdbc.connection import address_of
 from tidegate.connectors.jdbc.writer import JdbcWriter
+from tidegate.databases.session import open_session
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError
 from tidegate.plugin.contract import Committer, OperatorContext, Sink, Writer, WriteTask
@@ -19,6 +22,13 @@ class JdbcSink(Sink):
         self.address = address_of(values, "" if has_placeholder(database) else database, creates=True)
         if self.address.system is not System.SQLITE and not self.address.database:
             raise UserError("the sink's URL names no database: its record and its staging tables need one, so write it into the URL")
+
+    def reach(self) -> bool:
+        """Log in, and leave. A file that is not there yet is not made."""
+        if self.address.system is System.SQLITE and not Path(self.address.database).exists():
+            return False
+        open_session(self.address).close()
+        return True
 
     def writer(self, task: WriteTask) -> Writer:
         """In a task."""

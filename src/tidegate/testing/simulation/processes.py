@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog
 from tidegate.coordinator.housekeeping import Housekeeper
@@ -26,7 +27,7 @@ from tidegate.model.document import from_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import Fenced, TerminalError, TransientError
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus, ProcessRef, WorkerRecord
+from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus, ProcessRef, ServerRecord, WorkerRecord
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HOME = Home(Path("/simulated"))
+ANNOUNCING = 7  # servers announce themselves in every so many-th world: nothing is decided by it, and it is a write more in every turn
 LIMITS = Limits(start_ms=15_000, ask_ms=4_000, interrupt_ms=3_000, terminate_ms=2_000, kill_ms=15_000, linger_ms=4_000, savepoint_ms=20_000)
 
 
@@ -120,12 +122,18 @@ class ServerProcess(Process):
         self.commands = Commands(self.store, world.storage, settings, clock)
         self.commands.savepoints = world.savepoints
         self.elector = Elector(self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock)
+        self.announcement = Announcement(self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock)
         recorder = Recorder(self.store, world.storage, settings, clock, EventLog())
         self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
         self.reconciler.limits = LIMITS
         self.housekeeper = Housekeeper(self.picture, world.storage, settings, clock)
         self.every("election", settings.coordinator.lease_ms / 6000, self._elect)
         self.every("leader", 0.6, self._lead)
+
+    @property
+    def announces(self) -> bool:
+        """Whether it tells the others that it is there."""
+        return self.world.seed % ANNOUNCING == 0
 
     @property
     def leading(self) -> bool:
@@ -137,6 +145,8 @@ class ServerProcess(Process):
         self.leaving = True
         if not self.busy:
             self.elector.resign()
+            if self.announces:
+                self.announcement.withdraw()
 
     def _elect(self) -> None:
         if self.leaving:
@@ -144,6 +154,8 @@ class ServerProcess(Process):
         self.busy = True
         try:
             self.elector.step()
+            if self.announces:
+                self.announcement.step()
         finally:
             self.busy = False
 

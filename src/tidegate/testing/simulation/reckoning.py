@@ -23,6 +23,7 @@ from tidegate.model.records import (
     NAMES,
     PIPELINES,
     SAVEPOINTS,
+    SERVERS,
     STATES,
     TERMINAL,
     WORKERS,
@@ -142,6 +143,8 @@ class Reckoning:
         left = [f"{map}/{key}" for map in MAPS for key in entries.get(map, {})]
         named = {w.name for w in self.world.workers if w.alive}
         left += [f"{WORKERS}/{key}" for key in entries.get(WORKERS, {}) if key not in named]
+        serving = {s.name for s in self.world.servers if s.alive}
+        left += [f"{SERVERS}/{key}" for key in entries.get(SERVERS, {}) if key not in serving]
         offices = {"coordinator", *(f"worker/{name}" for name in named)}
         return left + [f"{map}/{key}" for map in (LEASES, BEATS) for key in entries.get(map, {}) if key not in offices]
 

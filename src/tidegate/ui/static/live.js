@@ -89,7 +89,7 @@ function later() {
 let others = [];
 async function learn() {
   const answer = await fetch(`${root}/api/v1/coordinators`);
-  if (answer.ok) others = (await answer.json()).filter((each) => !each.answers).map((each) => each.address);
+  if (answer.ok) others = (await answer.json()).filter((each) => !each.answers && each.address).map((each) => each.address);
 }
 
 let lost = 0;

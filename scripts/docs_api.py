@@ -1,0 +1,156 @@
+"""The pages about the two REST APIs, from their own OpenAPI descriptions. Loaded by scripts/docs.py, which writes them.
+
+It must not say what the descriptions do not: routes, roles, parameters, answers and errors come from tidegate.api.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tidegate.api.described import document
+from tidegate.api.desk import Desk, Me
+from tidegate.api.v1.app import typed_api
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.observe import Picture
+from tidegate.model.engine import EngineSettings
+from tidegate.pipeline.clock import SystemClock
+from tidegate.store.open import open_store
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+V1 = """# The typed API
+
+Below `/api/v1`; `GET /api/v1/openapi.json` is the same for machines. Numbers are numbers, times are ISO 8601 in UTC, lists come in pages (`limit`, and `next`
+of one page is the `cursor` of the following one). What is no success is `application/problem+json` with a `condition` that does not change from release to
+release. `GET /api/v1/events` is a stream of server-sent events for live views. A write may be repeated: with an `Idempotency-Key` a submit is the same job
+however often it is sent, and a wish about a job is the same wish."""
+
+V2 = """# The API of the reference
+
+The paths, parameters, keys and types of SeaTunnel's REST API v2; `GET /openapi.json` is the same for machines. Almost every scalar is text, as there. What is
+no success is `{"status": "fail", "message": "..."}`. The [typed API](api-v1.md) tells more.
+
+In `metrics`, `SourceReceivedCount` and `SinkWriteCount` also count rows of the batch in hand; everything else counts what is committed, once, whatever was
+restarted in between: `SinkCommittedCount`, the keys with `Bytes`, and the objects `TableSourceReceived...`, `TableSinkWrite...`, `TableSinkCommitted...` by
+table (of an operator's tables beyond the first 128 the sum, as `*`). Bytes are those of the rows in Arrow; what Spark itself reads or writes has none."""
+
+ROLES = "Each route needs a role: `viewer` may look, `operator` may submit, stop, save and restore, `admin` may do everything."
+
+
+def api_pages() -> dict[str, list[str]]:
+    """File name -> lines."""
+    return {"api-v1.md": list(_page(V1, description(), "/api/v1")), "rest-v2.md": list(_page(V2, document(""), ""))}
+
+
+def description() -> Any:
+    """The description of the typed API, of a server that is never started."""
+    clock, settings = SystemClock(), EngineSettings()
+    with closing(open_store("memory:")) as store:
+        commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
+        desk = Desk(picture=Picture(store, clock), commands=commands, store=store, settings=settings, clock=clock, me=Me(id="", address=""))
+        return typed_api(desk).openapi()
+
+
+def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    common = _common_errors(described)
+    yield from (head, "", ROLES, "", "Any route may also answer:", "", "| status | why |", "|---|---|")
+    yield from (f"| {status} | {_cell(why)} |" for status, why in common.items())
+    yield ""
+    for path, operations in described["paths"].items():
+        for method in (each for each in METHODS if each in operations):
+            yield from _operation(f"{method.upper()} {prefix}{path}", operations[method], common)
+    schemas = described["components"]["schemas"]
+    yield from ("# Objects", "")
+    for name in sorted(schemas):
+        yield from _schema(name, schemas[name])
+
+
+def _common_errors(described: Mapping[str, Any]) -> dict[str, str]:
+    """What every operation has among its answers, besides success."""
+    all_answers = [operation["responses"] for operations in described["paths"].values() for method, operation in operations.items() if method in METHODS]
+    shared = set.intersection(*(set(answers) for answers in all_answers))
+    return {status: all_answers[0][status]["description"] for status in sorted(shared) if not status.startswith("2")}
+
+
+def _operation(title: str, operation: Mapping[str, Any], common: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"## {title}", "", _sentence(operation.get("description") or operation["summary"]), "", f"Role: {operation['x-role']}.")
+    if asked := operation.get("parameters"):
+        yield from ("", "| parameter | in | type | meaning |", "|---|---|---|---|")
+        yield from (_parameter(each) for each in asked)
+    for media, body in operation.get("requestBody", {}).get("content", {}).items():
+        yield from ("", f"Body (`{media}`): {_type(body['schema'])}.")
+    yield ""
+    for status, answer in operation["responses"].items():
+        if status in common:
+            continue
+        forms = [f"{_type(form['schema'])} (`{media}`)" if form.get("schema") else f"`{media}`" for media, form in answer.get("content", {}).items()]
+        yield f"- {status}: {', or '.join(forms) or answer['description']}"
+    yield ""
+
+
+def _parameter(each: Mapping[str, Any]) -> str:
+    meaning = each.get("description") or each["schema"].get("description") or ""
+    default = each["schema"].get("default")
+    known = f" Default {default}." if default is not None else ""
+    needed = " Required." if each.get("required") and each["in"] != "path" else ""
+    return f"| `{each['name']}` | {each['in']} | {_cell(_type(each['schema']))} | {_cell(_sentence(meaning) + known + needed).strip()} |"
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {name}", "")
+    if schema.get("description"):
+        yield from (_sentence(schema["description"].replace("\n", " ")), "")
+    if "properties" not in schema:
+        yield from (_type(schema), "")
+        return
+    yield from ("| key | type | meaning |", "|---|---|---|")
+    for key, value in schema["properties"].items():
+        yield f"| `{key}` | {_cell(_type(value))} | {_cell(_sentence(value.get('description', '')))} |"
+    yield ""
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """A schema in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            return " or ".join(dict.fromkeys(_type(each) for each in schema[key]))
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object":
+        return _object(schema)
+    return "time" if schema.get("format") == "date-time" else f"{kind}{_bounds(schema)}"
+
+
+def _object(schema: Mapping[str, Any]) -> str:
+    if schema.get("properties"):
+        return "object with " + ", ".join(f"`{key}`" for key in schema["properties"])
+    more = schema.get("additionalProperties")
+    return f"object of {_type(more)}" if isinstance(more, Mapping) and more else "object"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    limits = [(f">= {schema['minimum']}" if "minimum" in schema else ""), (f"<= {schema['maximum']}" if "maximum" in schema else "")]
+    said = " ".join(each for each in limits if each)
+    return f" {said}" if said else ""
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if not text or text.endswith((".", "!", "?", ":")) else f"{text[:1].upper()}{text[1:]}."
+
+
+def _cell(text: str) -> str:
+    """Text that cannot end its cell."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,83 @@
+"""Access tokens for those who administer: listed, made, revoked. The secret of a token is in one answer, once; a line of the audit log tells of each act.
+
+These ask the store itself, in threads: whoever has just made a token wants to see it, at whichever server.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from tidegate.api.access import AUDIT, who_of
+from tidegate.api.desk import Desk
+from tidegate.api.v1 import shapes
+from tidegate.api.v1.models import Model
+from tidegate.api.v1.roles import ADMIN
+from tidegate.coordinator.tokens import NAME_MAX, Tokens
+from tidegate.model.records import AccessToken, Role
+
+LIVES_S_MAX = 100 * 366 * 24 * 3600
+TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="the id of a token")]
+
+
+class Token(Model):
+    """Who may come in, and how far; the secret is known to nobody."""
+
+    id: str
+    name: str
+    role: Role
+    made: datetime
+    expires: datetime | None = Field(description="null: never")
+
+
+class NewToken(Token):
+    """A token that has just been made."""
+
+    token: str = Field(description="what its holder sends; it is shown this once")
+
+
+class TokenWish(Model):
+    """A token that shall be."""
+
+    name: str = Field(min_length=1, max_length=NAME_MAX, description="who has it")
+    role: Role = Role.VIEWER
+    lives_s: int | None = Field(default=None, ge=1, le=LIVES_S_MAX, description="how long it lives, in seconds; for ever without it")
+
+
+def routes(desk: Desk) -> APIRouter:
+    """All of them are for admins."""
+    router, tokens = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]), Tokens(desk.store, desk.clock)
+
+    @router.get("")
+    def list_tokens() -> list[Token]:
+        """All tokens, the oldest first."""
+        return [Token(**shown(each)) for each in tokens.all()]
+
+    @router.post("", status_code=201)
+    def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
+        """Make a token. Its secret is in this answer and nowhere else."""
+        made, text = tokens.create(body.name, body.role, (body.lives_s or 0) * 1000)
+        _told(request, f"made token {made.id} {made.name!r}, {made.role.value}")
+        desk.catch_up()
+        response.headers["Cache-Control"] = "no-store"
+        return NewToken(**shown(made), token=text)
+
+    @router.delete("/{token_id}", status_code=204)
+    def revoke_token(token_id: TokenId, request: Request) -> None:
+        """Let nobody in with it any more."""
+        tokens.revoke(token_id)
+        _told(request, f"revoked token {token_id}")
+        desk.catch_up()
+
+    return router
+
+
+def shown(token: AccessToken) -> dict[str, Any]:
+    """What may be seen of a token."""
+    return {"id": token.id, "name": token.name, "role": token.role, "made": shapes.at(token.created_ms), "expires": shapes.moment(token.expires_ms)}
+
+
+def _told(request: Request, what: str) -> None:
+    who = who_of(request)
+    AUDIT.info("token", extra={"by": who.name, "role": who.role.value, "from": request.client.host if request.client else "", "what": what})

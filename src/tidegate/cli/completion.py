@@ -1,0 +1,29 @@
+"""`tidegate completion SHELL`: the script that makes a shell complete verbs and options."""
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+VARIABLE = "_TIDEGATE_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete verbs and options.
+
+    \b
+    Examples:
+      eval "$(tidegate completion bash)"                                          # in ~/.bashrc
+      eval "$(tidegate completion zsh)"                                           # in ~/.zshrc, after compinit
+      tidegate completion fish > ~/.config/fish/completions/tidegate.fish
+    """
+    made = completer(context.find_root().command, shell)
+    click.echo(made.source_template % made.source_vars())
+
+
+def completer(main: click.Command, shell: str) -> ShellComplete:
+    """What answers the shell."""
+    kind = get_completion_class(shell)
+    assert kind is not None, "one of those that click knows"
+    return kind(main, {}, "tidegate", VARIABLE)

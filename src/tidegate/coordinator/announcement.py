@@ -1,0 +1,78 @@
+"""Every server says that it is there: one record each, rewritten as a sign of life, so that all servers know one another. For displays and for pages that
+go on with another server; nothing is decided by it.
+
+It works as a lease does: who has been silent for a whole lease, on the watcher's own clock, is not shown any more, and the leader takes the record away. A
+server that ends in order takes its own away. One that was only slow is back with its next sign of life: nobody else ever writes under its name.
+"""
+
+import logging
+import threading
+from dataclasses import replace
+
+from tidegate.coordinator.observe import Picture
+from tidegate.election import Leading
+from tidegate.failpoint import failpoint
+from tidegate.model.document import to_document
+from tidegate.model.records import SERVERS, ServerRecord
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
+from tidegate.store.errors import Conflict, StoreUnavailable
+
+LOG = logging.getLogger("tidegate.coordinator")
+SIGN_SHARE = 0.25  # of the lease, between two signs of life: three in a row may fail
+
+
+class Announcement:
+    """This server, for the others. `step` is called again and again, at least every tenth of a lease."""
+
+    def __init__(self, store: Store, me: ServerRecord, lease_ms: int, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        self.me = me
+        self._every_s = lease_ms / 1000 * SIGN_SHARE
+        self._due_s = float("-inf")
+        self._over = False
+        self._turn = threading.Lock()
+
+    def step(self) -> None:
+        """A sign of life, where one is due. Bad weather is the caller's to wait for."""
+        with self._turn:
+            if self._over or self.clock.monotonic_s() < self._due_s:
+                return
+            began_s = self.clock.monotonic_s()
+            self.me = replace(self.me, number=self.me.number + 1)
+            failpoint("server.announce.before")
+            self.store.transact((), [Put(SERVERS, self.me.id, to_document(self.me))])
+            failpoint("server.announce.after")
+            self._due_s = began_s + self._every_s
+
+    def withdraw(self) -> None:
+        """The orderly end: nothing of this server is left. Where the store cannot be written, the leader tidies."""
+        with self._turn:
+            self._over = True
+            failpoint("server.withdraw.before")
+            try:
+                self.store.transact((), [Delete(SERVERS, self.me.id)])
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
+                LOG.warning("left without a word", extra={"why": str(weather)})
+            failpoint("server.withdraw.after")
+
+
+def living(picture: Picture, lease_ms: int, clock: Clock) -> list[ServerRecord]:
+    """The servers that have given a sign of life within a lease, as far as this one has seen."""
+    now_s = clock.monotonic_s()
+    return [seen.value for _, seen in sorted(picture.servers().items()) if now_s - seen.since_s <= lease_ms / 1000]
+
+
+def sweep(picture: Picture, leading: Leading, lease_ms: int, clock: Clock) -> None:
+    """The leader's part: take the records of silent servers away. One that speaks in the meantime wins."""
+    now_s = clock.monotonic_s()
+    for key, seen in sorted(picture.servers().items()):
+        if now_s - seen.since_s <= lease_ms / 1000:
+            continue
+        failpoint("server.sweep.before")
+        try:
+            picture.store.transact([leading.check(), Check(SERVERS, key, seen.version)], [Delete(SERVERS, key)])
+        except Conflict:
+            continue  # it lives, or somebody else leads: the next look says which
+        failpoint("server.sweep.after")
+        LOG.warning("a server is gone", extra={"why": key})

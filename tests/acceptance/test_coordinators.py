@@ -1,0 +1,166 @@
+"""Servers that announce themselves, as real processes: all of them are shown by each, also those without a worker; whoever ends or dies is gone, wherever."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate import __version__
+from tidegate.home import Home
+from tidegate.model.records import SERVERS
+from tidegate.store.open import open_store
+from tidegate.testing.failpoints import failpoint_names
+
+PATIENCE_S = 120
+SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--no-worker"]
+OF_ONE = ("server.announce", "server.withdraw")
+QUICK = {"server.announce.after", "server.withdraw.before"}
+
+
+class Member:
+    """One server process."""
+
+    def __init__(self, place: Path, failpoint: str = "") -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [*SERVER, "--home", str(place / "home"), "--config", str(place / "tidegate.yaml"), "--http-port", str(self.port)]
+        environ = {**os.environ, **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
+        with open(place / f"{self.port}.txt", "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def ask(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def told(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        if self.alive:
+            self.process.kill()
+        self.process.wait()
+
+
+def until(what: str, look: Callable[[], Any]) -> Any:
+    end_s, last = time.monotonic() + PATIENCE_S, None
+    while time.monotonic() < end_s:
+        try:
+            if last := look():
+                return last
+        except OSError as error:
+            last = error
+        time.sleep(0.05)  # between two looks at another process
+    raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
+
+
+class World:
+    """Servers on one home."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.members = place, list[Member]()
+        (place / "tidegate.yaml").write_text("tidegate:\n  coordinator:\n    lease-ms: 1500\n")
+
+    def start(self, failpoint: str = "") -> Member:
+        self.members.append(Member(self.place, failpoint))
+        return self.members[-1]
+
+    def serve(self) -> Member:
+        made = self.start()
+        until("a server", lambda: made.ask("/health"))
+        return made
+
+    def kept(self) -> list[str]:
+        """The names that the store has."""
+        with closing(open_store(Home(self.place / "home").store_url)) as store:
+            return [entry.key for entry in store.list(SERVERS)]
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+def addresses(member: Member) -> set[str]:
+    return {each["address"] for each in member.ask("/api/v1/coordinators")}
+
+
+def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(world: World) -> None:
+    leader = world.serve()
+    until("a leader", lambda: leader.ask("/api/v1/overview")["leader"])
+    follower, lost = world.serve(), world.serve()
+    for each in (leader, follower, lost):
+        until("all three", lambda each=each: addresses(each) == {leader.url, follower.url, lost.url})
+    seen = {each["address"]: each for each in follower.ask("/api/v1/coordinators")}
+    assert [(seen[m.url]["leads"], seen[m.url]["answers"], bool(seen[m.url]["term"])) for m in (leader, follower)] == [
+        (True, False, True),
+        (False, True, False),
+    ]
+    assert {(each["version"], bool(each["since"])) for each in seen.values()} == {(__version__, True)}
+    assert follower.ask("/api/v1/overview")["coordinators"] == 3
+    assert {each["port"] for each in follower.ask("/system-monitoring-information")} == {str(m.port) for m in (leader, follower, lost)}
+
+    lost.told(signal.SIGKILL)
+    until("two in the store", lambda: len(world.kept()) == 2)
+    until("two at the follower", lambda: addresses(follower) == {leader.url, follower.url})
+    assert leader.told(signal.SIGTERM) == 0
+    until("one, which leads", lambda: [(each["address"], each["leads"]) for each in follower.ask("/api/v1/coordinators")] == [(follower.url, True)])
+    assert follower.told(signal.SIGTERM) == 0
+    assert world.kept() == []
+
+
+def places() -> list[object]:
+    names = [name for name in failpoint_names() if name.startswith(OF_ONE)]
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.soak) for name in names]
+
+
+def test_all_places_of_announcements_are_in_the_two_tests_below() -> None:
+    steps = {name.rpartition(".")[0] for name in failpoint_names() if name.startswith("server.")}
+    assert steps == {*OF_ONE, "server.sweep"}
+
+
+@pytest.mark.parametrize("place", places())
+def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(world: World, place: str) -> None:
+    leader = world.serve()
+    victim = world.start(f"{place}@2" if place.startswith("server.announce") else place)
+    if place.startswith("server.withdraw"):
+        until("the victim", lambda: victim.ask("/health"))
+        until("its name", lambda: len(world.kept()) == 2)
+        victim.process.send_signal(signal.SIGTERM)
+    assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
+    until("its name gone", lambda: len(world.kept()) == 1)
+    until("alone", lambda: addresses(leader) == {leader.url})
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(world: World, side: str) -> None:
+    victim = world.start(f"server.sweep.{side}")
+    until("a leader", lambda: victim.ask("/api/v1/overview")["leader"])
+    lost, heir = world.serve(), world.serve()
+    until("three", lambda: len(world.kept()) == 3)
+    lost.told(signal.SIGKILL)
+    assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
+    until("only the heir", lambda: len(world.kept()) == 1 and addresses(heir) == {heir.url})

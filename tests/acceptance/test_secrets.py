@@ -1,0 +1,203 @@
+"""A job with passwords in every place where one can stand, against a database that repeats them in its errors: nobody gets to see them.
+
+Not in a log, an answer, a page, a bundle, or the list of processes. The store is left out: drivers read their passwords there, so it is what must be guarded.
+"""
+
+import json
+import os
+import signal
+import socket
+import socketserver
+import struct
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tidegate.cli import main
+
+PATIENCE_S = 120
+IN_OPTION, IN_URL, IN_MAP, IN_ENV, IN_SINK = "Zebra-hunter2 Öl&Top", "Url-hunter3-Mid", "Prop-hunter4-Low", "Env-hunter5-Sun", "Sink-hunter6-Moon"
+SECRETS = ("hunter2", "hunter3", "hunter4", "hunter5", "hunter6")
+PLAIN = """
+import functools, tidegate.server as server, tidegate.cli.server as verbs
+from tidegate.cli import main
+verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+main()
+"""
+JOB = """
+env {{ job.mode = "BATCH", job.name = "{name}", job.retry.times = 1, job.retry.interval.seconds = 1, spark.app.secret = "{env}" }}
+source {{ Jdbc {{ {source}, properties {{ sslpassword = "{map}" }}, table_path = "public.t", query = "select * from public.t", plugin_output = "t" }} }}
+sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:postgresql://127.0.0.1:{port}/shop?user=ann&password={sink}",
+  database = "shop", table = "public.o", generate_sink_sql = true }} }}
+"""
+
+
+class Blab(socketserver.BaseRequestHandler):
+    """Speaks just enough of PostgreSQL to ask for a password in clear text, and to repeat it while it refuses."""
+
+    request: socket.socket
+
+    def handle(self) -> None:
+        length, code = struct.unpack("!ii", self._read(8))
+        if code == 80877103:  # may we encrypt? No
+            self.request.sendall(b"N")
+            length, code = struct.unpack("!ii", self._read(8))
+        self._read(length - 8)
+        self.request.sendall(b"R" + struct.pack("!ii", 8, 3))
+        _, length = struct.unpack("!ci", self._read(5))
+        given = self._read(length - 4).rstrip(b"\0")
+        fields = b"SFATAL\0VFATAL\0C28P01\0Mthe password " + given + b" is not that of ann\0\0"
+        self.request.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.request.recv(count - len(data))
+            if not part:
+                raise ConnectionResetError
+            data += part
+        return data
+
+
+class BlabServer(socketserver.ThreadingTCPServer):
+    """Its clients may hang up as they like."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing to say."""
+
+
+@contextmanager
+def blabbing() -> Iterator[int]:
+    """A database that repeats passwords; its port."""
+    with BlabServer(("127.0.0.1", 0), Blab) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+
+
+def until(what: str, look: Callable[[], Any]) -> Any:
+    end_s, last = time.monotonic() + PATIENCE_S, None
+    while time.monotonic() < end_s:
+        try:
+            if last := look():
+                return last
+        except OSError as error:
+            last = error
+        time.sleep(0.05)  # between two looks at another process
+    raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
+
+
+class Site:
+    """One server with its worker."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.home = place, place / "home"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-c", PLAIN, "server", "--home", str(self.home), "--http-port", str(self.port)]
+        with open(place / "server.txt", "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+        until("the server", lambda: self.ask("/health"))
+
+    def ask(self, path: str, body: str | None = None) -> str:
+        """An answer, whatever it is; a server that is not there is an OSError."""
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, body.encode() if body is not None else None), timeout=30) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+
+    def status(self, job_id: int) -> str:
+        return str(json.loads(self.ask(f"/job-info/{job_id}")).get("jobStatus"))
+
+    def processes(self) -> str:
+        """The command lines of everything that runs for this home."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if str(self.home).encode() in Path("/proc", pid, "environ").read_bytes() + Path("/proc", pid, "cmdline").read_bytes():
+                    found.append(Path("/proc", pid, "cmdline").read_bytes().decode("utf-8", "replace"))
+            except OSError:
+                continue
+        return "\n".join(found)
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(PATIENCE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def shows_no_secret(where: str, text: str) -> None:
+    for secret in SECRETS:
+        assert secret not in text, f"{where}: ...{text[max(0, text.index(secret) - 200) : text.index(secret) + 40]}"
+
+
+def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(site: Site, tmp_path: Path) -> None:
+    with blabbing() as port:
+        base = f"jdbc:postgresql://127.0.0.1:{port}/shop"
+        sources = {
+            1: f'url = "{base}", user = "ann", password = "{IN_OPTION}"',
+            2: f'url = "{base}?user=ann&password={IN_URL}"',
+        }
+        more = {"map": IN_MAP, "env": IN_ENV, "sink": IN_SINK, "port": port}
+        for job_id, source in sources.items():
+            said = site.ask(f"/submit-job?format=hocon&jobId={job_id}", JOB.format(name=f"job{job_id}", source=source, **more))
+            assert json.loads(said)["jobId"] == str(job_id), said
+
+        def ended() -> bool:
+            shows_no_secret("the list of processes", site.processes())
+            return all(site.status(job_id) == "FAILED" for job_id in sources)
+
+        until("the end of both jobs", ended)
+
+    assert "is not that of ann" in site.ask("/job-info/1/failures")  # the database's own words are there, and the password is not
+    (site.home / "logs" / "1" / "spark.log").write_text(f"a JVM complains about {IN_OPTION} and {IN_MAP}\n")
+    for job_id in sources:
+        logs = [entry["logName"] for entry in json.loads(site.ask(f"/logs/{job_id}/?format=json"))]
+        assert f"{job_id}/driver.log" in logs
+        pages = [f"/ui/jobs/{job_id}", f"/ui/jobs/{job_id}/logs", f"/ui/jobs/{job_id}/resume", *(f"/logs/{name}" for name in logs)]
+        answers = [f"/job-info/{job_id}", f"/job-info/{job_id}/failures", f"/api/v1/jobs/{job_id}", f"/jobs/checkpoints/{job_id}"]
+        for path in (*pages, *answers):
+            shows_no_secret(path, site.ask(path))
+    assert "a JVM complains about ******" in site.ask("/logs/1/spark.log")
+    for path in ("/finished-jobs", "/overview", "/metrics", "/openmetrics", "/thread-dump", "/pending-jobs", "/api/v1/jobs", "/ui/", "/ui/jobs"):
+        shows_no_secret(path, site.ask(path))
+    (site.home / "logs" / "1" / "spark.log").unlink()  # ours; now everything that was written
+    told = CliRunner().invoke(main, ["support-bundle", "1", "-o", str(tmp_path / "bundle.tar.gz"), "--server", site.url])
+    assert told.exit_code == 0, told.output
+    with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
+        for name in bundle.getnames():
+            file = bundle.extractfile(name)
+            assert file is not None
+            shows_no_secret(f"bundle: {name}", file.read().decode("utf-8", "replace"))
+    for file in (tmp_path / "server.txt", *site.home.rglob("*")):
+        if file.is_file() and "store" not in file.relative_to(tmp_path).parts:
+            shows_no_secret(str(file), file.read_bytes().decode("utf-8", "replace"))

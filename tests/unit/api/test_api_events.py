@@ -1,0 +1,130 @@
+"""The stream of events: what is told, when, and that it is made once for all who listen."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tidegate.api.v1.live import ALIVE_EVERY_S, BEHIND_MAX, EVERYTHING, IDS_MAX, PROGRESS_EVERY_S, Live, News
+from tidegate.model.records import JOBS, JobStatus
+from tidegate.testing.faulty_store import Fault
+
+PATIENCE_S = 60
+
+
+def said(live: Live) -> Any:
+    """The data of the last event."""
+    return json.loads(live._last.text.partition(b"data: ")[2])
+
+
+def turn(site, live: Live, changed: Any) -> int:
+    """Let the stream have its turn; the number of its last event."""
+    site.desk.catch_up()
+    live.turn(changed.take())
+    return live._last.number
+
+
+def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None:
+    live, changed = Live(site.desk), site.picture.listen()
+    site.running(7)
+    assert turn(site, live, changed) == 1
+    assert said(live) == {"jobs": ["7"]}
+    site.place(7, checkpoint=1)
+    assert turn(site, live, changed) == 1
+    site.place(7, checkpoint=2)
+    site.clock.turn(PROGRESS_EVERY_S)
+    assert turn(site, live, changed) == 2
+    site.running(7, JobStatus.FAILING)
+    assert turn(site, live, changed) == 3
+    site.take(JOBS, 7)
+    assert turn(site, live, changed) == 4
+    assert said(live) == {"jobs": ["7"]}
+
+
+def test_a_sign_of_life_without_news_is_not_told(site) -> None:
+    news, changed = News(site.picture), site.picture.listen()
+    site.running(1)
+    site.figures(1, rows_read=5, at_ms=1)
+    site.desk.catch_up()
+    news.look(changed.take())
+    assert news.take() == [1]
+    site.figures(1, rows_read=5, at_ms=2)
+    site.desk.catch_up()
+    news.look(changed.take())
+    assert (news.urgent, news.other) == (set(), set())
+    site.figures(1, rows_read=6, at_ms=3)
+    site.desk.catch_up()
+    news.look(changed.take())
+    assert (news.urgent, news.other) == (set(), {1})
+
+
+def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
+    live, changed = Live(site.desk), site.picture.listen()
+    for job_id in range(1, IDS_MAX + 2):
+        site.running(job_id)
+    turn(site, live, changed)
+    assert live._last.text is EVERYTHING
+
+
+def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(site) -> None:
+    live, changed = Live(site.desk), site.picture.listen()
+    site.desk.catch_up()
+    live.turn(changed.take())
+    site.clock.turn(ALIVE_EVERY_S)
+    assert turn(site, live, changed) == 1
+    assert said(live) == {"reason": ""}
+    site.fault = Fault.UNAVAILABLE
+    site.clock.turn(6)
+    assert turn(site, live, changed) == 2
+    assert "cannot be reached" in said(live)["reason"]
+    site.fault = Fault.NONE
+    assert turn(site, live, changed) == 3
+    assert said(live) == {"reason": ""}
+
+
+async def heard(stream: AsyncIterator[bytes]) -> bytes:
+    return await asyncio.wait_for(anext(stream), PATIENCE_S)
+
+
+async def gone(live: Live, *streams: Any) -> None:
+    for stream in streams:
+        await stream.aclose()
+    assert live.listeners == 0
+    assert live._watch is not None
+    await asyncio.wait_for(live._watch, PATIENCE_S)
+
+
+def test_all_listeners_are_sent_the_same_bytes(site) -> None:
+    async def story() -> None:
+        live = Live(site.desk)
+        site.desk.catch_up()
+        streams = [live.stream() for _ in range(20)]
+        for stream in streams:
+            assert b"event: hello" in await heard(stream)
+        site.running(5)
+        site.desk.catch_up()
+        first, *others = [await heard(stream) for stream in streams]
+        assert json.loads(first.partition(b"data: ")[2]) == {"jobs": ["5"]}
+        assert all(other is first for other in others)
+        await gone(live, *streams)
+
+    asyncio.run(story())
+
+
+def test_a_listener_that_is_slow_is_sent_one_event_for_all_that_it_has_missed(site) -> None:
+    async def story() -> None:
+        live = Live(site.desk)
+        site.desk.catch_up()
+        slow, quick = live.stream(), live.stream()
+        for stream in (slow, quick):
+            await heard(stream)
+        texts = [b"event %d" % number for number in range(BEHIND_MAX + 1)]
+        for text in texts:
+            live.tell(text)
+            assert await heard(quick) is text
+        assert await heard(slow) is EVERYTHING
+        live.tell(b"last")
+        assert [await heard(slow), await heard(quick)] == [b"last", b"last"]
+        await gone(live, slow, quick)
+
+    asyncio.run(story())

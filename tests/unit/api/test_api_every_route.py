@@ -1,0 +1,215 @@
+"""Every route of both APIs and of the pages, found in their own tables: strangers, lookers, requests that make no sense. A clear 4xx, and nothing changed."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Mount, Route
+
+from tidegate.api.answers import BODY_BYTES_MAX
+from tidegate.api.app import make_app
+from tidegate.coordinator.observe import KINDS
+from tidegate.coordinator.tokens import Tokens
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import TOKENS, Role
+from tidegate.ui.app import routes as pages
+
+# What stands for each parameter of a path; a new one has to be given here.
+VALUES = {
+    "job_id": "1",
+    "state": "FAILED",
+    "name": "tidegate.api",
+    "path": "a.log",
+    "pipeline": "1",
+    "checkpoint": "1",
+    "savepoint_id": "1700000000000",
+    "quarantine_id": "q",
+    "token_id": "0" * 12,
+    "kind": "source",
+}
+FOR_ALL = {("GET", "/ui/login"), ("POST", "/ui/login")}
+LOOKERS_MAY = {*FOR_ALL, ("POST", "/ui/logout")}
+ENDLESS = ("GET", "/api/v1/events")  # a stream: who may come in gets it for ever
+NONSENSE = {
+    "nothing": b"",
+    "no JSON": b"{not json",
+    "no text": b"\xff\xfe\x00",
+    "a list": b"[]",
+    "null": b"null",
+    "a number": b"7",
+    "other types": b'{"jobId": {"a": [1]}, "text": 5, "name": [], "id": {}, "how": 1, "level": [], "stop": "maybe", "restore": {}, "tags": 3}',
+    "deep": b'{"a":' * 3_000,
+    "a form": b"how=nonsense&id=..%2f..&restore=nowhere&text=%00&jobId=x",
+}
+STRANGE = ("%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%5c..%5cetc", "%00", "9" * 30, "x" * 4000, "%F0%9F%92%A5", "1%0a2")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A method at a path with its parameters filled in."""
+
+    method: str
+    template: str
+
+    @property
+    def path(self) -> str:
+        return re.sub(r"\{(\w+)(:\w+)?\}", lambda found: VALUES["path" if found[2] else found[1]], self.template)
+
+    @property
+    def parameters(self) -> list[str]:
+        return re.findall(r"\{[^}]+\}", self.template)
+
+    def with_value(self, parameter: str, value: str) -> str:
+        return replace(self, template=self.template.replace(parameter, value)).path
+
+
+def places(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[Place]:
+    for route in routes:
+        if isinstance(route, Mount) and isinstance(route.app, FastAPI):
+            described = route.app.openapi()["paths"]
+            yield from (Place(method.upper(), prefix + route.path + path) for path, methods in described.items() for method in methods)
+            yield from places([each for each in route.app.routes if isinstance(each, Route)], prefix + route.path)
+        elif isinstance(route, Mount):
+            yield from places(getattr(route.app, "routes", []), prefix + route.path)  # static files have none
+        elif isinstance(route, Route):
+            yield from (Place(method, prefix + route.path) for method in sorted(route.methods or ()) if method != "HEAD")
+
+
+class Building:
+    """A server's whole application, with an eye on its store."""
+
+    def __init__(self, site: Any) -> None:
+        self.site = site
+        self.app = make_app(site.desk, pages(site.desk))
+        self.places = sorted(set(places(self.app.routes)), key=lambda place: (place.template, place.method))
+        self.runner = asyncio.Runner()
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server")
+        site.running(1)
+        site.ended(2)
+        site.desk.catch_up()
+
+    def ask(self, place: Place, path: str = "", **options: Any) -> httpx.Response:
+        return self.runner.run(self.client.request(place.method, path or place.path, **options))
+
+    def close(self) -> None:
+        self.runner.run(self.client.aclose())
+        self.runner.close()
+
+    def holder(self, role: Role, lives_ms: int = 0) -> dict[str, str]:
+        _, text = Tokens(self.site.solid, self.site.clock).create(f"some {role.value}", role, lives_ms)
+        self.site.desk.catch_up()
+        return {"Authorization": f"Bearer {text}"}
+
+    def kept(self) -> dict[str, list[Any]]:
+        return {map: [(entry.key, entry.version) for entry in self.site.solid.list(map)] for map in KINDS}
+
+
+@pytest.fixture
+def closed(make_site: Any) -> Iterator[Building]:
+    settings = EngineSettings()
+    made = Building(make_site(replace(settings, http=replace(settings.http, tokens=True))))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_house(site: Any) -> Iterator[Building]:
+    made = Building(site)
+    yield made
+    made.close()
+
+
+def test_all_three_tables_are_walked(closed: Building) -> None:
+    found = {(place.method, place.template) for place in closed.places}
+    assert {("POST", "/submit-job"), ("DELETE", "/api/v1/tokens/{token_id}"), ("GET", "/api/v1/events"), ("POST", "/ui/jobs/{job_id}/stop")} <= found
+    assert len(found) > 80
+
+
+def test_a_stranger_comes_in_nowhere(closed: Building) -> None:
+    expired = closed.holder(Role.ADMIN, lives_ms=1_000)
+    token_id = expired["Authorization"].split("_")[1]
+    closed.site.clock.turn(2)
+    closed.site.desk.catch_up()
+    wrong = [{}, expired, {"Authorization": f"Bearer tg_{token_id}_{'x' * 43}"}, {"Authorization": "Basic YWRtaW46YWRtaW4="}, {"Cookie": "tidegate_token=tg_x"}]
+    before = closed.kept()
+    for place in closed.places:
+        if (place.method, place.template) in FOR_ALL:
+            continue
+        for headers in wrong:
+            answer = closed.ask(place, headers=headers)
+            to_the_door = answer.status_code == 303 and answer.headers["location"] == "/ui/login"
+            page = place.method == "GET" and (place.template == "/" or place.template.startswith("/ui/"))
+            assert to_the_door if page else answer.status_code == 401, f"{place} {headers} {answer.status_code}"
+            assert "stream" not in answer.text  # the name of the job
+    assert closed.kept() == before
+
+
+def test_who_may_only_look_changes_nothing(closed: Building) -> None:
+    viewer = closed.holder(Role.VIEWER)
+    before = closed.kept()
+    for place in closed.places:
+        if place.method != "GET" and (place.method, place.template) not in LOOKERS_MAY:
+            answer = closed.ask(place, headers=viewer, json={"name": "x", "text": "x", "how": "cancel", "jobId": 1, "level": "INFO"})
+            allowed = place.template in ("/api/v1/validate",)  # judges a text, and keeps nothing
+            assert answer.status_code == 403 or allowed, f"{place} {answer.status_code}"
+    assert closed.kept() == before
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_body_that_makes_no_sense_is_no_mistake_of_ours(open_house: Building, what: str) -> None:
+    before = open_house.kept()
+    types = ("application/json", "multipart/form-data; boundary=x", "multipart/form-data")
+    for place in open_house.places:
+        if place.method in ("POST", "PUT") and place.template != "/api/v1/storage/collect" and not place.template.startswith("/ui/jobs/{job_id}/savepoint"):
+            for content_type in types:
+                answer = open_house.ask(place, content=NONSENSE[what], headers={"Content-Type": content_type})
+                assert answer.status_code < 500, f"{place} {content_type} {answer.status_code} {answer.text[:300]}"
+    after = open_house.kept()
+    assert {map: rows for map, rows in after.items() if map != TOKENS} == {map: rows for map, rows in before.items() if map != TOKENS}
+
+
+def test_a_body_that_is_too_large_is_refused_everywhere(open_house: Building) -> None:
+    before, large = open_house.kept(), b" " * (BODY_BYTES_MAX + 1)
+
+    async def unannounced() -> Any:
+        for _ in range(3):
+            yield large[: BODY_BYTES_MAX // 2]
+
+    for place in open_house.places:
+        if place.method in ("POST", "PUT"):
+            answer = open_house.ask(place, content=large)
+            assert answer.status_code == 413, f"{place} {answer.status_code}"
+    for path in ("/submit-job", "/api/v1/jobs", "/ui/submit"):
+        answer = open_house.ask(Place("POST", path), content=unannounced(), headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 413), f"{path} {answer.status_code}"
+    assert open_house.kept() == before
+
+
+def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(open_house: Building) -> None:
+    before = open_house.kept()
+    for place in open_house.places:
+        for parameter in place.parameters:
+            for value in STRANGE:
+                answer = open_house.ask(place, place.with_value(parameter, value), **({} if place.method == "GET" else {"json": {}}))
+                assert answer.status_code < 500, f"{place} {value} {answer.status_code} {answer.text[:300]}"
+                assert "root:" not in answer.text
+                if place.method != "GET" and "loggers" not in place.template:
+                    assert answer.status_code >= 400, f"{place} {value} {answer.status_code}"
+    assert open_house.kept() == before
+
+
+def test_strange_questions_are_no_mistake_of_ours(open_house: Building) -> None:
+    for place in open_house.places:
+        if place.method == "GET" and (place.method, place.template) != ENDLESS:
+            for query in (
+                "?page=x&rows=-1&limit=0&cursor=%00&status=x&pipeline=x&format=x&type=x&plugin=x&file=..%2fx&name=%ff&how=x&restore=x",
+                "?%",
+                "?limit=9999999999",
+            ):
+                answer = open_house.ask(place, place.path + query)
+                assert answer.status_code < 500, f"{place} {query} {answer.status_code} {answer.text[:300]}"

@@ -1,0 +1,89 @@
+"""Tokens over the typed API: admins only, secrets once, a line in the audit log for each act."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidegate.coordinator.tokens import Tokens
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import TOKENS, Role
+
+PATH = "/api/v1/tokens"
+
+
+@pytest.fixture
+def closed(make_site: Any) -> Any:
+    settings = EngineSettings()
+    return make_site(replace(settings, http=replace(settings.http, tokens=True)))
+
+
+def holder(site: Any, role: Role) -> dict[str, str]:
+    _, text = Tokens(site.solid, site.clock).create(f"some {role.value}", role)
+    site.desk.catch_up()
+    return {"Authorization": f"Bearer {text}"}
+
+
+@pytest.fixture
+def audit() -> Iterator[list[logging.LogRecord]]:
+    heard: list[logging.LogRecord] = []
+    handler, log = logging.Handler(), logging.getLogger("tidegate.audit")
+    handler.emit = heard.append  # type: ignore[method-assign]  # a handler that remembers
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield heard
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def test_a_token_is_made_used_listed_and_revoked(closed: Any, audit: list[logging.LogRecord]) -> None:
+    admin = holder(closed, Role.ADMIN)
+    answer = closed.http.post(PATH, json={"name": "ci", "role": "operator", "lives_s": 60}, headers=admin)
+    made = answer.json()
+    assert (answer.status_code, answer.headers["cache-control"], made["role"], made["name"]) == (201, "no-store", "operator", "ci")
+    theirs = {"Authorization": f"Bearer {made['token']}"}
+    assert closed.http.get("/overview", headers=theirs).status_code == 200
+    listed = closed.http.get(PATH, headers=admin)
+    seen = sorted((each["name"], each["role"], each["expires"] is None) for each in listed.json())
+    assert seen == [("ci", "operator", False), ("some admin", "admin", True)]
+    secret = made["token"].split("_", 2)[2]
+    assert secret not in listed.text
+    assert closed.http.delete(f"{PATH}/{made['id']}", headers=admin).status_code == 204
+    assert closed.http.get("/overview", headers=theirs).status_code == 401
+    again = closed.http.delete(f"{PATH}/{made['id']}", headers=admin)
+    assert (again.status_code, again.json()["condition"]) == (404, "unknown-token")
+    lines = [(r.__dict__["by"], r.__dict__["what"]) for r in audit if r.getMessage() == "token"]
+    assert lines == [("some admin", f"made token {made['id']} 'ci', operator"), ("some admin", f"revoked token {made['id']}")]
+    assert secret not in str([r.__dict__ for r in audit])
+
+
+@pytest.mark.parametrize("role", [None, Role.VIEWER, Role.OPERATOR])
+def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> None:
+    admin, theirs = holder(closed, Role.ADMIN), holder(closed, role) if role else {}
+    before = [entry.key for entry in closed.solid.list(TOKENS)]
+    status = 403 if role else 401
+    assert closed.http.get(PATH, headers=theirs).status_code == status
+    assert closed.http.post(PATH, json={"name": "me", "role": "admin"}, headers=theirs).status_code == status
+    for key in before:
+        assert closed.http.delete(f"{PATH}/{key}", headers=theirs).status_code == status
+    assert [entry.key for entry in closed.solid.list(TOKENS)] == before
+    assert closed.http.get("/overview", headers=admin).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"name": ""}, {"name": "x" * 101}, {"name": 7}, {"name": "x", "role": "king"}, {"name": "x", "lives_s": 0}, {"name": "x", "more": 1}, [], "x"],
+)
+def test_a_bad_wish_makes_nothing(site: Any, body: Any) -> None:
+    answer = site.http.post(PATH, json=body)
+    assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
+    assert site.http.post(PATH, json={"name": "two\nlines"}).status_code == 400
+    assert site.solid.list(TOKENS) == []
+
+
+@pytest.mark.parametrize("word", ["x", "A" * 12, "0" * 11, "0" * 13])
+def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
+    assert site.http.delete(f"{PATH}/{word}").status_code in (404, 405, 422)

@@ -1,0 +1,58 @@
+"""Bytes, and rows by table: with the keys of the reference in v2, on the graph in v1 and on the page of a job."""
+
+from tidegate.api.v1.models import Vertex
+from tidegate.model.volume import Volume
+from tidegate.ui.drawing import graph
+
+NOW_MS = 1_790_000_000_000
+SOURCE, SINK = "Source[0]-FakeSource", "Sink[0]-Console"
+PASSED = {SOURCE: {"db.t": Volume(40, 520), "db.u": Volume(2, 8)}, SINK: {"db.t": Volume(40, 500)}}
+REFERENCE = {
+    *(f"{what}{unit}" for what in ("SourceReceived", "SinkWrite") for unit in ("Count", "QPS", "Bytes", "BytesPerSeconds")),
+    *(f"Table{what}{unit}" for what in ("SourceReceived", "SinkWrite") for unit in ("Count", "QPS", "Bytes", "BytesPerSeconds")),
+}
+
+
+def test_a_job_has_the_metrics_of_the_reference_in_text(site) -> None:
+    site.running(7, at_ms=NOW_MS - 41_000)
+    site.place(7, checkpoint=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
+    metrics = site.get("/job-info/7").json()["metrics"]
+    assert set(metrics) >= REFERENCE
+    assert (metrics["SourceReceivedBytes"], metrics["SourceReceivedBytesPerSeconds"], metrics["SinkWriteBytes"]) == ("528", "13.2", "500")
+    assert (metrics["TableSourceReceivedCount"], metrics["TableSinkWriteCount"]) == ({"db.t": "40", "db.u": "2"}, {"db.t": "40"})
+    assert (metrics["TableSourceReceivedQPS"], metrics["TableSinkCommittedBytes"]) == ({"db.t": "1", "db.u": "0.05"}, {"db.t": "500"})
+
+
+def test_a_job_that_has_ended_keeps_them_and_one_that_has_not_begun_has_none(site) -> None:
+    site.ended(8, volumes=PASSED)
+    site.running(9)
+    metrics = site.get("/job-info/8").json()["metrics"]
+    assert (set(metrics) >= REFERENCE, metrics["SinkWriteBytes"], metrics["TableSinkWriteBytes"]) == (True, "500", {"db.t": "500"})
+    assert site.get("/running-jobs").json()[0]["metrics"]["TableSinkWriteCount"] == {}
+
+
+def test_each_vertex_tells_what_has_passed_it(site) -> None:
+    site.running(7, at_ms=NOW_MS - 41_000)
+    site.place(7, checkpoint=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
+    site.ended(8, volumes=PASSED)
+    for job in (site.get("/api/v1/jobs/7").json(), site.get("/api/v1/jobs/8").json()):
+        source, sink = job["graph"]
+        assert (source["rows"], source["bytes"], sink["rows"]) == (42, 528, 40)
+        assert source["tables"] == [{"table": "db.t", "rows": 40, "bytes": 520}, {"table": "db.u", "rows": 2, "bytes": 8}]
+        assert (job["figures"]["bytes_read"], job["figures"]["bytes_written"]) == (528, 500)
+    assert site.get("/api/v1/jobs/7").json()["graph"][0]["rows_per_second"] == 1.05
+
+
+def vertex(operator: str, kind: str, *inputs: str, rows: int | None = None) -> Vertex:
+    told = {"rows": rows, "bytes": rows, "rows_per_second": 2.0} if rows is not None else {}
+    return Vertex(operator=operator, label=operator, kind=kind, plugin="P", pipeline=1, inputs=list(inputs), parallelism=1, delivery=None, **told)
+
+
+def test_an_edge_tells_what_its_own_operators_know() -> None:
+    drawn = graph([vertex("a", "source", rows=1000), vertex("b", "source", rows=5), vertex("q", "transform", "a", "b"), vertex("k", "sink", "q", rows=700)])
+    assert [(edge.label, edge.rate) for edge in drawn.edges] == [("1,000 rows", "2/s"), ("5 rows", "2/s"), ("700 rows", "2/s")]
+
+
+def test_an_edge_of_which_nothing_is_known_is_silent() -> None:
+    drawn = graph([vertex("a", "source"), vertex("q", "transform", "a"), vertex("r", "transform", "a"), vertex("k", "sink", "q", "r", rows=7)])
+    assert {(edge.label, edge.rate) for edge in drawn.edges} == {("", "")}

@@ -1,0 +1,135 @@
+"""Servers that announce themselves: seen while they live, gone when they leave, taken away by the leader when they were silent for a lease."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.coordinator.announcement import Announcement, living, sweep
+from tidegate.coordinator.observe import Picture
+from tidegate.election import Elector, Leading
+from tidegate.model.records import SERVERS, ServerRecord
+from tidegate.store.base import Store
+from tidegate.store.errors import StoreUnavailable
+from tidegate.store.open import open_store
+from tidegate.testing.faulty_store import Fault, faulty_store
+
+LEASE_MS = 4_000
+
+
+class Hands:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.at_s = 100.0
+
+    def now_ms(self) -> int:
+        return round(self.at_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+    def wait(self, event: Any, _seconds: float) -> bool:
+        return bool(event.is_set())
+
+
+class World:
+    """Servers on one store, and how one of them, the leader, sees them."""
+
+    def __init__(self) -> None:
+        self.clock, self.store = Hands(), open_store("memory:")
+        self.picture = Picture(self.store, self.clock)
+        self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
+
+    def server(self, name: str, store: Store | None = None) -> Announcement:
+        made = Announcement(store or self.store, ServerRecord(id=name, address=f"http://{name}"), LEASE_MS, self.clock)
+        made.step()
+        return made
+
+    def turn(self, *living: Announcement, seconds: float = 0.0) -> None:
+        """Time passes in tenths of a lease; these give their signs of life, and the leader looks and sweeps."""
+        end_s = self.clock.at_s + seconds
+        while True:
+            for each in living:
+                each.step()
+            self.picture.refresh()
+            leading = self.elector.step()
+            assert isinstance(leading, Leading)
+            sweep(self.picture, leading, LEASE_MS, self.clock)
+            self.picture.refresh()
+            if self.clock.at_s >= end_s:
+                return
+            self.clock.at_s += LEASE_MS / 10_000
+
+    def seen(self) -> list[str]:
+        return [each.id for each in living(self.picture, LEASE_MS, self.clock)]
+
+    def kept(self) -> list[str]:
+        return [entry.key for entry in self.store.list(SERVERS)]
+
+
+def test_who_lives_is_seen_for_as_long_as_it_lives() -> None:
+    world = World()
+    a, b = world.server("a"), world.server("b")
+    for _ in range(3):
+        world.turn(a, b, seconds=LEASE_MS / 1000)
+        assert world.seen() == ["a", "b"]
+
+
+def test_who_leaves_in_order_is_gone_at_once_and_stays_gone() -> None:
+    world = World()
+    a, b = world.server("a"), world.server("b")
+    b.withdraw()
+    world.turn(a, b, seconds=1)
+    assert (world.seen(), world.kept()) == (["a"], ["a"])
+
+
+def test_who_is_silent_for_a_lease_is_gone_and_comes_back_when_it_was_only_slow() -> None:
+    world = World()
+    a, b = world.server("a"), world.server("b")
+    world.turn(a, seconds=LEASE_MS / 1000 * 0.9)
+    assert world.kept() == ["a", "b"]
+    world.turn(a, seconds=1)
+    assert (world.seen(), world.kept()) == (["a"], ["a"])
+    world.turn(a, b)
+    assert world.seen() == ["a", "b"]
+
+
+def test_a_follower_shows_the_dead_as_gone_without_taking_anything_away() -> None:
+    world = World()
+    world.server("b")
+    world.picture.refresh()
+    world.clock.at_s += LEASE_MS / 1000 + 0.1
+    assert (world.seen(), world.kept()) == ([], ["b"])
+
+
+def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
+    world = World()
+    world.server("b")
+    leading = world.elector.step()
+    assert isinstance(leading, Leading)
+    world.picture.refresh()
+    world.clock.at_s += LEASE_MS / 1000 + 0.1
+    Elector(world.store, "coordinator", "other", "", LEASE_MS, world.clock).claim()
+    sweep(world.picture, leading, LEASE_MS, world.clock)
+    assert world.kept() == ["b"]
+
+
+def test_signs_of_life_are_few_and_bad_weather_is_made_up_for() -> None:
+    world, fault = World(), [Fault.NONE]
+    store, _ = faulty_store(world.store, lambda _operation: fault[0])
+    b = world.server("b", store)
+    first = b.me.number
+    for _ in range(10):
+        b.step()
+    assert b.me.number == first
+    fault[0] = Fault.UNAVAILABLE
+    world.clock.at_s += LEASE_MS / 1000
+    with pytest.raises(StoreUnavailable):
+        b.step()
+    fault[0] = Fault.NONE
+    b.step()
+    world.picture.refresh()
+    assert world.seen() == ["b"]
+    fault[0] = Fault.UNAVAILABLE
+    b.withdraw()  # says so in the log, and leaves the rest to the leader
+    assert world.kept() == ["b"]

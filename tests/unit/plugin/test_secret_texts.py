@@ -1,0 +1,87 @@
+"""Secrets of a job's options are found wherever they stand, and no log line shows them."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from tidegate import logs
+from tidegate.config.load import load_text
+from tidegate.logs import BareStream, JsonLines, bare, bare_errors, forms, hide
+from tidegate.planner.plan import plan
+from tidegate.plugin.secret import plan_texts, secret_texts
+
+JOB = """
+env { job.mode = "BATCH", spark.app.secret = "of-env" }
+source { Jdbc { url = "jdbc:postgresql://ann:of-user-part@h/d?password=of%20parameter&sslmode=require", user = "ann", password = "of-option",
+  properties { sslpassword = "of-map", currentSchema = "sales" }, table_path = "public.t", query = "select 1", plugin_output = "t" } }
+sink { Console { plugin_input = "t" } }
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_hidden", ())
+
+
+def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
+    planned = plan(load_text(JOB, "job")).plan
+    assert planned is not None
+    assert plan_texts(planned) == {"of-env", "of-option", "of-map", "of-user-part", "of%20parameter", "of parameter"}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"password": "p1", "port": 5432, "user": "ann", "table": "passengers"}, {"p1"}),
+        ({"deep": [{"more": {"api_key": "k1", "primary_key": "id"}}]}, {"k1"}),
+        ({"url": "postgresql://ann:p%40ss@h:1/d"}, {"p%40ss", "p@ss"}),
+        ({"url": "jdbc:sqlserver://h;user=a;password=p2;encrypt=true"}, {"p2"}),
+        ({"url": "http://h/x?a=b", "password": ""}, set()),
+    ],
+)
+def test_what_only_stands_beside_a_secret_is_none(options: dict[str, object], found: set[str]) -> None:
+    assert secret_texts(options) == found
+
+
+def line_of(text: str, **more: object) -> dict[str, object]:
+    record = logging.LogRecord("tidegate", logging.INFO, __file__, 1, text, (), None)
+    record.__dict__.update(more)
+    line: dict[str, object] = json.loads(JsonLines().format(record))
+    return line
+
+
+def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
+    hide(['say "Öl&more"'])
+    for written in forms(['say "Öl&more"']):
+        assert "more" not in bare(f"before {written} after")
+    line = line_of('it was say "Öl&more"', why={"deep": ['say "Öl&more"', 7]}, by=ValueError('say "Öl&more"'))
+    assert "more" not in json.dumps(line, ensure_ascii=False)
+    assert line["why"] == {"deep": ["******", 7]}
+
+
+def test_words_that_are_in_every_text_are_left_alone() -> None:
+    hide(["abc", "true", "False"])
+    assert bare("abc is true, not False") == "abc is true, not False"
+    assert bare("hunter2 here", also=["hunter2"]) == "****** here"
+    assert bare("hunter2 here") == "hunter2 here"
+
+
+def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "HIDDEN_MAX", 3)
+    for number in range(5):
+        hide([f"secret{number}"])
+    assert [bare(f"secret{number}") for number in range(5)] == ["secret0", "secret1", "******", "******", "******"]
+
+
+def test_traces_that_end_at_standard_error_are_bare_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", seen)
+    bare_errors()
+    bare_errors()
+    assert isinstance(sys.stderr, BareStream)
+    hide(["hunter2"])
+    print("the password hunter2 is wrong", file=sys.stderr, flush=True)
+    assert seen.getvalue() == "the password ****** is wrong\n"
