@@ -5,7 +5,10 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-SOURCES = {"tidegate.databases.binlog.fast_rows": "src/tidegate/databases/binlog/fast_rows.pyx"}
+SOURCES = {
+    "tidegate.databases.binlog.fast_rows": "src/tidegate/databases/binlog/fast_rows.pyx",
+    "tidegate.databases.pgoutput.fast_rows": "src/tidegate/databases/pgoutput/fast_rows.pyx",
+}
 
 
 class BuildWhatCanBeBuilt(build_ext):

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.api import api
 from benchmarks.collector import collector
 from benchmarks.control_plane import serve
+from benchmarks.databases import databases
 from benchmarks.figures import HEADER, Report
 from benchmarks.parts import Bench, copy, small, sql
 from benchmarks.starts import start
@@ -26,12 +27,15 @@ PARTS = {
     "warm": warm,
     "storage": storage,
     "collector": collector,
+    "databases": databases,
 }
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3
 BATCHES, BATCHES_QUICK = 60, 50
 JOBS, JOBS_QUICK = 2_000, 200
 UPDATES, UPDATES_QUICK = 100_000, 10_000
+DATABASE_ROWS, DATABASE_ROWS_QUICK = 2_000_000, 20_000
+STEADY_S, STEADY_S_QUICK = 30.0, 3.0
 STORES = ("sqlite", "postgresql", "etcd")
 
 
@@ -52,6 +56,9 @@ def main() -> int:
             jobs=given.jobs or (JOBS_QUICK if given.quick else JOBS),
             updates=given.updates or (UPDATES_QUICK if given.quick else UPDATES),
             stores=tuple(given.stores),
+            database_rows=given.rows or (DATABASE_ROWS_QUICK if given.quick else DATABASE_ROWS),
+            peers=not given.quick,
+            steady_s=STEADY_S_QUICK if given.quick else STEADY_S,
         )
         print(HEADER, flush=True)
         for name in given.only:
@@ -72,7 +79,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help=f"parts to measure: {','.join(PARTS)}")
-    parser.add_argument("--rows", type=int, help=f"rows of the big file ({ROWS:,})")
+    parser.add_argument("--rows", type=int, help=f"rows of the big file ({ROWS:,}), or of a table ({DATABASE_ROWS:,})")
     parser.add_argument("--repeats", type=int, help=f"times that each way is measured ({REPEATS})")
     parser.add_argument("--jobs", type=int, help=f"jobs of the control plane ({JOBS:,})")
     parser.add_argument("--updates", type=int, help=f"updates of a store that must not grow ({UPDATES:,})")

@@ -20,8 +20,8 @@ CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps the rows for the next run. The last three are for the
-    control plane: its jobs, updates of a store that must not grow, and which stores."""
+    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps the rows for the next run. `jobs`, `updates` (of a
+    store that must not grow) and `stores` are for the control plane; rows of a table, whether others are measured too, and how long, for the databases."""
 
     place: Path
     shm: Path
@@ -33,6 +33,9 @@ class Bench:
     jobs: int = 2_000
     updates: int = 100_000
     stores: tuple[str, ...] = ("sqlite", "postgresql", "etcd")
+    database_rows: int = 2_000_000
+    peers: bool = True
+    steady_s: float = 30.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

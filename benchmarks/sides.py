@@ -27,18 +27,18 @@ def environ() -> dict[str, str]:
 class Side:
     """A warm process that answers requests."""
 
-    def __init__(self, place: Path, module: str, *arguments: str) -> None:
+    def __init__(self, place: Path, module: str, *arguments: str, python: str = sys.executable) -> None:
         self.work = Path(tempfile.mkdtemp(prefix=f"{module}-", dir=place))
         self.said = self.work / "said.log"
         with self.said.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", f"benchmarks.{module}", str(self.work), *arguments],
+                [python, "-m", f"benchmarks.{module}", str(self.work), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
                 env=environ(),
-                cwd=ROOT,
+                cwd=self.work,  # some write logs where they are
             )
         self._answer()
 
@@ -63,7 +63,7 @@ class Side:
             raise Trouble(f"a side of the benchmark ended; its last words: {self.said.read_text(errors='replace')[-500:]}")
         answer: dict[str, Any] = json.loads(line)
         if answer.get("status", "FINISHED") != "FINISHED":
-            raise Trouble(f"a run ended as {answer['status']}")
+            raise Trouble(f"a run ended as {answer['status']}; the last words of its side: {self.said.read_text(errors='replace')[-1500:]}")
         return answer
 
     def __enter__(self) -> "Side":

@@ -54,7 +54,7 @@ def run(engine: SparkEngine, request: dict[str, Any]) -> dict[str, Any]:
         "checkpoints": len(timed.jobs),
         "jobs": [end - start for start, end in timed.jobs],
         "batches": [b - a for a, b in itertools.pairwise(starts)],
-        "first": timed.jobs[0][1] - began,
+        "first": timed.jobs[0][1] - began if timed.jobs else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks of the control plane run, with numbers so small that they say nothing: so that they are not found broken on the day they are needed."""
+"""Benchmarks run, with numbers so small that they say nothing: so that they are not found broken on the day they are needed."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def figures(place: Path, *arguments: str) -> dict[str, dict[str, Any]]:
+def figures(place: Path, *arguments: str, within_s: int = 240) -> dict[str, dict[str, Any]]:
     """What a run of the benchmarks measured, by name."""
     found = place / "figures.json"
     command = [sys.executable, "-m", "benchmarks", "--repeats", "1", "--cache", str(place / "cache"), "--json", str(found), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=within_s, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return {figure["name"]: figure for figure in json.loads(found.read_text())["figures"]}
 
@@ -57,3 +57,14 @@ def test_the_api_is_asked_by_many_and_listened_to(tmp_path: Path) -> None:
     assert len(asked) == 22
     assert all(figure["value"] > 0 for figure in asked)
     assert found["a job is submitted -> all 200 of the listeners know"]["value"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_tables_are_copied_and_changes_followed_without_others_to_compare_with(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "databases", "--quick", within_s=1000)
+    for source in ("MariaDB", "PostgreSQL"):
+        assert any(name.startswith(f"{source} -> PostgreSQL, 20,000 rows: tidegate") for name in found)
+        assert any(name.startswith(f"{source}, 10,000 changes: tidegate, whole job") for name in found)
+        assert any(name.startswith(f"{source} -> PostgreSQL") and name.endswith("visible, p99") for name in found)
+    assert all(figure["value"] > 0 for figure in found.values())

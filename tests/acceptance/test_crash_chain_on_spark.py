@@ -87,6 +87,7 @@ ELSEWHERE = (
     "zombie.",
     "jdbcsink.",
     "postgrescdc.",
+    "capture.",
     "token.",
 )
 

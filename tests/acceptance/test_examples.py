@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
+from example_databases import Databases, databases
 
 from tidegate.cli.job_file import planned
 from tidegate.home import Home
@@ -212,11 +213,36 @@ EXPECTED = {
 }
 
 
+# Those with servers: the rows at which they are stopped, and what they cannot do without.
+WITH_SERVERS: dict[str, tuple[int | None, tuple[str, ...]]] = {
+    "copy-a-schema.conf": (None, ("password=a", "target_password=b")),
+    "mysql-to-postgres-cdc.conf": (5, ("mysql_password=a", "postgres_password=b")),
+    "postgres-to-parquet-cdc.conf": (3, ("postgres_password=a",)),
+}
+
+
 def test_every_example_says_what_comes_out_of_it() -> None:
-    assert sorted(EXPECTED) == NAMES
+    assert sorted([*EXPECTED, *WITH_SERVERS]) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.fixture(scope="module")
+def served() -> Iterator[Databases]:
+    with databases() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", sorted(WITH_SERVERS))
+def test_an_example_with_servers_writes_the_rows_that_it_should(name: str, tmp_path: Path, shared_engine: Shared, served: Databases) -> None:
+    stop_at_rows, out = WITH_SERVERS[name][0], tmp_path / "out"
+    variables = (f"out={out}", *served.variables())
+    ran = run_in_process(str(EXAMPLES / name), Home(tmp_path / "home"), shared_engine, variables=variables, stop_at_rows=stop_at_rows)
+    assert [failure.message for failure in ran.outcome.failures] == []
+    assert ran.outcome.status is (JobStatus.FINISHED if stop_at_rows is None else JobStatus.CANCELED)
+    (recipe,) = blocks_of("docs/how-to/postgres-to-parquet.md", "python")
+    served.check(name, out / Path(name).stem, recipe)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_an_example_writes_the_rows_that_it_should(name: str, tmp_path: Path, shared_engine: Shared) -> None:
     expected, out = EXPECTED[name], tmp_path / "out"
     variables = (f"out={out}", f"data={EXAMPLES / 'data'}", *expected.variables)
@@ -239,7 +265,8 @@ def test_an_example_begins_by_saying_what_it_shows(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(str(EXAMPLES / name), (f"data={EXAMPLES / 'data'}", *EXPECTED[name].variables), strict=True)
+    given = WITH_SERVERS[name][1] if name in WITH_SERVERS else EXPECTED[name].variables
+    planned(str(EXAMPLES / name), (f"data={EXAMPLES / 'data'}", *given), strict=True)
     assert capsys.readouterr().err == ""
 
 

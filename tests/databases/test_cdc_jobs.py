@@ -26,6 +26,7 @@ from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 COLUMNS = "id, name, amount, note"
+CHUNKS = tuple(name for name in failpoint_names() if name.startswith("capture."))  # a chunk is read, and taken back to where the log is
 CHANGES = (
     "update orders set name = 'later', amount = amount + 1 where id > 20",
     "delete from orders where id % 7 = 3",
@@ -80,7 +81,10 @@ def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
     reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
       stop.mode = "latest", snapshot.split.size = 40 }}"""
     story = Story(runs, tmp_path, job(reader, pg))
-    for failpoint in ("ledger.begin.after", "batch.write.after", "jdbcsink.merge.middle", "batch.commit.after", "ledger.complete.after"):
+    first = ("ledger.begin.after", *CHUNKS, "batch.write.after", "jdbcsink.merge.middle", "batch.commit.after", "ledger.complete.after")
+    later = ("capture.chunk.middle", "ledger.complete.after")  # with rows that are read already
+    last = ("capture.chunk.after", "ledger.complete.after")  # from the last chunk to the log
+    for failpoint in (*first, *later, *last):
         story.killed_at(failpoint)
         mariadb.execute(*CHANGES, database=maria.database)
     story.finishes()
@@ -101,8 +105,8 @@ def test_an_added_column_reaches_the_target_of_a_running_job(mariadb: MariaDbSer
             wait_for_rows(postgres, pg, 2)
             mariadb.execute(
                 "insert into orders values (3, 'c')",
-                "alter table orders add column extra int",
-                "insert into orders values (4, 'd', 40)",
+                "alter table orders add (extra int default 7, word varchar(20) not null default 'it''s')",
+                "insert into orders values (4, 'd', 40, 'w')",
                 "update orders set extra = 10 where id = 1",
                 database=maria.database,
             )
@@ -115,7 +119,8 @@ def test_an_added_column_reaches_the_target_of_a_running_job(mariadb: MariaDbSer
     writer.join()
     assert trouble == []
     with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True) as connection:
-        assert connection.execute("select id, name, extra from copied order by id").fetchall() == [(1, "a", 10), (2, "b", None), (3, "c", None), (4, "d", 40)]
+        rows = connection.execute("select id, name, extra, word from copied order by id").fetchall()
+    assert rows == [(1, "a", 10, "it's"), (2, "b", 7, "it's"), (3, "c", 7, "it's"), (4, "d", 40, "w")]
 
 
 def wait_for_rows(server: PostgresServer, target: Place, rows: int) -> None:
@@ -145,7 +150,7 @@ def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(runs: CrashRuns, pg: P
             story.killed_at(failpoint)
         change(connection)  # after the slot was made, and before the job has begun
         before = connection.execute(f"select {COLUMNS} from orders order by id".encode()).fetchall()
-        for failpoint in ("batch.commit.after", *moving):
+        for failpoint in (*CHUNKS, "batch.commit.after", *moving):
             story.killed_at(failpoint)
             change(connection)
         story.finishes()

@@ -278,3 +278,15 @@ def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> 
     assert pg.execute("select j->>'a', u::text, b, v, d, tags, n from t") == [
         ("1", "00000000-0000-0000-0000-000000000001", True, "12", datetime.date(2024, 2, 3), ["a", None], Decimal("1.500"))
     ]
+
+
+def test_a_table_without_its_index_is_still_kept_by_key(place: Place) -> None:
+    keyed = table("t", ["id"], id="int", word="string")
+    driven = Driven(sink(place, table="t", create_index=False))
+    driven.batch(1, (keyed, [(1, "a"), (2, "b"), (1, "c")]))
+    driven.batch(2, (keyed, [(2, "d"), (3, "e")]))
+    assert place.execute("select id, word from t order by id") == [(1, "c"), (2, "d"), (3, "e")]
+    with place.session() as session:
+        info = place.dialect.table_info(session, place.dialect.parse_table("t", place.address))
+    assert info is not None
+    assert info.primary_key == ()

@@ -1,6 +1,7 @@
 """MySQL-CDC on a real MariaDB: snapshot, log and the hand-over between them, types, positions, changes of tables, what is gone."""
 
 import random
+import re
 import time
 from typing import Any
 
@@ -322,6 +323,50 @@ def test_added_columns_are_carried_on_where_that_is_wanted(shop: Shop) -> None:
     wanting.run()
     added = wanting.table(f"{shop.name}.orders")[1]
     assert (added["id"], added["extra"], added["more"]) == (2, 7, "m")
+
+
+def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(shop: Shop) -> None:
+    wanting = {"schema-changes.enabled": True}
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest", **wanting))
+    shop(
+        "insert into orders values (1, 'x', 1, null)",
+        "alter table orders add (a int default 5, b varchar(20) not null default 'it''s, so')",
+        "insert into orders values (2, 'y', 1, null, 6, 'b')",
+        "alter table orders add column if not exists a int, add column c enum('p','q') not null, add d decimal(9,2) not null after name, algorithm=copy",
+        "alter table orders add key (c)",
+        "insert into orders (id, name, c, d) values (3, 'z', 'q', 1)",
+        "alter table orders add column e date default '2024-02-29', add f tinyint(1) default 1",
+    )
+    for _ in range(4):
+        try:
+            mirror.run()
+        except ColumnsAdded:
+            mirror.source = shop.source(startup__mode="latest", **wanting)  # the pipeline is built anew
+    (table,) = mirror.source.tables()
+    defaults = table.options["defaults"]
+    expected = {"a": "5", "b": "it's, so", "c": "p", "d": "0", "e": "2024-02-29", "f": True}
+    assert {name: defaults[name] for name in expected} == expected
+    assert mirror.table(f"{shop.name}.orders")[1:] == shop.rows("orders")[1:]
+    shop("alter table orders add column g varchar(40) default uuid()", "insert into orders (id, c, d) values (4, 'q', 2)")
+    with pytest.raises(TableChanged, match="what the rows of before have in g cannot be told"):
+        mirror.run()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["alter table orders drop column note, add column note text"],
+        ["alter table orders change name title varchar(80)", "alter table orders change title name varchar(80)"],
+    ],
+)
+def test_columns_that_only_look_as_before_stop_the_job_too(shop: Shop, statements: list[str]) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    shop("insert into orders values (1, 'x', 1, 'y')", *statements)
+    assert mirror.step()
+    with pytest.raises(TableChanged, match=re.escape(statements[0])):
+        mirror.run()
 
 
 def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: Shop) -> None:

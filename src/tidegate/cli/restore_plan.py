@@ -74,7 +74,8 @@ def held(plan: Plan, action: Action, offset: Any) -> str:
         job_id=0, job_name=plan.job_name, pipeline=0, operator=action.operator, mode=plan.env.mode or JobMode.BATCH, parallelism=action.parallelism
     )
     try:
-        runway = registry.find(action.kind, action.plugin).load()(unpacked(action.options), context).runway(offset)
+        values = unpacked(action.options)
+        runway = registry.find(action.kind, action.plugin).of(values).load()(values, context).runway(offset)
     except Exception as error:  # whatever a source or its server says: the plan shows it
         return f"could not be asked: {error}"
     return f"{'yes' if runway.held else 'NO'}{': ' if runway.reason else ''}{runway.reason}"

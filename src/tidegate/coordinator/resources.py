@@ -64,7 +64,7 @@ def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
         connector = registry.find(action.kind, action.plugin)
     except registry.UnknownConnector:
         return ()
-    return connector.resources(dict(action.options), context_of(job, pipeline, action)) if connector.resources else ()
+    return connector.resources(unpacked(action.options), context_of(job, pipeline, action)) if connector.resources else ()
 
 
 def context_of(job: JobRecord, pipeline: int, action: Action) -> OperatorContext:

@@ -14,6 +14,7 @@ from tidegate.model.plan import Action, Delivery, Plan
 from tidegate.model.restore import OperatorReport, PipelineReport, RestoreReport, Verdict
 from tidegate.plugin import registry
 from tidegate.plugin.connector import GoBack
+from tidegate.plugin.secret import unpacked
 
 NOT_ASKED = "asked when the driver starts"
 Held = Callable[[Action, Any], str]
@@ -176,7 +177,7 @@ def go_back(action: Action) -> GoBack:
         connector = registry.find(action.kind, action.plugin)
     except UserError:
         return GoBack.DUPLICATE
-    return connector.capabilities_of(dict(action.options)).go_back or GoBack.DUPLICATE
+    return connector.capabilities_of(unpacked(action.options)).go_back or GoBack.DUPLICATE
 
 
 def lines(report: RestoreReport) -> Iterator[str]:

@@ -1,21 +1,26 @@
 """A table or a query cut into ranges of one column, so that many tasks can read it and a killed read goes on at a range. Called in drivers.
 
-A chunk is (low, high]-like: `low <= column < high`, None where it is open. The ranges do not overlap and leave no row out: the first has no lower end, the
-last no upper one, and rows without a value are in the first. Numbers that are spread evenly are cut by arithmetic; everything else at values that are there.
+A chunk is `low <= key < high`, None where it is open. The ranges do not overlap and leave no row out: the first has no lower end, the last no upper one. Rows
+without a value belong to whoever says so. Numbers, days and times that are spread evenly are cut by arithmetic, everything else at values that are there.
+
+Only the database compares keys, and always in one ordering: an edge is asked for with `order by key`, and the next one is `key > edge`, so that the edges
+rise in the ordering in which the ranges are read (Dialect.key_expression sees to it that it is the same in every connection). Python compares no texts.
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.databases.dialect import Dialect, is_number
 from tidegate.databases.session import Session
+from tidegate.databases.url import System
 from tidegate.model.types import DataType, TypeName
 
 WHOLE_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
+MOMENTS = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 Bound = Any
 """An end of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}, or None where it is open."""
 
@@ -42,20 +47,28 @@ class Chunk:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Keys as whole numbers and back: how they can be cut by arithmetic. `units` is how many of them make up one in the width of the keys."""
+
+    number: Callable[[Any], int]
+    bound: Callable[[int], Bound]
+    units: int = 1
+
+
 def splittable(kind: DataType) -> bool:
     """Whether ranges of such a column can be asked for."""
-    return kind.name in (*WHOLE_NUMBERS, TypeName.DECIMAL, TypeName.STRING, TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ, TypeName.BYTES)
+    return kind.name in (*WHOLE_NUMBERS, *MOMENTS, TypeName.DECIMAL, TypeName.STRING, TypeName.DATE, TypeName.BYTES)
 
 
-def condition(dialect: Dialect, column: str, low: Bound, high: Bound, *, nulls: bool) -> str:
+def condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
     """The rows of a range, as a condition; `nulls` where rows without a value belong to it too. Empty for all rows."""
-    name = dialect.quote(column)
-    parts = [f"{name} >= {bound_literal(dialect, low)}"] if low is not None else []
-    parts += [f"{name} < {bound_literal(dialect, high)}"] if high is not None else []
+    parts = [f"{key} >= {bound_literal(dialect, low)}"] if low is not None else []
+    parts += [f"{key} < {bound_literal(dialect, high)}"] if high is not None else []
     if not parts:
-        return ""
+        return "" if nulls else f"{key} is not null"
     text = " and ".join(parts)
-    return f"({text} or {name} is null)" if nulls else f"({text})"
+    return f"({text} or {key} is null)" if nulls else f"({text})"
 
 
 def bound_literal(dialect: Dialect, bound: Bound) -> str:
@@ -74,7 +87,7 @@ def as_bound(value: Any) -> Bound:
         case None | bool() | int() | str():
             return value
         case Decimal() | float():
-            return {"number": str(value)}
+            return {"number": format(value, "f")} if isinstance(value, Decimal) else {"number": repr(value)}
         case bytes() | bytearray() | memoryview():
             return {"bytes": bytes(value).hex()}
         case datetime.datetime():
@@ -83,19 +96,68 @@ def as_bound(value: Any) -> Bound:
             return str(value)
 
 
-def cut(session: Session, dialect: Dialect, relation: str, column: str, kind: DataType, how: Cut) -> list[Chunk]:
-    """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column."""
+def cut(session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: Cut) -> list[Chunk]:
+    """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column: `key` is its Dialect.key_expression."""
     if how.rows <= how.rows_each:
         return [Chunk(None, None, how.rows)]
-    name = dialect.quote(column)
-    if kind.name in WHOLE_NUMBERS:
-        low, high = session.query(f"select min({name}), max({name}) from {relation}")[0]
+    scale = scale_of(kind, dialect)
+    if scale is not None:
+        low, high = session.query(f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from {relation}")[0]
         if low is None:
             return [Chunk(None, None, how.rows)]
-        factor = (int(high) - int(low) + 1) / how.rows
-        if how.factor_min <= factor <= how.factor_max:
-            return list(even(int(low), int(high), how))
-    return _between([as_bound(value) for value in _cutting_values(session, relation, name, how)], how)
+        found = _evenly(scale, low, high, how)
+        if found:
+            return found
+    value = key if kind.name in WHOLE_NUMBERS else dialect.key_value(key)
+    return _between(list(_cutting_values(session, dialect, _Keys(relation, key, value), how)), how)
+
+
+class _Keys(NamedTuple):
+    """Where keys are, how they are compared, and what to select of them."""
+
+    relation: str
+    key: str
+    value: str
+
+
+def scale_of(kind: DataType, dialect: Dialect) -> Scale | None:
+    """How keys of a type are numbers; None where they are not."""
+    if kind.name in WHOLE_NUMBERS:
+        return Scale(int, int)
+    if kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE:  # which compares them as texts
+        return Scale(lambda v: int(Decimal(v).scaleb(kind.scale)), lambda n: as_bound(Decimal(n).scaleb(-kind.scale)), 10**kind.scale)
+    if kind.name is TypeName.DATE:
+        return Scale(lambda v: _date(v).toordinal(), lambda n: datetime.date.fromordinal(n).isoformat())
+    if kind.name in MOMENTS:
+        zone = datetime.UTC if kind.name is TypeName.TIMESTAMP_TZ and dialect.system is System.POSTGRES else None
+        begin = datetime.datetime(1970, 1, 1, tzinfo=zone)
+        return Scale(lambda v: (_moment(v, zone) - begin) // datetime.timedelta(seconds=1), lambda n: (begin + datetime.timedelta(seconds=n)).isoformat(" "))
+    return None
+
+
+def _date(value: Any) -> datetime.date:
+    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+
+
+def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
+    found = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
+    return found if (found.tzinfo is None) == (zone is None) else found.replace(tzinfo=zone)
+
+
+def _evenly(scale: Scale, low: Any, high: Any, how: Cut) -> list[Chunk]:
+    """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after all (zero dates, infinity)."""
+    try:
+        first, last = scale.number(low), scale.number(high)
+    except (ValueError, TypeError, OverflowError, InvalidOperation):
+        return []
+    factor = ((last - first) / scale.units + 1) / how.rows
+    if not how.factor_min <= factor <= how.factor_max:
+        return []
+    return [Chunk(_bound(scale, chunk.low), _bound(scale, chunk.high), chunk.rows) for chunk in even(first, last, how)]
+
+
+def _bound(scale: Scale, number: int | None) -> Bound:
+    return None if number is None else scale.bound(number)
 
 
 def even(low: int, high: int, how: Cut) -> Iterator[Chunk]:
@@ -110,32 +172,31 @@ def _between(edges: Sequence[Bound], how: Cut) -> list[Chunk]:
     return [Chunk(low, high, rows) for low, high in pairwise([None, *edges, None])]
 
 
-def _cutting_values(session: Session, relation: str, name: str, how: Cut) -> Iterator[Any]:
+def _cutting_values(session: Session, dialect: Dialect, keys: _Keys, how: Cut) -> Iterator[Bound]:
     """Values at about equal distances: by walking the index step by step, or by one look at every so manieth row of a large table."""
     each = max(how.rows_each, -(-how.rows // how.chunks_max))
     if how.rows // how.rows_each >= how.sample_above:
-        yield from _sampled(session, relation, name, each, how)
+        yield from _sampled(session, keys, each, how)
         return
-    last: Any = None
+    relation, key, value = keys
+    where, ahead, last = f"{key} is not null", each, None
+    # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it may be a text
     for _ in range(how.chunks_max):
-        where, given = (f"where {name} >= %s", (last,)) if last is not None else (f"where {name} is not null", ())
-        found = session.query(f"select {name} from {relation} {where} order by {name} limit 1 offset {each}", given)
-        if not found:
+        found = session.query(f"select {value} as edge from {relation} where {where} order by {key} limit 1 offset {ahead}")
+        if not found or as_bound(found[0][0]) == last:  # a rounded value that is not above itself
             return
-        if found[0][0] == last:  # more rows with one value than a chunk holds
-            found = session.query(f"select min({name}) from {relation} where {name} > %s", (last,))
-            if found[0][0] is None:
-                return
-        last = found[0][0]
+        last = as_bound(found[0][0])
         yield last
+        where, ahead = f"{key} > {bound_literal(dialect, last)}", each - 1
 
 
-def _sampled(session: Session, relation: str, name: str, each: int, how: Cut) -> Iterator[Any]:
+def _sampled(session: Session, keys: _Keys, each: int, how: Cut) -> Iterator[Bound]:
+    relation, key, value = keys
     step = max(1, min(each, how.sample_rate))
-    numbered = f"select {name} as k, row_number() over (order by {name}) as n from {relation} where {name} is not null"
-    sample = [value for (value,) in session.query(f"select k from ({numbered}) s where n % {step} = 0 order by k")]
-    last: Any = None
-    for value in sample[:: max(1, each // step)]:
-        if last is None or value != last:
-            yield value
-        last = value
+    numbered = f"select {value} as edge, row_number() over (order by {key}) as n from {relation} where {key} is not null"
+    sample = [as_bound(found) for (found,) in session.query(f"select edge from ({numbered}) s where n % {step} = 0 order by n")]
+    last: Bound = None
+    for bound in sample[:: max(1, each // step)]:
+        if bound != last:
+            yield bound
+        last = bound

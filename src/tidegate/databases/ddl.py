@@ -1,11 +1,14 @@
 """Statements that make and change tables. Pure; called by sinks and by what carries a source's new columns to them."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.url import System
-from tidegate.model.types import Column
+from tidegate.model.types import Column, TypeName
+
+_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 
 
 def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], key: Sequence[str], comment: str = "") -> list[str]:
@@ -52,5 +55,19 @@ def empty_table(dialect: Dialect, name: TableName) -> str:
 
 
 def add_column(dialect: Dialect, name: TableName, column: Column) -> str:
-    """A new column, empty in the rows that are there."""
-    return f"alter table {dialect.qualified(name)} add column {_column(dialect, column, 0)}"
+    """A new column. In the rows that are there it has the column's default, in one step with the column; nothing where it has none."""
+    text = _column(dialect, column, 0)
+    if column.default is not None:
+        text = f"{text.removesuffix(' default null')} default {_default(dialect, column)}"
+    return f"alter table {dialect.qualified(name)} add column {text}"
+
+
+def _default(dialect: Dialect, column: Column) -> str:
+    """A constant, as all of these databases take it: booleans and numbers as they are, all else as text."""
+    value = column.default
+    if isinstance(value, bool):
+        return str(value).lower() if dialect.system is System.POSTGRES else str(int(value))
+    if column.type.name in _NUMBERS:
+        return str(Decimal(str(value)))
+    literal = dialect.text_literal(str(value))
+    return f"({literal})" if dialect.system is System.MYSQL else literal

@@ -93,6 +93,14 @@ class Dialect(ABC):
     def expression(self, column: NativeColumn, kind: DataType) -> str:
         """What to select of a column so that `batches` can read it exactly."""
 
+    def key_expression(self, column: NativeColumn) -> str:
+        """A column as it is ordered and compared where a table is cut by it: the same in every connection."""
+        return self.quote(column.name)
+
+    def key_value(self, key: str) -> str:
+        """What to select of a key so that its literal is that very key again."""
+        return key
+
     @abstractmethod
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types; in batches of about rows_max (0: as the driver likes)."""

@@ -40,6 +40,19 @@ class AccessDenied(UserError):
         self.where, self.why = where, why
 
 
+class Untrusted(UserError):
+    """An encrypted connection that does not come about: a certificate of somebody else, no encryption there, or a file that cannot be read."""
+
+    condition = "database-untrusted"
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"there is no encrypted connection to the database {where}: {why[:TEXT_MAX]}; name the authority of its certificate in the URL "
+            "(sslrootcert=/path/ca.pem, or serverSslCert), check that the host in the URL is the one in the certificate, or ask for less (sslmode)"
+        )
+        self.where, self.why = where, why
+
+
 class StatementRefused(UserError):
     """The database understood the statement and will never carry it out: syntax, a missing column, a value that does not fit."""
 

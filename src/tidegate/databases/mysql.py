@@ -1,21 +1,22 @@
 """MariaDB and MySQL: the connection, by pymysql. Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are."""
 
-import ssl
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT
 
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused
+from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
 from tidegate.databases.session import Row, Session
+from tidegate.databases.tls import Mode, Tls, context, mysql_tls
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 
 T = TypeVar("T")
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
 _LOST = {2003, 2002, 2005}
+_UNTRUSTED = ("certificate verify failed", "ssl is required", "wrong_version_number", "wrong version number", "support ssl")
 # Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
 _PASSING = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1290, 1412, 1637, 1927, 2006, 2013, 2014, 2055, 3024, 4031}
 SET_UP = (
@@ -25,21 +26,10 @@ SET_UP = (
 )
 
 
-@cache
-def _tls(verify: bool) -> ssl.SSLContext:
-    """Made once: it reads the certificates of the machine."""
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
     """A pymysql connection in autocommit, with our session settings; also for readers of the binary log."""
-    properties = {key.lower(): value.lower() for key, value in address.properties.items()}
-    mode = properties.get("sslmode", "verify_ca" if properties.get("usessl") == "true" else "disabled")
-    tls: dict[str, Any] = {"ssl_disabled": True} if mode in ("disabled", "disable", "preferred") else {"ssl": _tls(mode.startswith("verify"))}
+    tls = tls_of(address)
+    protection: dict[str, Any] = {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
     given: dict[str, Any] = {
         "host": address.host,
         "port": address.port,
@@ -50,7 +40,7 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
         "autocommit": True,
         "connect_timeout": address.connect_timeout_s,
         "client_flag": CLIENT.FOUND_ROWS,
-        **tls,
+        **protection,
         **more,
     }
     connection: pymysql.Connection[Any] = translated(address, lambda: pymysql.connect(**given))
@@ -62,6 +52,14 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
         connection.close()
         raise
     return connection
+
+
+def tls_of(address: Address) -> Tls:
+    """How the connection is protected."""
+    try:
+        return mysql_tls(address.properties)
+    except ValueError as error:
+        raise Untrusted(str(address), str(error)) from None
 
 
 def translated(address: Address, act: Callable[[], T]) -> T:
@@ -80,6 +78,8 @@ def _ours(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
     where = str(address)
     if code in _DENIED:
         return AccessDenied(where, f"{text} ({code})")
+    if any(sign in text.lower() for sign in _UNTRUSTED):
+        return Untrusted(where, text)
     if code == 1049:
         return DatabaseMissing(where, text)
     if code in _LOST or (code == 2013 and "handshake" in text):

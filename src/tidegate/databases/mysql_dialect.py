@@ -112,10 +112,10 @@ class MySqlDialect(Dialect):
         return simple(_OTHERS.get(base, TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
-        """The type for a new column. Texts and bytes of a key have a length, as its index does."""
+        """The type for a new column. Texts and bytes of a key have a length, as its index does; texts are told apart by bytes: "a" and "A" are two rows."""
         if keys and kind.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR):
-            word = "varchar" if kind.name is TypeName.STRING else "varbinary"
-            return f"{word}({min(255, KEY_CHARS_MAX // keys)})"
+            text = kind.name is TypeName.STRING
+            return f"{'varchar' if text else 'varbinary'}({min(255, KEY_CHARS_MAX // keys)})" + (" character set utf8mb4 collate utf8mb4_bin" if text else "")
         if kind.name is TypeName.DECIMAL:
             return f"decimal({kind.precision},{kind.scale})"
         return _NATIVE.get(kind.name, "json")
@@ -133,8 +133,8 @@ class MySqlDialect(Dialect):
                 return name if text and kind.name is TypeName.STRING else f"cast({name} as char)"
             case TypeName.INT if base == "year":
                 return f"{name} + 0"
-            case TypeName.BYTES if base == "bit":
-                return f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))"
+            case TypeName.BYTES if base == "bit" or base in _SPATIAL:  # shapes as the server keeps them, which is what it takes too
+                return f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))" if base == "bit" else f"unhex(hex({name}))"
             case TypeName.DATE:
                 return f"datediff(if(month({name}) = 0 or dayofmonth({name}) = 0, null, {name}), '1970-01-01')"
             case TypeName.TIME:
@@ -146,6 +146,12 @@ class MySqlDialect(Dialect):
                 return f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
             case _:
                 return name
+
+    def key_expression(self, column: NativeColumn) -> str:
+        """Enums are ordered by number and compared as texts; texts of a query may have the collation of the connection. Both by their bytes instead."""
+        base, name = base_and_sizes(column.native)[0].partition(" ")[0], self.quote(column.name)
+        text = base.endswith("text") or base.endswith("char")
+        return f"convert({name} using utf8mb4) collate utf8mb4_bin" if base in ("enum", "set") or (text and not column.collation) else name
 
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """Rows by connectorx."""

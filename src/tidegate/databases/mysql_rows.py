@@ -1,20 +1,27 @@
 """MariaDB and MySQL: rows of a statement as Arrow, by connectorx. Called by mysql_dialect.py, in tasks.
 
 connectorx waits half a minute for a server that is not there and tells little about it, so a connection of ours is tried first. It may end by a panic, which
-is no Exception: that is caught by its name.
+is no Exception: that is caught by its name. It cannot encrypt: where the URL asks for that, pymysql reads the rows as texts, some times slower, and Arrow makes
+columns of them.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
 
 import connectorx
 import pyarrow as pa
+import pymysql
 
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused, ValueUnreadable
+from tidegate.databases.mysql import connect, tls_of, translated
 from tidegate.databases.session import check_session
-from tidegate.databases.types import fitted
+from tidegate.databases.tls import Mode
+from tidegate.databases.types import fit, fitted
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
-from tidegate.model.types import DataType
+from tidegate.model.types import DataType, TypeName
+from tidegate.plugin.arrow import arrow_type
 
 ROWS_MAX = 16_384
 _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
@@ -22,6 +29,9 @@ _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
 
 def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
+    if tls_of(address).mode is not Mode.NONE:
+        yield from _encrypted(address, sql, columns, rows_max or ROWS_MAX)
+        return
     check_session(address)
     try:
         reader = connectorx.read_sql(address.uri("mysql"), sql, return_type="arrow_stream", batch_size=rows_max or ROWS_MAX)
@@ -43,3 +53,26 @@ def _ours(address: Address, text: str) -> TidegateError:
     if any(state in text for state in _REFUSED):
         return StatementRefused(str(address), text)
     return DatabaseTrouble(str(address), text)
+
+
+def _encrypted(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """By pymysql, as texts."""
+    with closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection, closing(connection.cursor()) as cursor:
+        translated(address, lambda: cursor.execute(sql))
+        while rows := translated(address, lambda: cursor.fetchmany(rows_max)):
+            arrays: list[Any] = [_column(values, kind, name) for values, (name, kind) in zip(zip(*rows, strict=True), columns, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]))
+
+
+def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
+    """The texts of a column as `Dialect.expression` has them read: whole numbers for most, and what a text says for itself."""
+    try:
+        match kind.name:
+            case TypeName.BYTES | TypeName.BINARY_VECTOR:
+                return fit(pa.array(values, pa.binary()), kind, name)
+            case TypeName.STRING | TypeName.DECIMAL | TypeName.FLOAT | TypeName.DOUBLE | TypeName.TIMESTAMP:
+                return fit(pa.array(values, pa.string()), kind, name)
+            case _:
+                return fit(pa.array(values, pa.string()).cast(pa.int64()), kind, name)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueUnreadable(name, str(kind), str(error)) from None

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import psycopg
 
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused
+from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
@@ -15,12 +15,15 @@ from tidegate.model.errors import TidegateError
 T = TypeVar("T")
 # Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator intervention, system.
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX")
+_UNTRUSTED = ("certificate verify failed", "server certificate for", "root certificate file", "server does not support SSL", "could not load", "sslmode value")
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "connect_timeout", "target_session_attrs")
 
 
 def uri_of(address: Address) -> str:
     """For libpq; holds the password, so it must not be shown."""
     given = {key.lower(): value for key, value in address.properties.items()}
+    if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
+        given["sslmode"] = "verify-full"  # as the JDBC driver takes it
     parameters = {"connect_timeout": str(address.connect_timeout_s), "application_name": "tidegate"} | {k: given[k] for k in _LIBPQ if k in given}
     settings = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c client_encoding=UTF8"
     settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"  # whoever stands still holds others up no longer than this
@@ -48,6 +51,8 @@ def ours(address: Address, state: str | None, text: str, connecting: bool = Fals
     where, text = str(address), " ".join(address.masked(text).split())
     if state in ("42501", "28000", "28P01") or (connecting and ("authentication failed" in text or "no password supplied" in text)):
         return AccessDenied(where, text)
+    if connecting and state is None and any(sign in text for sign in _UNTRUSTED):
+        return Untrusted(where, text)
     if connecting and (state is None or state.startswith("08") or state in ("57P03", "53300")):
         return DatabaseMissing(where, text) if "does not exist" in text else DatabaseUnreachable(where, text)
     if state is None or state.startswith(_PASSING):
@@ -78,6 +83,10 @@ class PostgresSession(Session):
         """Run a statement for every row."""
         with psycopg.ClientCursor(self.connection) as cursor:  # values in the statement: the server need not guess the types of parameters
             translated(self.address, lambda: cursor.executemany(sql.encode(), rows))
+
+    def trouble(self, error: psycopg.Error) -> TidegateError:
+        """Our error for one of the driver, of whoever uses its connection."""
+        return ours(self.address, error.sqlstate, str(error))
 
     def begin(self) -> None:
         """Begin a transaction."""

@@ -133,6 +133,10 @@ class PostgresDialect(Dialect):
             return f"{name}::text[]"
         return f"{name}::text" if kind.name is TypeName.DECIMAL else name
 
+    def key_value(self, key: str) -> str:
+        """As text: a constant without a type takes that of the key, whatever it is; drivers know no infinite dates."""
+        return f"{key}::text"
+
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """Rows by the Arrow driver."""
         from tidegate.databases.postgres_rows import batches

@@ -19,9 +19,10 @@ ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
 
 
-def connect(address: Address) -> dbapi.Connection:
-    """A connection of the Arrow driver, in autocommit."""
-    check_session(address)  # it tells better what is wrong
+def connect(address: Address, *, known: bool = False) -> dbapi.Connection:
+    """A connection of the Arrow driver, in autocommit; `known` where another one was just made."""
+    if not known:
+        check_session(address)  # it tells better what is wrong
     try:
         return dbapi.connect(uri_of(address), autocommit=True)
     except adbc_driver_manager.Error as error:

@@ -3,14 +3,13 @@
 `jdbc:mysql://host:3306/shop?useSSL=false`, `jdbc:mariadb://...`, `jdbc:postgresql://host/shop?currentSchema=sales`, `jdbc:sqlite:/path/file.db`.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-MASK = "******"
+from tidegate.plugin.secret import MASK, secrets_in, shown
 
 
 class System(StrEnum):
@@ -23,7 +22,6 @@ class System(StrEnum):
 
 PORTS = {System.MYSQL: 3306, System.POSTGRES: 5432, System.SQLITE: 0}
 SCHEMES = {"mysql": System.MYSQL, "mariadb": System.MYSQL, "postgresql": System.POSTGRES, "postgres": System.POSTGRES}
-_SECRET = re.compile(r"pass|secret|token|credential", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,5 +109,12 @@ def is_known(url: str) -> bool:
 
 def shown_url(url: str) -> str:
     """A URL without its secrets, for messages."""
-    hidden = re.sub(r"(://[^:/@\s]*):[^@/\s]*@", rf"\1:{MASK}@", url)
-    return re.sub(r"([?&;]([^=&;]*)=)[^&;]*", lambda m: m[1] + MASK if _SECRET.search(m[2]) else m[0], hidden)
+    return shown(url)
+
+
+def masked_by(url: str, password: str | None, text: str) -> str:
+    """A text of a driver without any password of this URL or beside it, however it is written."""
+    told = {*secrets_in(url), *map(unquote, secrets_in(url)), password or ""} - {""}
+    for secret in sorted(told | {quote(one, safe="") for one in told}, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return text

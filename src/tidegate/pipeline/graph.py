@@ -65,7 +65,8 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
     """The operators of one pipeline."""
     nodes = {}
     for action in plan.actions:
-        connector = registry.find(action.kind, action.plugin)
+        values = unpacked(action.options)
+        connector = registry.find(action.kind, action.plugin).of(values)
         context = OperatorContext(
             job_id=job.job_id,
             job_name=job.name,
@@ -74,7 +75,7 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
             mode=job.plan.env.mode,
             parallelism=action.parallelism,
         )
-        nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(unpacked(action.options), context))
+        nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(values, context))
     return Graph(pipeline=plan.id, nodes=nodes)
 
 

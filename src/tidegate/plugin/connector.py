@@ -52,11 +52,17 @@ class Connector:
     refine: Callable[[Values, Capabilities], Capabilities] | None = None  # capabilities that depend on options
     aliases: tuple[str, ...] = ()
     resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = None  # what a job will have outside, from the options alone: no I/O
+    choose: "Callable[[Values], Connector | None] | None" = None  # another way for some options: of the same name and options, with its own implementation
     drop: str = ""  # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not there is fine, what fails is tried again
+
+    def of(self, values: Values) -> "Connector":
+        """The connector that serves these options: itself, unless another way is chosen."""
+        return (self.choose(values) if self.choose else None) or self
 
     def capabilities_of(self, values: Values) -> Capabilities:
         """The capabilities with these options."""
-        return self.refine(values, self.capabilities) if self.refine else replace(self.capabilities)
+        chosen = self.of(values)
+        return chosen.refine(values, chosen.capabilities) if chosen.refine else replace(chosen.capabilities)
 
     def load(self) -> Any:
         """The implementing class."""

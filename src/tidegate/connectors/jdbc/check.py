@@ -9,12 +9,20 @@ from tidegate.model.problem import Problem
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.placeholders import has_placeholder
 
-_SPARK = 'Spark { format = "jdbc", options { url = ..., driver = ..., dbtable = ... } } serves any database whose driver is given'
+_JARS = 'driver = "its.class.Name" and its jar in env { jars = "/path/driver.jar" }'
+
+_NOT_READ_BY_SPARK = {"use_regex": "name the tables in table_list"}
+_NOT_WRITTEN_BY_SPARK = {
+    "query": "the statements are Spark's own",
+    "custom_sql": "no statements but Spark's own are run",
+    "primary_keys": "rows are only added; with enable_upsert = false that is what you ask for",
+    "is_exactly_once": "Spark commits every task by itself, so rows come at least once",
+}
 
 
 def check_source(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a source block and of every entry of its table_list."""
-    yield from _check_url(block, values)
+    yield from _check_url(block, values, _NOT_READ_BY_SPARK)
     listed = values["table_list"]
     if listed is None:
         yield from _check_table(block, values)
@@ -62,7 +70,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
 
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a sink block."""
-    yield from _check_url(block, values)
+    yield from _check_url(block, values, _NOT_WRITTEN_BY_SPARK)
     generated = values["generate_sink_sql"] or values["table"] is not None
     if values["query"] and generated:
         yield block.problem(("query",), "query stands instead of generate_sink_sql and table, not beside them")
@@ -87,15 +95,28 @@ def _check_database(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem(("database",), f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees no other one")
 
 
-def _check_url(block: Block, values: Values) -> Iterator[Problem]:
+def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
     url = values["url"]
     if not url:
         return  # told already
     if not is_known(url):
-        scheme = shown_url(url).removeprefix("jdbc:").partition(":")[0]
-        yield block.problem(("url",), f"{scheme} is no database that is spoken here: mysql, mariadb, postgresql and sqlite are; {_SPARK}")
+        yield from _check_foreign(block, values, not_by_spark)
         return
     try:
         parse_url(url)
     except ValueError as error:
         yield block.problem(("url",), str(error))
+
+
+def _check_foreign(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
+    """A database that only Spark's JDBC can speak to: what it needs, and what it cannot do."""
+    name = shown_url(values["url"]).removeprefix("jdbc:").partition(":")[0]
+    if not values["url"].strip().startswith("jdbc:"):
+        yield block.problem(
+            ("url",), f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what the driver of your database takes"
+        )
+    elif not values["driver"]:
+        yield block.problem((), f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql, mariadb, postgresql and sqlite need none")
+    for key, why in not_by_spark.items():
+        if values[key] and (key != "primary_keys" or values["enable_upsert"]):
+            yield block.problem((key,), f"{key} does not go with {name}, which is spoken to by Spark's JDBC: {why}")

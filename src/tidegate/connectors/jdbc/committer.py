@@ -36,6 +36,7 @@ from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Commit
 from tidegate.plugin.option import Values
 
 _log = logging.getLogger(__name__)
+_KEY_IS_THERE = "23505"
 _TWICE_IN_ONE_STATEMENT = "21000"
 _STAGES = {
     System.MYSQL: "select table_name from information_schema.tables where table_schema = %s and left(table_name, %s) = %s",
@@ -66,6 +67,7 @@ class JdbcCommitter(Committer):
         self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
         self._prepared: frozenset[str] = frozenset()
         self._infos: dict[str, TableInfo] = {}
+        self._plain: dict[str, bool] = {}  # targets that were empty when we first came, and took plain inserts since
         self._finished = False
 
     @property
@@ -212,23 +214,42 @@ class JdbcCommitter(Committer):
                 self._merge_one(session, part.target, part.place)
 
     def _merge_one(self, session: Session, target: Target, place: TableName) -> None:
-        if target.kinds and not target.key and session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"):
+        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"))
+        if changes and not target.key:
             raise KeyMissing(
                 f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
             )
-        merge = Merge(dialect=self._dialect, target=target, info=self._info(session, target), stage=place, upsert=bool(self._values["enable_upsert"]))
+        upsert, info = bool(self._values["enable_upsert"]), self._info(session, target)
+        merge = Merge(dialect=self._dialect, target=target, info=info, stage=place, upsert=upsert, inserts=not changes)
         if self._dialect.system is not System.POSTGRES:
             self._run(session, merge.statements(distinct=False))
             return
+        if self._takes_plain(session, target, info) and (plain := merge.plain()):
+            self._plain[target.name.path] = self._tried(session, plain, _KEY_IS_THERE)
+            if self._plain[target.name.path]:
+                return
+        if not self._tried(session, merge.statements(distinct=False), _TWICE_IN_ONE_STATEMENT):
+            self._run(session, merge.statements(distinct=True))
+
+    def _takes_plain(self, session: Session, target: Target, info: TableInfo) -> bool:
+        """Whether none of our keys should be in the target: it was empty when we first came, and has had plain inserts since. A guess: others may write too."""
+        path = target.name.path
+        if path not in self._plain:
+            self._plain[path] = not session.query(f"select 1 from {self._dialect.qualified(info.name)} limit 1")
+        return self._plain[path]
+
+    def _tried(self, session: Session, statements: Sequence[str], code: str) -> bool:
+        """Run them; False where the database minds in this way, and then nothing of them has happened."""
         session.execute("savepoint tidegate_merge")
         try:
-            self._run(session, merge.statements(distinct=False))
+            self._run(session, statements)
         except StatementRefused as error:
-            if error.code != _TWICE_IN_ONE_STATEMENT:
+            if error.code != code:
                 raise
             session.execute("rollback to savepoint tidegate_merge")
-            self._run(session, merge.statements(distinct=True))
+            return False
         session.execute("release savepoint tidegate_merge")
+        return True
 
     @staticmethod
     def _run(session: Session, statements: Sequence[str]) -> None:

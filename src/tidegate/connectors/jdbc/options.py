@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tidegate.connectors.jdbc.check import check_sink, check_source
 from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, UNUSED
+from tidegate.databases.url import is_known
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
@@ -43,9 +44,13 @@ SINK_OPTIONS = OptionSet(
         Option("auto_commit", Kind.BOOL, f"{UNUSED}: a batch is one transaction."),
         Option("batch_interval_ms", Kind.INT, f"{UNUSED}: `checkpoint.interval` says how often rows become visible."),
         Option("support_upsert_by_insert_only", Kind.BOOL, f"{UNUSED}."),
+        Option("support_upsert_by_query_primary_key_exist", Kind.BOOL, f"{UNUSED}: a key that is there is found without a query for each row."),
+        Option("connect_timeout_ms", Kind.INT, f"{UNUSED}: see connection_check_timeout_sec."),
+        Option("socket_timeout_ms", Kind.INT, f"{UNUSED}."),
+        Option("oracle_insert_mode", Kind.TEXT, f"{UNUSED}."),
         Option("is_primary_key_updated", Kind.BOOL, f"{UNUSED}: a changed key is always followed."),
         Option("use_copy_statement", Kind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
-        Option("create_index", Kind.BOOL, f"{UNUSED}: a new table has its primary key."),
+        Option("create_index", Kind.BOOL, "Whether a table that is made has its key as primary key. Without it rows are still told apart, more slowly.", True),
         Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
     ),
 )
@@ -57,11 +62,16 @@ def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
     return replace(capabilities, go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE, row_kinds=not values["query"])
 
 
-CONNECTORS = (
+def is_foreign(values: Values) -> bool:
+    """Whether only Spark's JDBC can speak to the database."""
+    return not is_known(values["url"])
+
+
+_SOURCE, _SINK = (
     Connector(
         name="Jdbc",
         kind=BlockKind.SOURCE,
-        summary="Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits.",
+        summary="Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits; of any other database by Spark, with its driver.",
         options=SOURCE_OPTIONS,
         capabilities=Capabilities(streaming=False, multi_table=True, fusable=True, state="the splits, and how many of them are done"),
         implementation="tidegate.connectors.jdbc.source:JdbcSource",
@@ -70,7 +80,8 @@ CONNECTORS = (
     Connector(
         name="Jdbc",
         kind=BlockKind.SINK,
-        summary="Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates and deletes by key.",
+        summary="Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates and deletes by key. "
+        "Adds rows to any other database by Spark, with its driver, at least once.",
         options=SINK_OPTIONS,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,
@@ -84,4 +95,22 @@ CONNECTORS = (
         check=check_sink,
         refine=_refine_sink,
     ),
+)
+
+_FOREIGN_SOURCE = replace(
+    _SOURCE,
+    capabilities=replace(_SOURCE.capabilities, fusable=False),
+    implementation="tidegate.connectors.jdbc.foreign:ForeignSource",
+    spark="tidegate.connectors.jdbc.spark:frame",
+)
+_FOREIGN_SINK = replace(
+    _SINK,
+    capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE, multi_table=True, state="the tables that have begun"),
+    implementation="tidegate.connectors.jdbc.foreign:ForeignSink",
+    spark="tidegate.connectors.jdbc.spark:save",
+    refine=None,
+)
+CONNECTORS = (
+    replace(_SOURCE, choose=lambda values: _FOREIGN_SOURCE if is_foreign(values) else None),
+    replace(_SINK, choose=lambda values: _FOREIGN_SINK if is_foreign(values) else None),
 )

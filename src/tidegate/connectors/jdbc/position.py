@@ -6,33 +6,59 @@ over 1 MiB, and a pending batch holds two offsets of every source: the chunks of
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from tidegate.databases.chunks import Bound
 from tidegate.model.errors import TerminalError
+from tidegate.plugin.contract import Limit, Offset
 
-VERSION = 1
+VERSION = 2
+"""Version 1 has no chunks for rows without a value; where there are none, it is still written."""
 EDGES_CHARS_MAX = 100_000
+ROW_BYTES = 64
+"""A guess at the size of a row, for the weight of a split."""
+
+
+class Nulls(StrEnum):
+    """Whether a range has the rows without a value."""
+
+    ALSO = "also"
+    NOT = "not"
+    ONLY = "only"
+
+
+class Span(NamedTuple):
+    """A range of a table's column; None where it is open."""
+
+    low: Bound
+    high: Bound
+    nulls: Nulls
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableChunks:
-    """One table: `edges` are the values between its chunks, by `column`; none of both where it is read as a whole."""
+    """One table: `edges` are the values between its chunks, by `column`; none of both where it is read as a whole. With `nulls` the first chunk is that of the
+    rows without a value; otherwise they are in the first range."""
 
     path: str
     column: str = ""
     edges: tuple[Bound, ...] = ()
     rows_each: int = 0
+    nulls: bool = False
 
     @property
     def count(self) -> int:
         """How many chunks it has."""
-        return len(self.edges) + 1
+        return len(self.edges) + 1 + self.nulls
 
-    def bounds(self, first: int, last: int) -> tuple[Bound, Bound]:
-        """The range of the chunks first, ..., last - 1 together."""
-        return (self.edges[first - 1] if first > 0 else None), (self.edges[last - 1] if last < self.count else None)
+    def span(self, first: int, last: int) -> Span:
+        """The chunks first, ..., last - 1 together."""
+        if self.nulls and (first, last) == (0, 1):
+            return Span(None, None, Nulls.ONLY)
+        low, high = max(first - self.nulls, 0), last - self.nulls
+        return Span(self.edges[low - 1] if low else None, self.edges[high - 1] if high <= len(self.edges) else None, Nulls.NOT if first else Nulls.ALSO)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,20 +92,37 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept in checkpoints."""
-        tables = [{"path": t.path, "column": t.column, "edges": list(t.edges), "rows_each": t.rows_each} for t in self.tables]
-        return {"version": VERSION, "tables": tables, "done": self.done}
+        tables = [
+            {"path": t.path, "column": t.column, "edges": list(t.edges), "rows_each": t.rows_each} | ({"nulls": True} if t.nulls else {}) for t in self.tables
+        ]
+        return {"version": 2 if any(t.nulls for t in self.tables) else 1, "tables": tables, "done": self.done}
 
     @staticmethod
     def of(raw: Any) -> "Position":
         """From its JSON."""
-        if raw.get("version") != VERSION:
-            raise TerminalError(f"this position of a Jdbc source has version {raw.get('version')}; version {VERSION} is understood")
-        tables = [TableChunks(path=t["path"], column=t["column"], edges=tuple(t["edges"]), rows_each=t["rows_each"]) for t in raw["tables"]]
+        if raw.get("version") not in range(1, VERSION + 1):
+            raise TerminalError(f"this position of a Jdbc source has version {raw.get('version')}; versions up to {VERSION} are understood")
+        tables = [
+            TableChunks(path=t["path"], column=t["column"], edges=tuple(t["edges"]), rows_each=t["rows_each"], nulls=t.get("nulls", False))
+            for t in raw["tables"]
+        ]
         return Position(tables=tuple(tables), done=raw["done"])
+
+
+def latest_within(start: Offset, limit: Limit) -> Offset:
+    """The end of the next batch: as many chunks as the limit allows, and at least one."""
+    position = Position.of(start)
+    if position.done >= position.total:
+        return start
+    rows_max = min((n for n in (limit.rows, limit.bytes // ROW_BYTES if limit.bytes else None) if n is not None), default=None)
+    done, before = position.done + 1, position.rows(position.done)
+    while done < position.total and (rows_max is None or position.rows(done + 1) - before <= rows_max):
+        done += 1
+    return Position(tables=position.tables, done=done).to_json()
 
 
 def thinned(tables: Sequence[TableChunks], chars_max: int = EDGES_CHARS_MAX) -> tuple[TableChunks, ...]:
     """Every second edge goes until all of them fit."""
     while sum(len(json.dumps(t.edges)) for t in tables) > chars_max and any(t.edges for t in tables):
-        tables = [TableChunks(path=t.path, column=t.column, edges=t.edges[1::2], rows_each=t.rows_each * 2 if t.edges else t.rows_each) for t in tables]
+        tables = [replace(t, edges=t.edges[1::2], rows_each=t.rows_each * 2 if t.edges else t.rows_each) for t in tables]
     return tuple(tables)

@@ -26,6 +26,7 @@ class Preparation:
     def __init__(self, dialect: Dialect, values: Values) -> None:
         self._dialect = dialect
         self._schema, self._data, self._custom = values["schema_save_mode"], values["data_save_mode"], values["custom_sql"]
+        self._keyed = values["create_index"]
 
     def carry_out(self, session: Session, target: Target) -> None:
         """Once in the life of a lineage."""
@@ -47,7 +48,7 @@ class Preparation:
     def _create(self, session: Session, target: Target) -> None:
         if not self._has_namespace(session, target.name) and (statement := create_namespace(self._dialect, target.name)):
             session.execute(statement)
-        for statement in create_table(self._dialect, target.name, target.columns, target.key, target.comment):
+        for statement in create_table(self._dialect, target.name, target.columns, target.key if self._keyed else (), target.comment):
             session.execute(statement)
 
     def _has_namespace(self, session: Session, name: TableName) -> bool:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from tidegate.connectors.jdbc.connection import address_of
-from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
+from tidegate.connectors.jdbc.position import ROW_BYTES, Position, TableChunks, latest_within, thinned
 from tidegate.connectors.jdbc.tables import TableRead, resolve
 from tidegate.databases.chunks import Chunk, Cut, cut
 from tidegate.databases.dialect import dialect_of
@@ -23,8 +23,6 @@ from tidegate.plugin.option import Values
 CHUNKS_MAX = 2000
 """Of all tables together, about."""
 CHUNKS_EACH_MIN = 16
-ROW_BYTES = 64
-"""A guess at the size of a row, for the weight of a split."""
 
 
 class JdbcSource(Source):
@@ -73,9 +71,11 @@ class JdbcSource(Source):
             chunks_max=chunks_max,
         )
         relation = f"(select * from {read.relation} where {read.filter}) tidegate_filtered" if read.filter else read.relation
-        found: list[Chunk] = cut(session, self.dialect, relation, read.split_column, read.split_type(), how)
+        native = read.native(read.split_column)
+        found: list[Chunk] = cut(session, self.dialect, relation, self.dialect.key_expression(native), read.split_type(), how)
         edges = tuple(chunk.high for chunk in found[:-1])
-        return TableChunks(path=read.table.path, column=read.split_column, edges=edges, rows_each=max(1, found[0].rows))
+        nulls = bool(edges) and native.nullable
+        return TableChunks(path=read.table.path, column=read.split_column, edges=edges, rows_each=max(1, found[0].rows), nulls=nulls)
 
     def _rows(self, session: Session, read: TableRead) -> int:
         """From the statistics, else counted: they say nothing about queries, views and new tables."""
@@ -87,14 +87,7 @@ class JdbcSource(Source):
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """As many chunks as the limit allows; at least one."""
-        position = Position.of(start)
-        if position.done >= position.total:
-            return start
-        rows_max = min((n for n in (limit.rows, limit.bytes // ROW_BYTES if limit.bytes else None) if n is not None), default=None)
-        done, before = position.done + 1, position.rows(position.done)
-        while done < position.total and (rows_max is None or position.rows(done + 1) - before <= rows_max):
-            done += 1
-        return Position(tables=position.tables, done=done).to_json()
+        return latest_within(start, limit)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Neighbouring chunks of a table together, one range each."""
@@ -106,18 +99,18 @@ class JdbcSource(Source):
             parts = -(-(last - first) // each)
             edges = [first + (last - first) * i // parts for i in range(parts + 1)]
             for low, high in pairwise(edges):
-                payload = [table.path, table.column, *table.bounds(low, high)]
+                payload = [table.path, table.column, *table.span(low, high)]
                 splits.append(Split(table.path, payload, max(1, (high - low) * table.rows_each * ROW_BYTES)))
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a range. A table without rows gives an empty batch, so that sinks know of it."""
-        path, column, low, high = split.payload
+        path, column, low, high, nulls = split.payload
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:
             raise TerminalError(f"the table {path} was there when the job began, and is not among those that the source reads now: {self.address}")
         empty = low is None
-        for batch in self.dialect.batches(self.address, read.select(self.dialect, column, low, high), read.types(), self.values["fetch_size"]):
+        for batch in self.dialect.batches(self.address, read.select(self.dialect, column, low, high, nulls), read.types(), self.values["fetch_size"]):
             empty = False
             yield batch
         if empty:

@@ -8,10 +8,11 @@ CONNECTION = (
     Option(
         "url",
         Kind.TEXT,
-        "The database: jdbc:mysql://host:3306/db, jdbc:mariadb://..., jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db.",
+        "The database: jdbc:mysql://host:3306/db, jdbc:mariadb://..., jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db. Any other "
+        "JDBC URL is handed to Spark's JDBC.",
         required=True,
     ),
-    Option("driver", Kind.TEXT, f"{UNUSED}: no JVM driver is needed for these databases."),
+    Option("driver", Kind.TEXT, "The class of the JDBC driver, for any other URL, with its jar in `env { jars }`. The databases above need none."),
     Option("username", Kind.TEXT, "The user; it may stand in the URL too.", fallbacks=("user",)),
     Option("password", Kind.TEXT, "The password.", secret=True),
     Option("properties", Kind.MAP, "More properties of the connection, as they may stand behind the ? of the URL: sslMode, currentSchema ...", secret=True),

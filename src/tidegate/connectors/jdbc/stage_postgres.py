@@ -1,30 +1,38 @@
-"""Staging in PostgreSQL: unlogged tables, filled by the Arrow driver's binary COPY. It is empty after a crash of the server: the committer counts."""
+"""Staging in PostgreSQL: unlogged tables, filled by COPY. It is empty after a crash of the server: the committer counts.
 
+Many rows go by the Arrow driver's binary COPY. Its connection costs more than a thousand rows do, as it reads the catalogue of all types; so few rows go as
+text by the connection that is there anyway.
+"""
+
+import io
 from contextlib import closing, suppress
+from typing import Any
 
 import adbc_driver_manager
+import psycopg
 import pyarrow as pa
+import pyarrow.csv
 
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
+from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.postgres_rows import connect, translated
-from tidegate.databases.session import open_session
 from tidegate.databases.url import Address
 from tidegate.model.types import DataType
 
+FEW_ROWS = 2000
+_END_OF_COPY = b"\\."  # older servers take it for that even within quotes
+_WRITTEN = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
+
 
 class PostgresLoader(StageLoader):
-    """A connection of each driver: one for statements, one for rows."""
+    """A connection for statements and few rows, and one of the Arrow driver once there are many."""
 
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._address, self._dialect = address, dialect
-        self._session = open_session(address)
-        try:
-            self._arrow = connect(address)
-        except BaseException:
-            self._session.close()
-            raise
+        self._session = PostgresSession(address)
+        self._arrow: Any = None
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new unlogged table."""
@@ -33,18 +41,54 @@ class PostgresLoader(StageLoader):
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """By COPY."""
+        few = self._arrow is None and batch.num_rows <= FEW_ROWS and all(has_text(field.type) for field in batch.schema)
+        if few and self._load_text(name, batch):
+            return
+        if self._arrow is None:
+            self._arrow = connect(self._address, known=True)
         try:
             with closing(self._arrow.cursor()) as cursor:
                 cursor.adbc_ingest(name.table, batch, mode="append", db_schema_name=name.schema)
         except adbc_driver_manager.Error as error:
             raise translated(self._address, error) from None
 
+    def _load_text(self, name: TableName, batch: pa.RecordBatch) -> bool:
+        """False where a value has no text that the server takes, such as a year before Christ: then nothing of the batch is staged."""
+        statement = f"copy {self._dialect.qualified(name)} from stdin (format csv)"
+        try:
+            rows = as_csv(batch)
+            if _END_OF_COPY in rows:
+                return False
+            with self._session.connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+                copy.write(rows)
+        except (psycopg.DataError, pa.ArrowInvalid):
+            return False
+        except psycopg.Error as error:
+            raise self._session.trouble(error) from None
+        return True
+
     def drop(self, name: TableName) -> None:
         """It goes."""
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
-        """Both connections."""
-        with suppress(adbc_driver_manager.Error):
-            self._arrow.close()
+        """All connections."""
+        if self._arrow is not None:
+            with suppress(adbc_driver_manager.Error):
+                self._arrow.close()
         self._session.close()
+
+
+def has_text(kind: Any) -> bool:
+    """Whether values of an Arrow type have a text that Arrow writes and PostgreSQL reads, digit for digit."""
+    types = pa.types
+    looks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string, types.is_date32, types.is_timestamp, types.is_time64)
+    return any(look(kind) for look in looks)
+
+
+def as_csv(batch: pa.RecordBatch) -> bytes:
+    """Rows as COPY reads them: every text in quotes, and nothing at all where there is no value."""
+    texts = [column if pa.types.is_string(column.type) else column.cast(pa.string()) for column in batch.columns]
+    out = io.BytesIO()
+    pyarrow.csv.write_csv(pa.RecordBatch.from_arrays(texts, names=batch.schema.names), out, _WRITTEN)
+    return out.getvalue()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tidegate.connectors.jdbc.position import Nulls
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import Bound, condition, splittable
@@ -37,10 +38,15 @@ class TableRead:
         """The type of the column by which it is cut."""
         return next(column.type for column in self.table.columns if column.name == self.split_column)
 
-    def select(self, dialect: Dialect, column: str, low: Bound, high: Bound) -> str:
-        """The rows of one range; those without a value are in the first."""
-        parts = [condition(dialect, column, low, high, nulls=low is None)] if column else []
-        where = " and ".join(part for part in (*parts, self.filter) if part)
+    def native(self, column: str) -> NativeColumn:
+        """A column as its database has it."""
+        return next(native for native in self.columns if native.name == column)
+
+    def select(self, dialect: Dialect, column: str, low: Bound, high: Bound, nulls: str = Nulls.ALSO) -> str:
+        """The rows of one range."""
+        key = dialect.key_expression(self.native(column)) if column else ""
+        chosen = "" if not column else f"{key} is null" if nulls == Nulls.ONLY else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+        where = " and ".join(part for part in (chosen, self.filter) if part)
         expressions = ", ".join(
             f"{dialect.expression(native, ours.type)} as {dialect.quote(native.name)}" for native, ours in zip(self.columns, self.table.columns, strict=True)
         )
@@ -50,7 +56,7 @@ class TableRead:
 def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRead, ...]:
     """Everything that a source's options name."""
     reads: list[TableRead] = []
-    for entry in _entries(values):
+    for entry in entries(values):
         reads += _pattern(session, dialect, values, entry) if entry["use_regex"] else [_one(session, dialect, values, entry)]
     taken: set[str] = set()
     for read in reads:
@@ -60,7 +66,8 @@ def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRe
     return tuple(reads)
 
 
-def _entries(values: Values) -> Iterator[Values]:
+def entries(values: Values) -> Iterator[Values]:
+    """What each table is to be read with: the entries of table_list, else the block's own options."""
     for raw in values["table_list"] or [None]:
         if isinstance(raw, Mapping):
             yield TABLE_OPTIONS.read(Block(raw, lambda _: Location(""), ""))[0]
@@ -138,11 +145,16 @@ def _split_column(columns: Sequence[Column], info: TableInfo, entry: Values) -> 
     return ""
 
 
+def bare_condition(text: str) -> str:
+    """A where_condition without its `where`."""
+    return re.sub(r"^\s*where\s", "", text, flags=re.IGNORECASE).strip()
+
+
 def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
     """What holds for all rows: where_condition, and the bounds of the partition column."""
     parts = []
     if values["where_condition"]:
-        parts.append("(" + re.sub(r"^\s*where\s", "", values["where_condition"], flags=re.IGNORECASE).strip() + ")")
+        parts.append(f"({bare_condition(values['where_condition'])})")
     for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
         if entry[key] is not None:
             parts.append(f"{dialect.quote(entry['partition_column'])} {sign} {dialect.number_or_text(entry[key])}")

@@ -55,7 +55,10 @@ def written(text: str, values: Values) -> str:
 def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> Target:
     """The target of an incoming table; UserError where the options do not fit it."""
     words = table_words(table)
-    columns = tuple(Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment) for c in table.columns)
+    defaults = table.options.get("defaults", {})  # of columns that came later: what rows of before have in them
+    columns = tuple(
+        Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment, default=defaults.get(c.name)) for c in table.columns
+    )
     return Target(
         name=_name(values, words, dialect, address),
         columns=columns,

@@ -4,6 +4,8 @@ Nothing of it can be seen in a target. The tables are named by the attempt, so t
 dropped when the next generation opens the sink, or after the batch.
 """
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +73,7 @@ class JdbcWriter(Writer):
             self._loader.create(place, [column.type for column in staging.table.columns])
             staging.place = place
             failpoint("jdbcsink.stage.middle")
-        for batch in staging.held:
+        for batch in _together(staging.held):
             self._loader.load(staging.place, self._rows(staging, batch))
         failpoint("jdbcsink.stage.after")
         staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
@@ -86,8 +88,9 @@ class JdbcWriter(Writer):
     def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As they are staged: numbered, with their kinds."""
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
-        kinds: Any = batch.column(ROW_KIND).cast(pa.int16()) if staging.table.kinds else pa.array([RowKind.INSERT.code] * batch.num_rows, pa.int16())
-        arrays: list[Any] = [pa.array(range(first, staging.rows), pa.int64()), kinds]
+        kinds: Any = batch.column(ROW_KIND).cast(pa.int16()) if staging.table.kinds else pa.repeat(pa.scalar(RowKind.INSERT.code, pa.int16()), batch.num_rows)
+        numbers = pa.Array.from_buffers(pa.int64(), batch.num_rows, [None, pa.py_buffer(array("q", range(first, staging.rows)))])
+        arrays: list[Any] = [numbers, kinds]
         arrays += [staged(batch.column(column.name), column.type, self._dialect) for column in staging.table.columns]
         return pa.RecordBatch.from_arrays(arrays, names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))])
 
@@ -117,3 +120,10 @@ class JdbcWriter(Writer):
         if self._loader is not None:
             self._loader.close()
             self._loader = None
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Neighbours of one layout as one: a load costs more than its rows where these are few."""
+    if len({batch.schema.remove_metadata() for batch in batches}) > 1:
+        return list(batches)
+    return pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches]).combine_chunks().to_batches()

@@ -1,7 +1,8 @@
 """Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine through plugin.contract.
 
-A position is {"lsn"}: transactions whose commit lies at or after it are not read yet. Any position is a good end of a range, as whole transactions belong to
-ranges by the position of their commit; so the driver does not read the log, it only asks whether there is something in it. Columns are [name, type].
+A position is {"lsn", "files"}: transactions whose commit lies at or after it are not read yet; altered.py tells what the files are for. Any position is a
+good end of a range, as whole transactions belong to ranges by the position of their commit; so the driver does not read the log, it only asks whether there is
+something in it. Columns are [name, type].
 """
 
 import time
@@ -12,8 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors.postgrescdc.altered import Files, FirstChange, files_of, first_change
+from tidegate.connectors.postgrescdc.filled import filled
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
 from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
+from tidegate.databases.capture.filled import UNKNOWN, Filled
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import CaptureSource, Look
 from tidegate.databases.errors import DatabaseTrouble
@@ -40,6 +44,7 @@ class PostgresCdcSource(CaptureSource):
 
     system = System.POSTGRES
     _book: Book | None = None
+    _seen: tuple[int, dict[str, str]] = (0, {})
     logs_generated = False
 
     def session(self) -> Session:
@@ -133,23 +138,33 @@ class PostgresCdcSource(CaptureSource):
         """As far as the log is written, within the limit."""
         begin = lsn.number(start["log"]["lsn"])
         self._slot(session, begin)
+        before = self._files(session)
         written = lsn.number(str(session.one("select pg_current_wal_flush_lsn()::text")))
         end = min(written, begin + max(RANGE_BYTES_MIN, limit.bytes or 0))
         if "stop" in start:
             end = min(end, lsn.number(start["stop"]["lsn"]))
         caught_up = end == written or ("stop" in start and end == lsn.number(start["stop"]["lsn"]))
-        end, columns = self._before_changes(session, start, begin, max(begin, end))
+        end, columns = self._before_changes(session, start, (begin, max(begin, end), written), before)
         self._publish_new(session, start)
         quiet = end - begin <= ASKED_BYTES_MAX and not self._anything(begin, end)
         if caught_up and any(t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()):
             self._wait_until_seen(session, begin, end)
         return Look(
-            log=_document(end),
+            log=_document(end, self._known_files(start, begin)),
             touched=frozenset() if quiet else frozenset(self.captured),
             caught_up=caught_up and not columns,
             idle_bytes=end - begin,
             columns=columns,
         )
+
+    def _files(self, session: Session) -> Files:
+        return files_of(session, {path: self.dialect.qualified(c.info.name) for path, c in self.captured.items()})
+
+    def _known_files(self, start: Offset, begin: int) -> dict[str, str]:
+        """The files of tables that nothing has emptied between a position and the moment when they had these files."""
+        seen_from, seen = self._seen
+        known = {**start["log"].get("files", {}), **(seen if begin >= seen_from else {})}
+        return {path: files for path, files in known.items() if path in self.captured}
 
     def _slot(self, session: Session, begin: int) -> SlotState:
         """The slot, which must hold everything from a position on."""
@@ -189,40 +204,71 @@ class PostgresCdcSource(CaptureSource):
                     return True
         return False
 
-    def _before_changes(self, session: Session, start: Offset, begin: int, end: int) -> tuple[int, dict[str, list[Any]]]:
-        """Where a table does not look any more as it did: the end before the first transaction that shows it; if that is the first at all, its new columns."""
-        altered = {}
-        for path, captured in self.captured.items():
-            info = self.dialect.table_info(session, captured.info.name)
-            now = None if info is None else self.columns_of(replace(captured, info=info))
-            if now != start["tables"].get(path, {"columns": now})["columns"]:
-                altered[path] = now
-        if not altered:
-            return end, {}
-        first = self._first_altered(start, altered, begin, end)
-        if first is not None and first > begin:
-            return first, {}
-        columns = {}
-        for path, now in altered.items():
-            before = start["tables"][path]["columns"]
-            if now is None or not self.values["schema-changes.enabled"] or [c for c in now if c in before] != before:
-                raise TableChanged(path, f"its columns were {_shown(before)} and are {_shown(now)}", lsn.text(begin))
-            columns[path] = now
-        return begin, columns
+    def _before_changes(self, session: Session, start: Offset, span: tuple[int, int, int], before: Files) -> tuple[int, dict[str, list[Any]]]:
+        """Where a table does not look any more as it did, or was emptied: the end before the first transaction that shows it; if it is the first, its columns.
 
-    def _first_altered(self, start: Offset, altered: Mapping[str, Any], begin: int, end: int) -> int | None:
-        """The commit of the first transaction with a layout that is not the known one; None where there is none yet."""
-        at = begin
-        with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
-            for data in found:
-                if data[0] == messages.BEGIN:
-                    at = messages.begin(data)[0]
-                elif data[0] == messages.RELATION and at >= begin:
-                    table = messages.relation(data)
-                    path = ".".join((self.address.database, table.schema, table.table))
-                    if path in altered and {name for name, _, _ in table.columns} != {c[0] for c in start["tables"][path]["columns"]}:
-                        return at
-        return None
+        The span is where the range begins, where it may end, and how far the log was written when `before` was known and nothing later was.
+        """
+        begin, end, written = span
+        now = self._files(session)  # after the end was taken: what is in the range can be seen here, or holds its lock
+        altered = self._altered(session, start)
+        if not altered and not now.locked and now.names == self._known_files(start, begin):
+            return end, {}
+        known = {path: [str(c[0]) for c in entry["columns"]] for path, entry in start["tables"].items() if path in self.captured}
+        first = None
+        if begin < end:
+            with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
+                first = first_change(found, self.address.database, known, begin)
+        if first is not None:
+            return (first.commit, {}) if self._anything(begin, first.commit) else (begin, self._carried_on(session, start, first))
+        if end == written and not now.locked and now.names == before.names:
+            self._seen = (begin, dict(now.names))
+        if begin < end or not altered:
+            return end, {}
+        return begin, {path: self._columns_after(session, start, path, None, begin) for path in altered}
+
+    def _altered(self, session: Session, start: Offset) -> set[str]:
+        """Tables that have other columns now than they are known with."""
+        altered = set()
+        for path, captured in self.captured.items():
+            now = self._columns_now(session, captured)
+            if now != start["tables"].get(path, {"columns": now})["columns"]:
+                altered.add(path)
+        return altered
+
+    def _columns_now(self, session: Session, captured: CaptureTable) -> list[Any] | None:
+        info = self.dialect.table_info(session, captured.info.name)
+        return None if info is None else self.columns_of(replace(captured, info=info))
+
+    def _carried_on(self, session: Session, start: Offset, first: FirstChange) -> dict[str, list[Any]]:
+        if first.columns is None:
+            raise TableChanged(first.path, "TRUNCATE", lsn.text(first.commit))
+        return {first.path: self._columns_after(session, start, first.path, first.columns, first.commit)}
+
+    def _columns_after(self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int) -> list[Any]:
+        """Those of the catalogue that a transaction shows, as later ones are not there yet; TableChanged where they are not carried on."""
+        before = start["tables"][path]["columns"]
+        found = self._columns_now(session, self.captured[path])
+        now = found if found is None or shown is None else [c for c in found if c[0] in shown]
+        whole = now is not None and (shown is None or len(now) == len(shown)) and [c for c in now if c in before] == before
+        if now is None or not whole or not self.values["schema-changes.enabled"]:
+            raise TableChanged(path, f"its columns were {_shown(before)} and are {_shown(now)}", lsn.text(at))
+        names = {c[0] for c in before}
+        values = self.filled(session, self._as_now(session, path))
+        unknown = [str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN]
+        if unknown:
+            what = f"it got {', '.join(unknown)}, and what the rows of before have in it cannot be told (its default differs from row to row)"
+            raise TableChanged(path, what, lsn.text(at))
+        return now
+
+    def _as_now(self, session: Session, path: str) -> CaptureTable:
+        captured = self.captured[path]
+        info = self.dialect.table_info(session, captured.info.name) or captured.info
+        return replace(captured, info=info, table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}))
+
+    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+        """As the catalogue keeps it."""
+        return filled(session, self.dialect, captured)
 
     def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
         """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
@@ -266,8 +312,8 @@ class PostgresCdcSource(CaptureSource):
             advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
 
 
-def _document(position: int) -> dict[str, Any]:
-    return {"lsn": lsn.text(position)}
+def _document(position: int, files: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"lsn": lsn.text(position), **({"files": files} if files else {})}
 
 
 def _shown(columns: list[Any] | None) -> str:

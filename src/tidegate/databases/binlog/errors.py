@@ -20,6 +20,13 @@ class LogUnreachable(TransientError):
     domain = Domain.EXTERNAL
 
 
+class LogBehind(TransientError):
+    """A server that took over lacks transactions that were read from the one before it; it may still get them."""
+
+    condition = "source-behind"
+    domain = Domain.EXTERNAL
+
+
 class LogRefused(TerminalError):
     """The server does not hold the position that was asked for, or does not give it to this user."""
 

@@ -10,6 +10,7 @@ from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.events import Change, RowEvent, TableMap
 from tidegate.databases.binlog.layout import LogColumn, check
 from tidegate.databases.binlog.values import Decode, compiled, decoder, raw_column
+from tidegate.databases.capture.filled import absent
 from tidegate.model.types import ROW_KIND, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
 
@@ -20,7 +21,10 @@ _KINDS = {Change.INSERT: (0,), Change.UPDATE: (1, 2), Change.DELETE: (3,)}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogTable:
-    """A table that is wanted: the columns as the log writes them, and the table as it flows through the pipeline (found by name; others are null)."""
+    """A table that is wanted: the columns as the log writes them, and the table as it flows through the pipeline.
+
+    Columns are found by name; those that are not in the log yet hold what the source shows in rows of before.
+    """
 
     columns: tuple[LogColumn, ...]
     table: Table
@@ -84,8 +88,9 @@ class RowCollector:
         """The rows so far, in the table's schema."""
         count = len(self._kinds)
         arrays = {c.name: finish(values) for c, finish, values in zip(self._wanted.columns, self._finish, self._columns, strict=True) if c.name in self._types}
+        arrays |= {c.name: absent(self._wanted.table, c, count) for c in self._wanted.table.columns if c.name not in arrays}
         arrays[ROW_KIND] = pa.array(self._kinds, pa.int8())
-        batch = pa.RecordBatch.from_arrays([arrays[f.name] if f.name in arrays else pa.nulls(count, f.type) for f in self._schema], schema=self._schema)
+        batch = pa.RecordBatch.from_arrays([arrays[f.name] for f in self._schema], schema=self._schema)
         self._columns = [[] for _ in self._wanted.columns]
         self._kinds = []
         self.bytes = 0

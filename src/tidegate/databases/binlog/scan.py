@@ -9,19 +9,24 @@ from dataclasses import dataclass, field
 
 from tidegate.databases.binlog.ddl import Effect, TableStatement, table_statement
 from tidegate.databases.binlog.events import ROW_EVENTS, Event, EventReader, EventType, rotation, row_event_table, statement
+from tidegate.databases.binlog.gtid import GtidSet, gtid_of
 from tidegate.databases.binlog.position import Position
 from tidegate.databases.binlog.stream import Connect, LogStream
 from tidegate.model.errors import Unsupported
 
 _STANDALONE = 1
 _ROW_BYTES_GUESS = 128
+_OTHERS_BYTES = 16 << 20  # of the log that one look passes over where none of our tables is touched
 Reads = Callable[[str, str], bool]
 """Whether a table is read: (database, table); a table without a name asks for any of the database."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scanned:
-    """What lies between a position and `end`. `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment."""
+    """What lies between a position and `end`; `gtid` are all transactions before that, as far as they are known.
+
+    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment.
+    """
 
     end: Position
     gtid: str
@@ -37,8 +42,8 @@ class Scanned:
 class _State:
     file: str
     end: Position
-    gtid: str
-    last_gtid: str = ""
+    gtids: GtidSet
+    begun: str | None = None
     bytes: int = 0
     rows: int = 0
     seen: set[str] = field(default_factory=set)
@@ -52,7 +57,10 @@ class _State:
     def boundary(self, event: Event) -> None:
         """A transaction ends with this event: what was seen so far belongs to the range."""
         self.inside = self.standalone = False
-        self.end, self.gtid = Position(self.file, event.end), self.last_gtid
+        self.end = Position(self.file, event.end)
+        if self.begun is not None:
+            self.gtids.add(self.begun)
+            self.begun = None
         self.rows_passed, self.bytes_passed = self.rows, self.bytes
         self.passed |= self.seen
         self.time_s = event.time_s or self.time_s
@@ -60,7 +68,7 @@ class _State:
     def result(self, *, caught_up: bool, change: TableStatement | None = None) -> Scanned:
         return Scanned(
             end=self.end,
-            gtid=self.gtid,
+            gtid=str(self.gtids),
             bytes=self.bytes_passed,
             rows=self.rows_passed,
             tables=frozenset(self.passed),
@@ -83,12 +91,15 @@ class Until:
         """Whether enough was seen, at the end of a transaction."""
         if self.position is not None and state.end.key >= self.position.key:
             return True
-        return (self.rows is not None and state.rows_passed >= self.rows) or (self.bytes is not None and state.bytes_passed >= self.bytes)
+        if self.rows is not None and state.rows_passed >= self.rows:
+            return True
+        # What is not ours costs a task nothing: a small batch must not end in the midst of it, where it could never come out again.
+        return self.bytes is not None and state.bytes_passed >= (self.bytes if state.passed else max(self.bytes, _OTHERS_BYTES))
 
 
 def scan(connect: Connect, start: Position, gtid: str, reads: Reads, until: Until) -> Scanned:
     """Look from a position on, until the limit or the end of the log."""
-    state = _State(file=start.file, end=start, gtid=gtid, last_gtid=gtid)
+    state = _State(file=start.file, end=start, gtids=GtidSet(gtid))
     reader = EventReader()
     if until.position is not None and start.key >= until.position.key:
         return state.result(caught_up=False)
@@ -152,14 +163,9 @@ def _other(event: Event, state: _State) -> None:
 
 
 def _begin(event: Event, state: _State) -> None:
-    state.inside = True
+    state.inside, state.begun = True, gtid_of(event)
     if event.type == EventType.GTID_MARIADB and len(event.body) >= 13:
-        sequence, domain, flags = int.from_bytes(event.body[:8], "little"), int.from_bytes(event.body[8:12], "little"), event.body[12]
-        state.last_gtid = f"{domain}-{event.server_id}-{sequence}"
-        state.standalone = bool(flags & _STANDALONE)
-    elif event.type == EventType.GTID_MYSQL and len(event.body) >= 25:
-        sid = event.body[1:17].hex()
-        state.last_gtid = f"{sid[:8]}-{sid[8:12]}-{sid[12:16]}-{sid[16:20]}-{sid[20:]}:{int.from_bytes(event.body[17:25], 'little')}"
+        state.standalone = bool(event.body[12] & _STANDALONE)
 
 
 def _statement(event: Event, state: _State, reads: Reads) -> TableStatement | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
+from tidegate.databases.tls import DEBEZIUM, flat
 from tidegate.databases.url import System, parse_url
 from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.option import Block, Kind, Option, Values
@@ -31,7 +32,7 @@ COMMON = (
     Option("split.allow-sampling", Kind.BOOL, "Kept for job files of the reference; chunks follow the index of the key.", True),
     Option("enable_concurrent_read", Kind.BOOL, "Kept for job files of the reference; chunks are read side by side.", True),
     Option("format", Kind.ENUM, "How rows look.", "DEFAULT", choices=("DEFAULT", "COMPATIBLE_DEBEZIUM_JSON")),
-    Option("debezium", Kind.MAP, "Kept for job files of the reference; there is no Debezium here."),
+    Option("debezium", Kind.MAP, "Settings of Debezium: those of encrypted connections are taken (database.ssl.mode, database.sslmode, database.sslrootcert)."),
     Option(
         "schema-changes.enabled",
         Kind.BOOL,
@@ -54,8 +55,9 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
             yield block.problem(("table-names-config", index), "an entry is a block { table = ..., primaryKeys = [...] }")
     if values["format"] != "DEFAULT":
         yield block.problem(("format",), "rows come with their kinds and in the columns of their table; a JSON envelope is not made", expected="DEFAULT")
-    if values["debezium"]:
-        yield block.problem(("debezium",), "there is no Debezium here: its settings do nothing", severity=Severity.WARNING)
+    idle = [key for key, _ in flat(values["debezium"] or {}) if key not in DEBEZIUM]
+    if idle:
+        yield block.problem(("debezium",), f"there is no Debezium here: {', '.join(idle)} does nothing", severity=Severity.WARNING)
 
 
 def _check_url(system: System, example: str, block: Block, values: Values) -> Iterable[Problem]:

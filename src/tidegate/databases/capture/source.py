@@ -6,7 +6,7 @@ position and the columns are the database's own words, which only its subclass r
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from tidegate.databases.capture.changes import TakenBack, inserted, settle
 from tidegate.databases.capture.errors import ColumnsAdded
+from tidegate.databases.capture.filled import Filled, told
 from tidegate.databases.capture.progress import Chunk, budget, chunk_condition, chunks_between, done, is_done, next_cuts, split_column, unfinished
 from tidegate.databases.capture.selection import CaptureTable, select
 from tidegate.databases.capture.spool import Spool
 from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.session import Session
+from tidegate.databases.tls import of_debezium
 from tidegate.databases.url import Address, System, parse_url
+from tidegate.failpoint import failpoint
 from tidegate.model.types import Table
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext, Source, Split
@@ -49,7 +52,7 @@ class CaptureSource(Source):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        properties = {"connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
+        properties = {**of_debezium(values["debezium"]), "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
         self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
         self.dialect: Dialect = dialect_of(self.system)
 
@@ -96,6 +99,10 @@ class CaptureSource(Source):
     def columns_of(self, captured: CaptureTable) -> list[Any]:
         """What the log's reader must know of a table's columns, as JSON."""
 
+    @abstractmethod
+    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+        """What each column holds in rows that were there before it was added."""
+
     @property
     def takes_back(self) -> bool:
         """Whether the log has whole images before, so that chunks can be taken back to a position."""
@@ -108,7 +115,13 @@ class CaptureSource(Source):
         """The tables that are read, by path."""
         with self.session() as session:
             self.check_server(session)
-            return select(session, self.dialect, self.values, generated=self.logs_generated)
+            found = select(session, self.dialect, self.values, generated=self.logs_generated)
+            return {path: self._with_defaults(session, c) for path, c in found.items()} if self.values["schema-changes.enabled"] else found
+
+    def _with_defaults(self, session: Session, captured: CaptureTable) -> CaptureTable:
+        """Sinks that add a column to their table look for these: what rows of before have in it."""
+        options = {**captured.table.options, "defaults": told(self.filled(session, captured))}
+        return replace(captured, table=replace(captured.table, options=options))
 
     def tables(self) -> tuple[Table, ...]:
         """As the catalogue has them now."""
@@ -143,6 +156,7 @@ class CaptureSource(Source):
             if look.caught_up and todo:
                 self._plan_chunks(session, tables, todo, limit)
         moves = tables != known["tables"] or look.idle_bytes > IDLE_BYTES_MAX or any(known["tables"][p]["read"] for p in look.touched)
+        moves = moves or (not look.caught_up and look.log != known["log"])  # whoever stops before the end of the log must go on from there
         reached = "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
         if not (moves or reached):
             return start if known == start else known
@@ -221,8 +235,10 @@ class CaptureSource(Source):
         schema = table_schema(captured.table)
         key, column = captured.table.primary_key, self._split(captured)
         with Spool(schema) as spool:
+            failpoint("capture.chunk.before")
             for batch in self._rows(captured, chunk, column):
                 spool.add(inserted(batch, schema))
+            failpoint("capture.chunk.middle")
             back = TakenBack(key, column, chunk)
             if self.takes_back:
                 with self.session() as session:
@@ -230,6 +246,7 @@ class CaptureSource(Source):
                 for _, batch in self.read_log(at, now, {path: columns}):
                     back.add(settle(batch, key))
             yield from back.apply(spool, schema)
+            failpoint("capture.chunk.after")
 
     def _rows(self, captured: CaptureTable, chunk: Chunk, column: str | None) -> Iterator[pa.RecordBatch]:
         types = {c.name: c.type for c in captured.table.columns}

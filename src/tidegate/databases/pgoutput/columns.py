@@ -15,43 +15,40 @@ from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
 Texts = Sequence[bytes | None]
-_DATE_CHARS = len("2024-01-31")
 _DAY_MICROS = 86_400_000_000
 _INFINITE = (b"infinity", b"-infinity")
 
 
-def array_of(values: Texts, kind: DataType, name: str) -> Any:
-    """An array of a column's texts; what does not fit is an error that names the column."""
+def array_of(values: Any, kind: DataType, name: str) -> Any:
+    """An array of a column's texts, which come as an array of bytes or as a list; what does not fit is an error that names the column."""
     try:
-        return _READERS.get(kind.name, _cast)(values, kind)
+        return _READERS.get(kind.name, _cast)(values if isinstance(values, pa.Array) else pa.array(values, pa.binary()), kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError) as error:
         raise ValueUnreadable(name, str(kind), str(error)) from None
 
 
-def _strings(values: Texts) -> Any:
-    return pa.array(values, pa.binary()).cast(pa.string())
+def _cast(values: Any, kind: DataType) -> Any:
+    return values.cast(pa.string()).cast(arrow_type(kind))
 
 
-def _cast(values: Texts, kind: DataType) -> Any:
-    return _strings(values).cast(arrow_type(kind))
+def _text(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+    return values.cast(pa.string())
 
 
-def _text(values: Texts, kind: DataType) -> Any:  # noqa: ARG001  # as the others
-    return _strings(values)
+def _boolean(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+    return pc.equal(values, pa.scalar(b"t", pa.binary()))
 
 
-def _boolean(values: Texts, kind: DataType) -> Any:  # noqa: ARG001  # as the others
-    return pa.array([None if v is None else v == b"t" for v in values], pa.bool_())
+def _bytes(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+    return pa.array([None if v is None else bytes.fromhex(v[2:].decode("ascii")) for v in values.to_pylist()], pa.binary())
 
 
-def _bytes(values: Texts, kind: DataType) -> Any:  # noqa: ARG001  # as the others
-    return pa.array([None if v is None else bytes.fromhex(v[2:].decode("ascii")) for v in values], pa.binary())
-
-
-def _date(values: Texts, kind: DataType) -> Any:
-    if all(v is None or len(v) == _DATE_CHARS for v in values):
-        return _strings(values).cast(arrow_type(kind))
-    return pa.array([None if v is None or v in _INFINITE else _days(v.decode("ascii")) for v in values], pa.int32()).view(arrow_type(kind))
+def _date(values: Any, kind: DataType) -> Any:
+    try:
+        return values.cast(pa.string()).cast(arrow_type(kind))
+    except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
+        texts: Texts = values.to_pylist()
+        return pa.array([None if v is None or v in _INFINITE else _days(v.decode("ascii")) for v in texts], pa.int32()).view(arrow_type(kind))
 
 
 def _days(text: str) -> int:
@@ -64,11 +61,10 @@ def _days(text: str) -> int:
     return found - 400_000 // 400 * 146_097
 
 
-def _time(values: Texts, kind: DataType) -> Any:
-    micros = [None if v is None else _clock(v.decode("ascii")) for v in values]
-    if any(v is not None and not 0 <= v < _DAY_MICROS for v in micros):
-        raise ValueError("it is not between 00:00 and 24:00")
-    return pa.array([None if v is None else v * 1000 for v in micros], pa.int64()).view(arrow_type(kind))
+def _time(values: Any, kind: DataType) -> Any:
+    """As moments of the first day, which Arrow reads as a column."""
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01"), values.cast(pa.string()), " ")
+    return moments.cast(pa.timestamp("ns")).view(arrow_type(kind))
 
 
 def _clock(text: str) -> int:
@@ -77,14 +73,22 @@ def _clock(text: str) -> int:
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction.ljust(6, "0") or 0)
 
 
-def _timestamp(values: Texts, kind: DataType) -> Any:
+def _timestamp(values: Any, kind: DataType) -> Any:
     arrow = arrow_type(kind)
-    if all(v is None or (v[4:5] == b"-" and not v.endswith(b"BC")) for v in values):
-        texts = _strings(values)
-        if kind.name is TypeName.TIMESTAMP_TZ:
-            texts = pc.replace_substring_regex(texts, r"\+00$", "")
-        return texts.cast(pa.timestamp("us")).cast(arrow) if kind.name is TypeName.TIMESTAMP else texts.cast(pa.timestamp("us")).view(arrow)
-    return pa.array([None if v is None or v in _INFINITE else _micros(v.decode("ascii")) for v in values], pa.int64()).view(arrow)
+    try:
+        return _without_zone(values, kind).cast(pa.string()).cast(pa.timestamp("us")).view(arrow)
+    except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
+        texts: Texts = values.to_pylist()
+        return pa.array([None if v is None or v in _INFINITE else _micros(v.decode("ascii")) for v in texts], pa.int64()).view(arrow)
+
+
+def _without_zone(values: Any, kind: DataType) -> Any:
+    """The session's zone is UTC: every moment ends with +00, but for those that are infinite."""
+    if kind.name is not TypeName.TIMESTAMP_TZ:
+        return values
+    if not pc.all(pc.ends_with(values, "+00"), min_count=0).as_py():
+        raise pa.ArrowInvalid("not a moment of the usual form")
+    return pc.binary_slice(values, 0, -3)
 
 
 def _micros(text: str) -> int:
@@ -93,11 +97,11 @@ def _micros(text: str) -> int:
     return _days(f"{date} BC" if bc else date) * _DAY_MICROS + _clock(clock.removesuffix("+00"))
 
 
-def _array(values: Texts, kind: DataType) -> Any:
+def _array(values: Any, kind: DataType) -> Any:
     """Elements are read as one column, and cut into lists again."""
-    lists = [None if v is None else elements(v.decode("utf-8")) for v in values]
+    lists = [None if v is None else elements(v.decode("utf-8")) for v in values.to_pylist()]
     flat = [None if e is None else e.encode() for one in lists if one is not None for e in one]
-    inner = _READERS.get(kind.children[0].name, _cast)(flat, kind.children[0])
+    inner = _READERS.get(kind.children[0].name, _cast)(pa.array(flat, pa.binary()), kind.children[0])
     offsets: list[int | None] = [0]
     at = 0
     for number, one in enumerate(lists):
@@ -140,7 +144,7 @@ def _element(text: str, at: int, end: int) -> tuple[str, bool, int]:
     return "".join(letters), True, at + 1
 
 
-_READERS: dict[TypeName, Callable[[Texts, DataType], Any]] = {
+_READERS: dict[TypeName, Callable[[Any, DataType], Any]] = {
     TypeName.STRING: _text,
     TypeName.BOOLEAN: _boolean,
     TypeName.BYTES: _bytes,

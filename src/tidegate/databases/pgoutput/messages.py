@@ -122,3 +122,11 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
         else:
             raise ValueError(f"a value of kind {kind}")
     return found, at
+
+
+def truncated(data: bytes) -> list[int]:
+    """The numbers of the tables that a TRUNCATE empties."""
+    count = int.from_bytes(data[1:5], "big")
+    if len(data) != 6 + 4 * count:
+        raise SlotDamaged("the tables of a TRUNCATE")
+    return [int.from_bytes(data[6 + 4 * n : 10 + 4 * n], "big") for n in range(count)]

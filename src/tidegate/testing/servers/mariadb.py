@@ -9,17 +9,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pymysql
 
-from tidegate.testing.servers.postgres import START_TIMEOUT_S, ServerMissing, free_port
+from tidegate.testing.servers.database import DatabaseServer, ServerMissing
 
 SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
 SMALL = ("--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M:autoextend")
@@ -74,9 +72,12 @@ def _scratch() -> Path:
 _alive: set["MariaDbServer"] = set()
 
 
-class MariaDbServer:
-    """One server. `stop` and `kill` leave the data for the next `start` on the same port; the end of the `with` removes it."""
+class MariaDbServer(DatabaseServer):
+    """One server of MariaDB."""
 
+    called = "MariaDB"
+    stops_at = signal.SIGTERM
+    refuses = pymysql.err.OperationalError
     user = "tidegate"
     password = 'p"ss wörd%/@'
 
@@ -84,10 +85,7 @@ class MariaDbServer:
         own = {"log-bin": "binlog", "binlog-format": "ROW", "binlog-row-image": "FULL", "binlog-row-metadata": "FULL", "server-id": "1"}
         self._settings = {**own, "gtid-strict-mode": "1", "local-infile": "1", "performance-schema": "0", **(settings or {})}
         self._program = find_server()
-        self._base = Path(tempfile.mkdtemp(prefix="server-", dir=_scratch()))
-        self._data = self._base / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        super().__init__(Path(tempfile.mkdtemp(prefix="server-", dir=_scratch())))
         _alive.add(self)
 
     def url(self, database: str = "") -> str:
@@ -97,7 +95,7 @@ class MariaDbServer:
     def connect(self, database: str | None = None) -> "pymysql.Connection[Any]":
         """A connection of the administrator, in autocommit."""
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, charset="utf8mb4", ssl_disabled=True, connect_timeout=10
+            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, charset="utf8mb4", ssl_disabled=True, connect_timeout=60
         )
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
@@ -111,37 +109,30 @@ class MariaDbServer:
         finally:
             connection.close()
 
-    def __enter__(self) -> "MariaDbServer":
-        try:
-            shutil.copytree(_template(), self._data)
-            self.start()
-            self._make_user()
-        except BaseException:
-            self.remove()
-            raise
-        return self
+    def make(self) -> None:
+        """A copy of the template."""
+        shutil.copytree(_template(), self._data)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.remove()
-
-    def start(self) -> None:
-        """Start on the data that is there, and wait until it takes connections."""
-        assert self._process is None, "the server runs already"
+    def command(self) -> list[str]:
+        """The server in the foreground."""
         places = {"datadir": self._data, "socket": self._base / "s", "pid-file": self._base / "pid", "log-error": self._base / "log"}
         settings = [f"--{name}={value}" for name, value in {**places, **self._settings}.items()]
         command = ["setpriv", "--pdeathsig", "KILL", self._program, "--no-defaults", *_as_root(), f"--port={self.port}", "--bind-address=127.0.0.1"]
-        command += ["--skip-name-resolve", *SMALL, *settings]
-        with (self._base / "out").open("ab") as out:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self._base, start_new_session=True)
-        self._wait_until_ready()
+        return [*command, "--skip-name-resolve", *SMALL, *settings]
 
-    def stop(self) -> None:
-        """Stop in good order; connections are cut."""
-        self._end(signal.SIGTERM)
+    def probe(self) -> None:
+        """Connect once."""
+        self.connect().close()
 
-    def kill(self) -> None:
-        """kill -9, as the end of a container would."""
-        self._end(signal.SIGKILL)
+    def begin(self) -> None:
+        """The user of the tests."""
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("create user tidegate@'127.0.0.1' identified by %s", (self.password,))
+                cursor.execute("grant all on *.* to tidegate@'127.0.0.1'")
+        finally:
+            connection.close()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -155,43 +146,9 @@ class MariaDbServer:
 
     def remove(self) -> None:
         """End it at once and remove its data; with the last server of the process the template goes too."""
-        self.kill()
-        shutil.rmtree(self._base, ignore_errors=True)
+        super().remove()
         _alive.discard(self)
         if not _alive:
             shutil.rmtree(_scratch(), ignore_errors=True)
             _scratch.cache_clear()
             _template.cache_clear()
-
-    def log(self) -> str:
-        """What the server has said."""
-        return "".join(path.read_text(errors="replace") for path in (self._base / "out", self._base / "log") if path.exists())
-
-    def _make_user(self) -> None:
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("create user tidegate@'127.0.0.1' identified by %s", (self.password,))
-                cursor.execute("grant all on *.* to tidegate@'127.0.0.1'")
-        finally:
-            connection.close()
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        self._process.wait(timeout=START_TIMEOUT_S)
-        self._process = None
-
-    def _wait_until_ready(self) -> None:
-        assert self._process is not None
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                self.connect().close()
-            except pymysql.err.OperationalError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise RuntimeError(f"the MariaDB server does not start: {error}\n{self.log()}") from error
-                time.sleep(0.02)  # between two looks at another process
-            else:
-                return

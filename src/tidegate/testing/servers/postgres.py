@@ -6,28 +6,19 @@ ends with the thread that started it, also when that is killed: start it in the 
 
 import os
 import pwd
-import random
 import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 import psycopg
 
-START_TIMEOUT_S = 60.0
-PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections, so that a port is still free after a restart
-
-
-class ServerMissing(Exception):
-    """The machine has no PostgreSQL server."""
+from tidegate.testing.servers.database import START_TIMEOUT_S, DatabaseServer, ServerMissing
 
 
 def find_binaries() -> Path:
@@ -41,48 +32,33 @@ def find_binaries() -> Path:
     return Path(initdb).resolve().parent
 
 
-class PostgresServer:
-    """One server. `stop` and `kill` leave the data for the next `start`; the end of the `with` removes it."""
+class PostgresServer(DatabaseServer):
+    """One server of PostgreSQL."""
+
+    called = "PostgreSQL"
+    stops_at = signal.SIGINT
+    refuses = psycopg.OperationalError
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
         # Shared memory in the data directory: what a kill -9 leaves behind goes with it.
         own = {"listen_addresses": "127.0.0.1", "max_connections": "60", "fsync": "on", "jit": "off", "dynamic_shared_memory_type": "mmap"}
         self._settings = {**own, **(settings or {})}
         self._binaries = find_binaries()
-        self._base = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
-        self._data = self._base / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        super().__init__(Path(tempfile.mkdtemp(prefix="tidegate-postgres-")))
 
     @property
     def url(self) -> str:
         """The address of its database, for `open_store` and psycopg."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
-    def __enter__(self) -> "PostgresServer":
-        try:
-            self._make()
-            self.start()
-        except BaseException:
-            self.remove()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.remove()
-
-    def start(self) -> None:
-        """Start on the data that is there, and wait until it takes connections."""
-        assert self._process is None, "the server runs already"
+    def command(self) -> list[str]:
+        """The server in the foreground."""
         settings = [part for name, value in {**self._settings, "port": str(self.port)}.items() for part in ("-c", f"{name}={value}")]
-        command = [*self._as_server(), str(self._binaries / "postgres"), "-D", str(self._data), "-k", str(self._base), *settings]
-        with (self._base / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._base, start_new_session=True)
-        self._wait_until_ready()
+        return [*self._as_server(), str(self._binaries / "postgres"), "-D", str(self._data), "-k", str(self._base), *settings]
 
-    def stop(self) -> None:
-        """Stop in good order; connections are cut."""
-        self._end(signal.SIGINT)
+    def probe(self) -> None:
+        """Connect once."""
+        psycopg.connect(self.url, connect_timeout=5).close()
 
     def kill(self) -> None:
         """kill -9 the server and all its processes, as the end of a container would."""
@@ -111,16 +87,8 @@ class PostgresServer:
                 for handle in processes.values():
                     signal.pidfd_send_signal(handle, signal.SIGCONT)
 
-    def remove(self) -> None:
-        """End it at once and remove its data."""
-        self.kill()
-        shutil.rmtree(self._base, ignore_errors=True)
-
-    def log(self) -> str:
-        """What the server has said."""
-        return (self._base / "log").read_text(errors="replace")
-
-    def _make(self) -> None:
+    def make(self) -> None:
+        """A new cluster."""
         if os.geteuid() == 0:
             owner = pwd.getpwnam("postgres")
             os.chown(self._base, owner.pw_uid, owner.pw_gid)
@@ -151,36 +119,6 @@ class PostgresServer:
         """All of them: the kernel's own list of children leaves some out while others end."""
         assert self._process is not None
         return [pid for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if _parent(pid) == self._process.pid]
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        self._process.wait(timeout=START_TIMEOUT_S)
-        self._process = None
-
-    def _wait_until_ready(self) -> None:
-        assert self._process is not None
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                psycopg.connect(self.url, connect_timeout=5).close()
-            except psycopg.OperationalError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise RuntimeError(f"the PostgreSQL server does not start: {error}\n{self.log()}") from error
-                time.sleep(0.02)  # between two looks at another process
-            else:
-                return
-
-
-def free_port() -> int:
-    """A port of the loopback on which nobody listens."""
-    chance = random.Random(os.urandom(8))
-    while True:
-        port = chance.choice(PORTS)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tidegate.databases.pgoutput import lsn, messages
 from tidegate.databases.pgoutput.columns import array_of, elements
 from tidegate.databases.pgoutput.errors import SlotDamaged
 from tidegate.databases.pgoutput.reader import rows_of_copy, with_mask
+from tidegate.databases.pgoutput.rows import compiled
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import parse_type
 
@@ -51,12 +52,18 @@ def test_made_up_messages_are_read_or_refused_in_our_words(kind: int, rest: byte
         return
 
 
-def test_a_copy_is_read_however_it_is_cut() -> None:
+@pytest.mark.parametrize("fast", [None, compiled()])
+def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
     whole = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8 + b"".join(b"\0\1" + struct.pack(">I", len(v)) + v for v in (b"one", b"", b"three")) + b"\xff\xff"
     for size in (1, 3, 19, 200):
-        assert list(rows_of_copy(iter([whole[n : n + size] for n in range(0, len(whole), size)]))) == [b"one", b"", b"three"]
+        for many in (1, 2, 50):
+            chunks = [whole[n : n + size] for n in range(0, len(whole), size)]
+            lists = [chunks[n : n + many] for n in range(0, len(chunks), many)]
+            assert [row for found in rows_of_copy(lists, fast) for row in found] == [b"one", b"", b"three"]
+    usual = [[whole[:28]], [b"\0\1\0\0\0\0"], [b"\0\1\0\0\0\5three", b"\xff\xff"]]
+    assert [row for found in rows_of_copy(usual, fast) for row in found] == [b"one", b"", b"three"]
     with pytest.raises(SlotDamaged, match="ends within a row"):
-        list(rows_of_copy(iter([whole[:-4]])))
+        list(rows_of_copy([[whole[:-4]]], fast))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from tidegate.connectors.jdbc.options import CONNECTORS
 from tidegate.databases.url import System, parse_url, shown_url
 from tidegate.model.job import BlockKind
+from tidegate.model.plan import Delivery
 from tidegate.model.problem import Location, Problem
 from tidegate.plugin.connector import GoBack
 from tidegate.plugin.option import Block
@@ -36,8 +37,9 @@ def test_blocks_that_are_right_have_no_problem() -> None:
 
 def test_all_problems_of_a_source_are_told_at_once() -> None:
     found = messages(SOURCE, url="jdbc:oracle:thin:@host", where_condition="id > 1", partition_num=0, use_regex=True, table_path="(")
-    assert len(found) == 4
-    assert 'Spark { format = "jdbc"' in " ".join(found)
+    assert len(found) == 5
+    assert any("oracle is read and written by Spark's JDBC, which needs its driver" in message for message in found)
+    assert any("name the tables in table_list" in message for message in found)
     assert any("begins with `where`" in message for message in found)
 
 
@@ -74,6 +76,25 @@ def test_what_does_not_go_together_in_a_sink(given: dict[str, Any], message: str
     assert [m for m in messages(SINK, **{"url": URL, **given}) if message in m]
 
 
+def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() -> None:
+    oracle = {"url": "jdbc:oracle:thin:scott/tiger@//host:1521/x", "driver": "oracle.jdbc.OracleDriver"}
+    assert problems(SOURCE, table_path="SHOP.ORDERS", partition_column="ID", partition_num=4, **oracle) == []
+    assert problems(SOURCE, query="select 1 from dual", **oracle) == []
+    assert problems(SINK, table="ORDERS", generate_sink_sql=True, primary_keys=["ID"], enable_upsert=False, **oracle) == []
+    refused = {"is_exactly_once": True, "primary_keys": ["ID"], "custom_sql": "delete from t"}
+    found = messages(SINK, table="ORDERS", **refused, **oracle)
+    assert len(found) == 3
+    assert all("which is spoken to by Spark's JDBC" in message for message in found)
+    assert [m for m in messages(SINK, query="insert into t values (?)", **oracle) if "the statements are Spark's own" in m]
+    assert [m for m in messages(SOURCE, url="oracle:thin:x", table_path="t") if "begins no JDBC URL" in m]
+
+    values, _ = SINK.options.read(Block({"table": "T", **oracle}, lambda _: Location(""), ""))
+    able = SINK.capabilities_of(values)
+    assert (able.delivery, able.go_back, able.fusable, able.row_kinds) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE, False, False)
+    assert SINK.of(values).spark == "tidegate.connectors.jdbc.spark:save"
+    assert SINK.of({**values, "url": URL}) is SINK
+
+
 def test_without_keys_going_back_would_double_rows() -> None:
     def back(**given: Any) -> GoBack | None:
         values, _ = SINK.options.read(Block({"url": URL, **given}, lambda _: Location(""), ""))
@@ -101,3 +122,32 @@ def test_a_url_is_read_and_never_shows_its_password() -> None:
 def test_a_url_that_cannot_be_read_says_why(url: str) -> None:
     with pytest.raises(ValueError, match=r"\w+ \w+"):
         parse_url(url)
+
+
+REFERENCE = {
+    "source": "url driver username user password query table_path table_list where_condition partition_column partition_lower_bound partition_upper_bound "
+    "partition_num split.size split.even-distribution.factor.lower-bound split.even-distribution.factor.upper-bound split.sample-sharding.threshold "
+    "split.inverse-sampling.rate fetch_size connection_check_timeout_sec properties decimal_type_narrowing use_select_count skip_analyze "
+    "compatible_mode dialect",
+    "sink": "url driver username user password query generate_sink_sql database table primary_keys compatible_mode dialect connection_check_timeout_sec "
+    "max_retries batch_size batch_interval_ms is_exactly_once xa_data_source_class_name max_commit_attempts transaction_timeout_sec auto_commit field_ide "
+    "properties enable_upsert is_primary_key_updated support_upsert_by_insert_only support_upsert_by_query_primary_key_exist use_copy_statement create_index "
+    "custom_sql schema_save_mode data_save_mode multi_table_sink_replica connect_timeout_ms socket_timeout_ms oracle_insert_mode",
+}
+WITHOUT_MEANING = {
+    "source": {"compatible_mode", "dialect", "skip_analyze", "decimal_type_narrowing", "handle_blob_as_string"},
+    "sink": {
+        "compatible_mode", "dialect", "is_exactly_once", "xa_data_source_class_name", "max_commit_attempts", "transaction_timeout_sec", "max_retries",
+        "auto_commit", "batch_interval_ms", "support_upsert_by_insert_only", "support_upsert_by_query_primary_key_exist", "is_primary_key_updated",
+        "use_copy_statement", "multi_table_sink_replica", "connect_timeout_ms", "socket_timeout_ms", "oracle_insert_mode",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("connector", [SOURCE, SINK], ids=["source", "sink"])
+def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have_none(connector: Any) -> None:
+    known = {name: option for option in connector.options.options for name in (option.key, *option.fallbacks)}
+    kind = connector.kind.value
+    assert set(REFERENCE[kind].split()) <= set(known)
+    silent = {option.key for option in connector.options.options if option.description.startswith("Accepted for the reference's sake, without effect")}
+    assert silent == WITHOUT_MEANING[kind]

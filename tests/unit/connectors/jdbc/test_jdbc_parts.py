@@ -40,10 +40,21 @@ def test_positions_count_chunks_over_all_tables() -> None:
     assert list(position.spans(4)) == [(0, 0, 3), (1, 0, 1)]
     assert list(replace(position, done=2).spans(4)) == [(0, 2, 3), (1, 0, 1)]
     assert list(replace(position, done=3).spans(3)) == []
-    assert [position.tables[0].bounds(0, 1), position.tables[0].bounds(1, 3), position.tables[0].bounds(0, 3)] == [(None, 10), (10, None), (None, None)]
+    first = position.tables[0]
+    assert [first.span(0, 1), first.span(1, 3), first.span(0, 3)] == [(None, 10, "also"), (10, None, "not"), (None, None, "also")]
     assert Position.of(position.to_json()) == position
-    with pytest.raises(TerminalError, match="version 2"):
-        Position.of({"version": 2})
+    assert position.to_json()["version"] == 1, "as older releases understand it"
+    with pytest.raises(TerminalError, match="version 3"):
+        Position.of({"version": 3})
+
+
+def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
+    table = TableChunks(path="a", column="id", edges=(10, 20), rows_each=5, nulls=True)
+    assert [table.span(n, n + 1) for n in range(table.count)] == [(None, None, "only"), (None, 10, "not"), (10, 20, "not"), (20, None, "not")]
+    assert [table.span(0, 2), table.span(0, 4), table.span(1, 4)] == [(None, 10, "also"), (None, None, "also"), (None, None, "not")]
+    position = Position(tables=(table,), done=1)
+    assert Position.of(position.to_json()) == position
+    assert position.to_json()["version"] == 2
 
 
 def test_too_many_edges_are_thinned_until_they_fit() -> None:
@@ -144,9 +155,10 @@ def test_chunks_leave_no_number_out_and_none_twice() -> None:
     chunks = list(even(-7, 1000, Cut(rows_each=10, rows=300)))
     assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
     assert all(a.high == b.low for a, b in pairwise(chunks))
-    assert condition(POSTGRES, "id", 5, None, nulls=False) == '("id" >= 5)'
-    assert condition(POSTGRES, "id", None, as_bound(b"\x01"), nulls=True) == '("id" < \'\\x01\'::bytea or "id" is null)'
-    assert condition(POSTGRES, "id", None, None, nulls=True) == ""
+    assert condition(POSTGRES, '"id"', 5, None, nulls=False) == '("id" >= 5)'
+    assert condition(POSTGRES, '"id"', None, as_bound(b"\x01"), nulls=True) == '("id" < \'\\x01\'::bytea or "id" is null)'
+    assert condition(POSTGRES, '"id"', None, None, nulls=True) == ""
+    assert condition(POSTGRES, '"id"', None, None, nulls=False) == '"id" is not null'
 
 
 def test_rows_for_load_data_tell_null_from_empty() -> None:

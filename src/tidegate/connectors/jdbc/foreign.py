@@ -1,0 +1,228 @@
+"""Databases that only Spark's JDBC can speak to, because their driver is given: source and sink in the driver. Spark reads and writes (spark.py); no task of
+ours does. `options.py` chooses them by the URL.
+
+A source is cut by its options alone, since Spark may still be starting while batches are planned: where both bounds of a partition column are given, into
+chunks of the same width, so that a killed read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read. A sink only adds
+rows: Spark commits each task by itself, so a batch that is repeated adds them again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidegate.connectors.jdbc.position import Position, TableChunks, latest_within, thinned
+from tidegate.connectors.jdbc.tables import bare_condition, entries
+from tidegate.connectors.jdbc.target import written
+from tidegate.databases.chunks import Cut, even
+from tidegate.databases.dialect import is_number
+from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.types import Table, TypeName
+from tidegate.plugin.contract import Commit, Committed, Committer, Limit, Offset, OperatorContext, Progress, Resume, Sink, Source, Split, Writer, WriteTask
+from tidegate.plugin.option import Values
+from tidegate.plugin.placeholders import for_table, table_words
+from tidegate.plugin.schema import DEFAULT_TABLE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNKS_MAX = 2000
+NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignRead:
+    """One table or query as Spark's JDBC takes it. `column` and `filter` are the person's own words in the database's SQL."""
+
+    path: str
+    relation: str
+    column: str = ""
+    filter: str = ""
+    options: Values = field(default_factory=dict)
+
+    def predicate(self, low: Any, high: Any) -> str:
+        """The rows of one range, as a condition; those without a value are in the first."""
+        ends = ([f"{self.column} >= {low}"] if low is not None else []) + ([f"{self.column} < {high}"] if high is not None else [])
+        span = " and ".join(ends)
+        if ends and low is None:
+            span = f"({span} or {self.column} is null)"
+        return " and ".join(part for part in (self.filter, span) if part) or "1 = 1"
+
+
+def reads_of(values: Values) -> tuple[ForeignRead, ...]:
+    """What a source's options name; nothing is asked of the database."""
+    reads = []
+    for entry in entries(values):
+        query = (entry["query"] or "").strip().rstrip(";")
+        relation = f"({query}) tidegate_query" if query else entry["table_path"]
+        reads.append(
+            ForeignRead(
+                path=entry["table_path"] or DEFAULT_TABLE,
+                relation=relation,
+                column=entry["partition_column"] or "",
+                filter=_filter(values, entry),
+                options=entry,
+            )
+        )
+    return tuple(reads)
+
+
+def _filter(values: Values, entry: Values) -> str:
+    parts = [f"({bare_condition(values['where_condition'])})"] if values["where_condition"] else []
+    for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
+        if entry[key] is not None:
+            parts.append(f"{entry['partition_column']} {sign} {_constant(entry[key])}")
+    return " and ".join(parts)
+
+
+def _constant(text: str) -> str:
+    quoted = text.replace("'", "''")
+    return text.strip() if is_number(text.strip()) else f"'{quoted}'"
+
+
+def _is_whole(text: str | None) -> bool:
+    return text is not None and text.strip().lstrip("+-").isdigit()
+
+
+def check_column(read: ForeignRead, table: Table) -> None:
+    """Whether a table can be cut by the partition column."""
+    bare = read.column.strip('"`[]').lower()
+    found = next((column for column in table.columns if column.name.lower() == bare), None)
+    if found is None:
+        raise UserError(f"partition_column {read.column!r} is not a column of {read.path}: there are {', '.join(table.names())}")
+    if found.type.name not in NUMBERS:
+        raise UserError(
+            f"partition_column {read.column!r} of {read.path} is {found.type}: a database that is read by Spark's JDBC can be cut by numbers only; "
+            "name another column, or leave it out"
+        )
+
+
+class ForeignSource(Source):
+    """Tables and queries that Spark reads."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self.reads = reads_of(values)
+        self._tables: tuple[Table, ...] | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Always: what is there is read once."""
+        return True
+
+    def tables(self) -> tuple[Table, ...]:
+        """The tables as Spark sees them; asked once."""
+        if self._tables is None:
+            from tidegate.connectors.jdbc.spark import found_table
+
+            self._tables = tuple(found_table(self.values, read) for read in self.reads)
+        return self._tables
+
+    def initial(self) -> Offset:
+        """Every table cut into chunks, where the options say how; the database is not asked."""
+        each = max(16, CHUNKS_MAX // len(self.reads))
+        return Position(tables=thinned([self._chunks(read, each) for read in self.reads])).to_json()
+
+    def _chunks(self, read: ForeignRead, chunks_max: int) -> TableChunks:
+        low, high, parts = (read.options[key] for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"))
+        rows = self.values["split.size"]
+        if not (parts and _is_whole(low) and _is_whole(high) and int(low) <= int(high)):
+            return TableChunks(path=read.path, rows_each=rows)
+        chunks = even(int(low), int(high), Cut(rows_each=1, rows=parts, chunks_max=chunks_max))
+        return TableChunks(path=read.path, column=read.column, edges=tuple(chunk.high for chunk in chunks if chunk.high is not None), rows_each=rows)
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """As many chunks as the limit allows; at least one."""
+        return latest_within(start, limit)
+
+    def predicates(self, table: Table, start: Offset, end: Offset, tasks: int) -> tuple[ForeignRead, list[str]]:
+        """How a table is read, and the conditions of the tasks that read it between two offsets; none where nothing of it lies there."""
+        begun, until = Position.of(start), Position.of(end).done
+        read = next(read for read in self.reads if read.path == table.path)
+        for index, first, last in begun.spans(until):
+            chunks = begun.tables[index]
+            if chunks.path == table.path and chunks.column:
+                return read, [read.predicate(*chunks.span(n, n + 1)[:2]) for n in range(first, last)]
+            if chunks.path == table.path:
+                return read, self._spread(read, table, tasks)
+        return read, []
+
+    def _spread(self, read: ForeignRead, table: Table, tasks: int) -> list[str]:
+        """A whole table for several tasks, by the partition column as the database has it now."""
+        if not read.column:
+            return [read.predicate(None, None)]
+        check_column(read, table)
+        from tidegate.connectors.jdbc.spark import low_high
+
+        low, high = low_high(self.values, read)
+        if low is None or high is None:
+            return [read.predicate(None, None)]
+        chunks = even(low, high, Cut(rows_each=1, rows=read.options["partition_num"] or tasks, chunks_max=CHUNKS_MAX))
+        return [read.predicate(chunk.low, chunk.high) for chunk in chunks]
+
+    def at_end(self, offset: Offset) -> bool:
+        """Whether all chunks are read."""
+        position = Position.of(offset)
+        return position.done >= position.total
+
+    def progress(self, offset: Offset) -> Progress | None:
+        """In chunks: the rows of what is not cut are not known."""
+        position = Position.of(offset)
+        return Progress(position.done, position.total, "chunks")
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
+        """Never asked."""
+        raise Unsupported("this database is read by Spark")
+
+    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
+        """Never asked."""
+        raise Unsupported("this database is read by Spark")
+
+
+class ForeignSink(Sink):
+    """Tables that Spark adds rows to. `begun` tells with which write each one began: what the save modes say is for that one, and for its repeats."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self.begun: dict[str, tuple[int, int]] = {}
+
+    def place(self, table: Table) -> str:
+        """The target's name, as the database reads it."""
+        words = table_words(table)
+        text = written(for_table(self.values["table"] or "${table_name}", words), self.values)
+        database = for_table(self.values["database"] or "", words)
+        if "${" in text or "${" in database:
+            raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {table.path!r} has nothing for")
+        return f"{database}.{text}" if database and "." not in text else text
+
+    def begins(self, place: str, task: WriteTask) -> bool:
+        """Whether this write is the first into a table, or a repeat of it."""
+        this = (task.checkpoint, task.subtask)
+        return self.begun.setdefault(place, this) == this
+
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
+        """Never asked."""
+        raise Unsupported("this database is written by Spark")
+
+    def committer(self) -> Committer:
+        """Keeps which tables have begun."""
+        return _Begun(self)
+
+
+class _Begun(Committer):
+    """The rows are visible when Spark has written them; what is left is to remember the tables that must not be emptied again."""
+
+    def __init__(self, sink: ForeignSink) -> None:
+        self._sink = sink
+
+    def open(self, resume: Resume) -> None:
+        """As the checkpoint says."""
+        known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
+        self._sink.begun = {place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()}
+
+    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the rows are visible already
+        """Nothing: the rows are there."""
+        return Committed()
+
+    def state(self) -> Any:
+        """Which tables have begun, and with which write."""
+        return {"version": 1, "begun": {place: list(first) for place, first in self._sink.begun.items()}}

@@ -1,0 +1,72 @@
+"""What a column that was added holds in the rows that were there before it, as a plain value that a sink can give its own rows. Called by CDC sources."""
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.model.types import Column, DataType, Table, TypeName
+from tidegate.plugin.arrow import arrow_type
+
+NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
+
+
+class Unknown:
+    """The rows of before have no value that they all share, or one that cannot be written elsewhere."""
+
+
+UNKNOWN = Unknown()
+Filled = dict[str, Any]
+"""By column: None, a bool, a text (numbers too, so that no digit is lost), or UNKNOWN."""
+
+
+def plain(text: str, kind: DataType) -> Any:
+    """The text of a constant as the database writes it."""
+    match kind.name:
+        case TypeName.BOOLEAN:
+            return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(text.lower(), UNKNOWN)
+        case name if name in NUMBERS:
+            return text if _NUMBER.fullmatch(text) else UNKNOWN
+        case TypeName.STRING:
+            return text
+        case TypeName.DATE | TypeName.TIMESTAMP:
+            return text if _MOMENT.fullmatch(text) else UNKNOWN
+        case TypeName.TIMESTAMP_TZ:
+            moment = text.removesuffix("+00")
+            return moment if moment != text and _MOMENT.fullmatch(moment) else UNKNOWN
+        case _:
+            return UNKNOWN
+
+
+def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
+    """What MariaDB and MySQL fill a column with that must have a value and has no default. Zero dates are null here."""
+    match kind.name:
+        case TypeName.BOOLEAN:
+            return False
+        case name if name in NUMBERS:
+            return "0"
+        case TypeName.STRING:
+            return labels[0] if labels else ""
+        case TypeName.DATE | TypeName.TIMESTAMP:
+            return None
+        case _:
+            return UNKNOWN
+
+
+def told(filled: Filled) -> dict[str, Any]:
+    """What a sink must give to rows of before: an option of the table that flows, by column."""
+    return {name: value for name, value in filled.items() if value is not None and value is not UNKNOWN}
+
+
+def absent(table: Table, column: Column, count: int) -> Any:
+    """A column in rows that were written before it was there: what the source shows in them."""
+    arrow = arrow_type(column.type)
+    value = table.options.get("defaults", {}).get(column.name)
+    if value is None:
+        return pa.nulls(count, arrow)
+    texts: Any = pa.repeat(pa.scalar(value), count)
+    if column.type.name is TypeName.TIMESTAMP_TZ:
+        return texts.cast(pa.timestamp("us")).view(arrow)
+    return texts.cast(arrow)

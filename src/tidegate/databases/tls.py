@@ -1,0 +1,106 @@
+"""Encrypted connections: what a URL asks for, in the words of the JDBC drivers, of libpq and of Debezium. Pure but for the certificates that it reads.
+
+Modes are: none; required, encrypted to whoever answers; verify-ca, to whoever has a certificate of the given authority; verify-full, the host of the URL too.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tidegate.databases.errors import Untrusted
+
+
+class Mode(StrEnum):
+    """How a connection is protected."""
+
+    NONE = "none"
+    REQUIRED = "required"
+    VERIFY_CA = "verify-ca"
+    VERIFY_FULL = "verify-full"
+
+
+_MYSQL = {
+    "disabled": Mode.NONE,
+    "disable": Mode.NONE,
+    "preferred": Mode.NONE,  # takes what it gets; there is nothing to rely on
+    "required": Mode.REQUIRED,
+    "require": Mode.REQUIRED,
+    "trust": Mode.REQUIRED,
+    "verify-ca": Mode.VERIFY_CA,
+    "verify-identity": Mode.VERIFY_FULL,
+    "verify-full": Mode.VERIFY_FULL,
+}
+_AUTHORITIES = ("sslrootcert", "serversslcert", "sslca", "trustcertificatekeystoreurl")
+DEBEZIUM = {
+    "database.ssl.mode": "sslmode",
+    "database.sslmode": "sslmode",
+    "database.sslrootcert": "sslrootcert",
+    "database.sslcert": "sslcert",
+    "database.sslkey": "sslkey",
+}
+"""Settings of Debezium that are taken, and what they are called in a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a URL asks for. `authority` is a file of certificates to trust; the machine's own where it is empty."""
+
+    mode: Mode
+    authority: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+def mysql_tls(properties: Mapping[str, str]) -> Tls:
+    """Of MariaDB and MySQL; ValueError for a mode that there is not."""
+    given = {key.lower(): value for key, value in properties.items()}
+    authority = next((_path(given[name]) for name in _AUTHORITIES if given.get(name)), "")
+    return Tls(_mysql_mode(given, authority), authority, _path(given.get("sslcert", "")), _path(given.get("sslkey", "")))
+
+
+def _mysql_mode(given: Mapping[str, str], authority: str) -> Mode:
+    word = given.get("sslmode", "").lower().replace("_", "-")
+    if word:
+        if word not in _MYSQL:
+            raise ValueError(f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY is wanted")
+        return _MYSQL[word]
+    if not any(given.get(name, "").lower() == "true" for name in ("usessl", "requiressl")):
+        return Mode.NONE
+    return Mode.VERIFY_CA if authority or given.get("verifyservercertificate", "").lower() == "true" else Mode.REQUIRED
+
+
+def _path(text: str) -> str:
+    return unquote(urlsplit(text).path) if text.startswith("file:") else text
+
+
+@cache
+def context(tls: Tls, where: str) -> ssl.SSLContext:
+    """For Python's own sockets. Made once: it reads certificates."""
+    try:
+        made = ssl.create_default_context(cafile=tls.authority or None)
+        if tls.certificate:
+            made.load_cert_chain(tls.certificate, tls.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise Untrusted(where, f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be in PEM form: {error}") from None
+    made.check_hostname = tls.mode is Mode.VERIFY_FULL
+    if tls.mode is Mode.REQUIRED:
+        made.verify_mode = ssl.CERT_NONE
+    return made
+
+
+def of_debezium(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """What its settings ask for, as parameters of a URL."""
+    return {DEBEZIUM[key]: str(value) for key, value in flat(settings or {}) if key in DEBEZIUM}
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their whole names, however they are nested."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,152 @@
+"""Encrypted connections to real servers with certificates of an authority of our own: all that a source opens is encrypted, and a stranger is refused."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from capture_kit import Mirror, make_source
+from database_kit import Place
+from test_mysql_cdc import EVERY_TYPE, VALUES
+
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.errors import Untrusted
+from tidegate.databases.session import open_session
+from tidegate.databases.url import System, parse_url
+from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.postgres import PostgresServer
+
+CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+
+
+@dataclass(frozen=True)
+class Papers:
+    """An authority, a server's certificate of it, and an authority of somebody else."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+    stranger: Path
+
+
+@pytest.fixture(scope="module")
+def papers() -> Iterator[Papers]:
+    """Where servers that drop to another user can read them."""
+    place = Path(tempfile.mkdtemp(prefix="tidegate-papers-"))
+    place.chmod(0o755)
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True, timeout=120)
+
+    try:
+        for name in ("authority", "stranger"):
+            openssl("req", "-x509", *CURVE, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "30", "-subj", f"/CN={name}")
+        openssl("req", *CURVE, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=tidegate")
+        (place / "names").write_text("subjectAltName = IP:127.0.0.1\n")
+        signing = ["-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
+        openssl("x509", "-req", "-in", "server.csr", "-out", "server.pem", *signing)
+        (place / "server.key").chmod(0o600)
+        if os.geteuid() == 0:  # the server of MariaDB is root then, that of PostgreSQL is not
+            shutil.chown(place / "server.key", "root", "postgres")
+            (place / "server.key").chmod(0o640)
+        yield Papers(place / "authority.pem", place / "server.pem", place / "server.key", place / "stranger.pem")
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
+    """A server that takes the user `careful` only where the connection is encrypted."""
+    settings = {"ssl-cert": str(papers.certificate), "ssl-key": str(papers.key), "innodb-flush-method": "nosync", "sync-binlog": "0"}
+    with MariaDbServer(settings=settings) as server:
+        server.execute("create user careful@'127.0.0.1' identified by 'x' require ssl", "grant all on *.* to careful@'127.0.0.1'", "create database shop")
+        server.execute(EVERY_TYPE, *(f"insert into everything values {values}" for values in VALUES), database="shop")
+        yield server
+
+
+@pytest.mark.parametrize(
+    "asked", ["sslMode=VERIFY_IDENTITY&serverSslCert={ca}", "useSSL=true&verifyServerCertificate=true&sslrootcert={ca}", "requireSSL=true"]
+)
+def test_all_that_is_read_of_mariadb_is_encrypted(maria_tls: MariaDbServer, papers: Papers, asked: str) -> None:
+    url = f"{maria_tls.url('shop')}?{asked.format(ca=papers.authority)}"
+    mirror = Mirror(make_source("MySQL-CDC", {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]}))
+    mirror.run()
+    assert len(mirror.rows) == 2
+    maria_tls.execute("insert into everything (id, v) values (3, 'new')", database="shop")
+    mirror.run()
+    assert len(mirror.rows) == 3
+    maria_tls.execute("delete from everything where id = 3", database="shop")
+
+
+def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(maria_tls: MariaDbServer) -> None:
+    dialect = dialect_of(System.MYSQL)
+    found = []
+    for parameters in ("", "?sslMode=REQUIRED"):
+        address = parse_url(maria_tls.url("shop") + parameters, maria_tls.user, maria_tls.password)
+        with open_session(address) as session:
+            info = dialect.table_info(session, dialect.parse_table("shop.everything", address))
+            assert bool(session.query("show session status like 'Ssl_cipher'")[0][1]) == bool(parameters)
+        assert info is not None
+        types = [(c.name, dialect.data_type(c)) for c in info.columns]
+        selected = ", ".join(dialect.expression(c, kind) for c, (_, kind) in zip(info.columns, types, strict=True))
+        batches = dialect.batches(address, f"select {selected} from everything order by id", types, 0)
+        found.append([row for batch in batches for row in batch.to_pylist()])
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("sslMode=VERIFY_CA&serverSslCert={stranger}", "certificate verify failed"),
+        ("useSSL=true&verifyServerCertificate=true", "certificate verify failed"),
+        ("sslMode=VERIFY_CA&serverSslCert=/no/such.pem", "/no/such.pem"),
+        ("sslMode=SOMETIMES", "one of DISABLED, REQUIRED"),
+    ],
+)
+def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(maria_tls: MariaDbServer, papers: Papers, asked: str, why: str) -> None:
+    url = f"{maria_tls.url('shop')}?{asked.format(stranger=papers.stranger)}"
+    source = make_source("MySQL-CDC", {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]})
+    with pytest.raises(Untrusted, match=f"(?s){why}.*sslrootcert=/path/ca.pem"):
+        source.tables()
+
+
+def test_a_server_without_encryption_is_not_read_in_the_clear(mariadb: MariaDbServer, maria: Place, pg: Place) -> None:
+    for url, user, password in ((f"{maria.url}?requireSSL=true", maria.user, maria.password), (f"{pg.url}?sslmode=require", pg.user, pg.password)):
+        with pytest.raises(Untrusted, match="no encrypted connection"):
+            open_session(parse_url(url, user, password))
+    assert mariadb.port
+
+
+@pytest.mark.timeout(600)
+def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(papers: Papers) -> None:
+    settings = {"wal_level": "logical", "ssl": "on", "ssl_cert_file": str(papers.certificate), "ssl_key_file": str(papers.key), "fsync": "off"}
+    with PostgresServer(settings=settings) as server:
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("create table orders (id int primary key, name text)")
+            connection.execute("alter table orders replica identity full")
+            connection.execute("insert into orders values (1, 'a')")
+
+            def source(parameters: str, settings: dict[str, Any] | None = None) -> Any:
+                options = {"url": url + parameters, "username": "postgres", "password": "any", "slot.name": "tls", "table-names": ["postgres.public.orders"]}
+                return make_source("Postgres-CDC", {**options, **({"debezium": settings} if settings else {})})
+
+            mirror = Mirror(source(f"?ssl=true&sslrootcert={papers.authority}"))
+            mirror.run()
+            with mirror.source.session() as session:
+                assert session.one("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
+            connection.execute("insert into orders values (2, 'b')")
+            mirror.source = source("", {"database.sslmode": "verify-ca", "database": {"sslrootcert": str(papers.authority)}})
+            mirror.run()
+            assert len(mirror.rows) == 2
+            for parameters in (f"?sslmode=verify-ca&sslrootcert={papers.stranger}", "?sslmode=verify-full&sslrootcert=/no/such.pem", "?sslmode=often"):
+                with pytest.raises(Untrusted, match="name the authority of its certificate"):
+                    source(parameters).tables()
+            connection.execute("select pg_drop_replication_slot('tls')")

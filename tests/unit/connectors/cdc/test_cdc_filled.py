@@ -1,0 +1,128 @@
+"""Columns that were added: what rows of before hold in them, by the words of each catalogue, and how a sink is told."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.mysqlcdc.filled import filled, why_not
+from tidegate.databases.binlog.ddl import table_statement
+from tidegate.databases.capture.filled import UNKNOWN, absent, plain, told
+from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.ddl import add_column
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import System
+from tidegate.model.types import Column, Table, parse_type
+
+NAME = TableName("shop", "", "orders")
+
+
+class Catalogue:
+    """A session that knows one column."""
+
+    def __init__(self, version: str, *row: Any) -> None:
+        self._version, self._row = version, row
+
+    def one(self, sql: str) -> str:
+        assert "version" in sql
+        return self._version
+
+    def query(self, sql: str, parameters: Any) -> list[Any]:
+        assert parameters == ("shop", "orders")
+        return [("c", *self._row)] if "column_default" in sql else []
+
+
+def value(version: str, kind: str, default: Any, *, nullable: str = "YES", extra: str = "", native: str = "int") -> Any:
+    table = Table(path="shop.orders", columns=(Column(name="c", type=parse_type(kind)),))
+    captured = CaptureTable(info=TableInfo(name=NAME, columns=(NativeColumn(name="c", native=native),)), table=table)
+    session: Any = Catalogue(version, default, nullable, extra, native)
+    return filled(session, captured)["c"]
+
+
+MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "default", "found"),
+    [
+        (MARIA, "int", None, None),
+        (MARIA, "int", "NULL", None),
+        (MARIA, "int", "5", "5"),
+        (MARIA, "decimal(9,2)", "-1.50", "-1.50"),
+        (MARIA, "string", "'it''s \\\\ so'", "it's \\ so"),
+        (MARIA, "string", "uuid()", UNKNOWN),
+        (MARIA, "boolean", "b'1'", True),
+        (MARIA, "boolean", "0", False),
+        (MARIA, "date", "'2024-02-29'", "2024-02-29"),
+        (MARIA, "timestamp", "current_timestamp()", UNKNOWN),
+        (MARIA, "bytes", "'x'", UNKNOWN),
+        (MYSQL, "string", "it's", "it's"),
+        (MYSQL, "string", "NULL", "NULL"),
+        (MYSQL, "timestamp", "CURRENT_TIMESTAMP", UNKNOWN),
+    ],
+)
+def test_defaults_are_read_in_the_words_of_the_server(version: str, kind: str, default: Any, found: Any) -> None:
+    assert value(version, kind, default) == found
+
+
+def test_a_column_that_must_have_a_value_has_a_zero() -> None:
+    assert value(MARIA, "int", None, nullable="NO") == "0"
+    assert value(MARIA, "string", None, nullable="NO") == ""
+    assert value(MARIA, "string", None, nullable="NO", native="enum('p','q')") == "p"
+    assert value(MARIA, "date", None, nullable="NO") is None
+    assert value(MARIA, "bigint", None, nullable="NO", extra="auto_increment") is UNKNOWN
+    assert value(MYSQL, "string", "uuid()", extra="DEFAULT_GENERATED") is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("definition", "filled_with", "carried"),
+    [
+        ("int", None, True),
+        ("int default 5", "5", True),
+        ("int", "5", False),  # the default was set later
+        ("int default 4", "5", False),
+        ("int default 5", None, False),  # the default was dropped later
+        ("int not null", "0", True),
+        ("int default null", None, True),
+        ("varchar(9) default 'it''s'", "it's", True),
+        ("tinyint(1) default true", True, True),
+        ("tinyint(1) default 1", False, False),
+        ("varchar(40) default uuid()", UNKNOWN, False),
+    ],
+)
+def test_the_catalogue_and_the_statement_must_agree(definition: str, filled_with: Any, carried: bool) -> None:
+    change = table_statement("shop", f"alter table orders add c {definition}")
+    assert change is not None
+    assert (why_not(change, set(), {"C": filled_with}) == "") == carried
+    assert why_not(change, {"c"}, {}) == ""  # it was there before
+
+
+def test_moments_and_texts_are_plain_or_unknown() -> None:
+    assert plain("2024-05-06 07:08:09.5+00", parse_type("timestamp_tz")) == "2024-05-06 07:08:09.5"
+    assert plain("infinity", parse_type("timestamp")) is UNKNOWN
+    assert plain("NaN", parse_type("double")) is UNKNOWN
+    assert plain("{1}", parse_type("array<int>")) is UNKNOWN
+    assert told({"a": "5", "b": None, "c": UNKNOWN, "d": False}) == {"a": "5", "d": False}
+
+
+def test_rows_of_before_hold_the_default_or_nothing() -> None:
+    table = Table(path="t", columns=(), options={"defaults": {"a": "5", "b": True}})
+    assert absent(table, Column(name="a", type=parse_type("decimal(9,2)")), 2).to_pylist() == [5, 5]
+    assert absent(table, Column(name="b", type=parse_type("boolean")), 1).to_pylist() == [True]
+    assert absent(table, Column(name="c", type=parse_type("date")), 1).to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "default", "text"),
+    [
+        (System.POSTGRES, "int", "5", 'alter table "orders" add column "c" integer default 5'),
+        (System.POSTGRES, "boolean", True, 'alter table "orders" add column "c" boolean default true'),
+        (System.POSTGRES, "string", "it's", "alter table \"orders\" add column \"c\" text default 'it''s'"),
+        (System.MYSQL, "boolean", True, "alter table `shop`.`orders` add column `c` tinyint(1) default 1"),
+        (System.MYSQL, "timestamp_tz", "2024-01-01 00:00:00", "alter table `shop`.`orders` add column `c` timestamp(6) null default (_utf8mb4 x'"),
+        (System.SQLITE, "date", "2024-01-01", "add column \"c\" DATE default '2024-01-01'"),
+        (System.POSTGRES, "int", None, 'alter table "orders" add column "c" integer'),
+    ],
+)
+def test_a_sink_adds_the_column_with_its_default_in_one_step(system: System, kind: str, default: Any, text: str) -> None:
+    assert text in add_column(dialect_of(system), NAME, Column(name="c", type=parse_type(kind), default=default))

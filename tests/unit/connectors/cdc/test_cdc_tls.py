@@ -1,0 +1,35 @@
+"""What URLs and settings ask of an encrypted connection."""
+
+import pytest
+
+from tidegate.databases.tls import Mode, Tls, mysql_tls, of_debezium
+
+
+@pytest.mark.parametrize(
+    ("properties", "wanted"),
+    [
+        ({}, Tls(Mode.NONE)),
+        ({"useSSL": "false"}, Tls(Mode.NONE)),
+        ({"useSSL": "true"}, Tls(Mode.REQUIRED)),
+        ({"requireSSL": "true"}, Tls(Mode.REQUIRED)),
+        ({"useSSL": "true", "verifyServerCertificate": "true"}, Tls(Mode.VERIFY_CA)),
+        ({"useSSL": "true", "serverSslCert": "/ca.pem"}, Tls(Mode.VERIFY_CA, "/ca.pem")),
+        ({"sslMode": "PREFERRED"}, Tls(Mode.NONE)),
+        ({"sslMode": "VERIFY_IDENTITY", "trustCertificateKeyStoreUrl": "file:///c%20a.pem"}, Tls(Mode.VERIFY_FULL, "/c a.pem")),
+        ({"sslmode": "verify-full", "sslcert": "/c.pem", "sslkey": "/k.pem"}, Tls(Mode.VERIFY_FULL, "", "/c.pem", "/k.pem")),
+        ({"sslMode": "trust"}, Tls(Mode.REQUIRED)),
+    ],
+)
+def test_the_words_of_the_drivers_are_understood(properties: dict[str, str], wanted: Tls) -> None:
+    assert mysql_tls(properties) == wanted
+
+
+def test_a_mode_that_there_is_not_is_named() -> None:
+    with pytest.raises(ValueError, match="sslMode is 'often'"):
+        mysql_tls({"sslMode": "often"})
+
+
+def test_settings_of_debezium_are_taken_however_they_are_nested() -> None:
+    given = {"database": {"ssl": {"mode": "required"}, "history": "x"}, "database.sslrootcert": "/ca.pem", "snapshot.mode": "never"}
+    assert of_debezium(given) == {"sslmode": "required", "sslrootcert": "/ca.pem"}
+    assert of_debezium(None) == {}

@@ -1,0 +1,39 @@
+"""docs/reference/database-types.md says what the code does: every type that it names, both ways, and all types of a pipeline."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidegate.databases.catalogue import NativeColumn
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import System
+from tidegate.model.types import TypeName, parse_type
+
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "database-types.md"
+HEADS = {System.MYSQL: "MariaDB and MySQL", System.POSTGRES: "PostgreSQL", System.SQLITE: "SQLite"}
+
+
+def rows(head: str) -> list[list[list[str]]]:
+    """The rows of a chapter's table: cells, and what stands in code marks in each."""
+    chapter = PAGE.read_text(encoding="utf-8").partition(f"## {head}\n")[2].partition("\n## ")[0]
+    lines = [line for line in chapter.splitlines() if line.startswith("|")][2:]
+    assert lines
+    return [[re.findall(r"`([^`]*)`", cell) for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("system", list(System))
+def test_what_a_column_is_in_a_pipeline(system: System) -> None:
+    dialect = dialect_of(system)
+    for natives, (ours,), *_ in rows(HEADS[system]):
+        assert natives
+        for native in natives:
+            assert str(dialect.data_type(NativeColumn(name="c", native=native))) == ours, native
+
+
+def test_what_a_column_of_a_pipeline_becomes_in_a_new_table() -> None:
+    told = set()
+    for (ours,), *natives in rows("New tables"):
+        told.add(parse_type(ours).name)
+        assert [dialect_of(system).native_type(parse_type(ours)) for system in System] == [native for (native,) in natives], ours
+    assert set(TypeName) - told == {TypeName.ROW}, "rows are told of in words"
