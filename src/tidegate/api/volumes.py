@@ -10,12 +10,14 @@ from tidegate.model.volume import Tables, Volume, Volumes, together, total
 
 
 def metrics(plan: Plan | None, volumes: Volumes, elapsed_ms: int) -> dict[str, Any]:
-    """The keys with `Bytes`, and those with `Table`, for a job that has run so long."""
+    """The keys with `Bytes`, and those with `Table` where there are several, for a job that has run so long. Of a single table the totals tell all."""
     seconds = max(elapsed_ms, 1) / 1000
     read, written = (_of_kind(plan, volumes, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
     figures: dict[str, Any] = {}
     for name, tables in (("SourceReceived", read), ("SinkWrite", written), ("SinkCommitted", written)):
         figures |= {f"{name}{what}": text for what, text in _texts(total(tables), seconds).items() if what.startswith("Bytes")}
+        if len(read.keys() | written.keys()) <= 1:
+            continue
         by_table = {table: _texts(volume, seconds) for table, volume in tables.items()}
         figures |= {f"Table{name}{what}": {table: texts[what] for table, texts in by_table.items()} for what in _texts(Volume(), 1)}
     return figures
