@@ -33,8 +33,9 @@ The paths, parameters, keys and types of SeaTunnel's REST API v2; `GET /openapi.
 no success is `{"status": "fail", "message": "..."}`. The [typed API](api-v1.md) tells more.
 
 In `metrics`, `SourceReceivedCount` and `SinkWriteCount` also count rows of the batch in hand; everything else counts what is committed, once, whatever was
-restarted in between: `SinkCommittedCount`, the keys with `Bytes`, and, where a job has several tables, the objects `TableSourceReceived...`, `TableSinkWrite...`, `TableSinkCommitted...` by
-table (of an operator's tables beyond the first 128 the sum, as `*`). Bytes are those of the rows in Arrow; what Spark itself reads or writes has none."""
+restarted in between: `SinkCommittedCount`, the keys with `Bytes`, and, where a job has several tables, the objects `TableSourceReceived...`,
+`TableSinkWrite...`, `TableSinkCommitted...` by table (of an operator's tables beyond the first 128 the sum, as `*`). Bytes are those of the rows in Arrow;
+what Spark itself reads or writes has none."""
 
 ROLES = "Each route needs a role: `viewer` may look, `operator` may submit, stop, save and restore, `admin` may do everything."
 
