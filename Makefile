@@ -39,7 +39,7 @@ format: venv ## Format the code and repair what can be repaired by machine
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure against raw PySpark, side by side in one run (ARGS go to it)
+bench: testbed ## Measure against raw PySpark and others, side by side in one run (ARGS go to it)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: testbed ## The long tests: every failpoint on Spark, the oldest and the newest Spark

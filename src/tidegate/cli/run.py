@@ -22,7 +22,7 @@ from tidegate.coordinator.registry import Known, job_of_name
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
-from tidegate.logs import log_to
+from tidegate.logs import hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError
@@ -31,6 +31,7 @@ from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
+from tidegate.plugin.secret import plan_texts
 from tidegate.runner.java import JavaMissing, find_java
 from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.orders import driver_order
@@ -144,6 +145,7 @@ class EmbeddedRun:
         claim = self._claim(self.options.wish)
         logs = self.options.home.logs(claim.job.job_id)
         log_to(logs / "run.log")
+        hide(plan_texts(claim.job.plan))
         if claim.start is Start.NOTHING:
             outcome = end(self.store, self.storage, Owned(claim.job.job_id, claim.generation), JobStatus.FINISHED, self.clock.now_ms())
             choose(as_json=self.options.as_json).end(outcome, 0, str(logs))

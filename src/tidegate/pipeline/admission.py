@@ -1,7 +1,8 @@
 """How much the next batch may take, and when it may begin. Pure.
 
-Without an interval a bounded job is one batch. With one, a batch should take about one interval: its size follows the duration of the last. A rate
-(`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
+Without an interval a bounded job is one batch. With one, a batch should take about one interval: its size follows the duration of the last. But every batch has
+a cost that no size changes: where the interval is shorter than that, ever smaller batches would never catch up, so that one of a second is small enough. A
+rate (`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ FIRST_BYTES = 32 * 1024 * 1024
 GROW_MAX = 4.0
 SHRINK_MAX = 0.25
 SCALE_MIN = 1e-4
+SHORT_S = 1.0  # a batch that takes no longer is not made smaller
 SCALE_MAX = 1e6
 
 
@@ -73,8 +75,9 @@ class Pace:
         """The scale after a batch that took so long: towards one interval a batch."""
         if self.interval_s is None:
             return scale
-        factor = self.interval_s / max(took_s, 1e-3)
-        return min(SCALE_MAX, max(SCALE_MIN, scale * min(GROW_MAX, max(SHRINK_MAX, factor))))
+        grow, shrink = self.interval_s / max(took_s, 1e-3), max(self.interval_s, SHORT_S) / max(took_s, 1e-3)
+        factor = min(GROW_MAX, grow) if grow > 1 else max(SHRINK_MAX, min(1.0, shrink))
+        return min(SCALE_MAX, max(SCALE_MIN, scale * factor))
 
     def pause_s(self, began_ago_s: float) -> float:
         """How long to wait before the next batch begins. A bounded read without a rate goes on at once."""

@@ -59,3 +59,13 @@ def test_the_size_settles_where_a_batch_takes_an_interval() -> None:
         scale = pace.rescaled(scale, limit.rows / 1_000_000)
     assert 0.95 < scale * FIRST_ROWS / 2_000_000 < 1.05
     assert FIRST_BYTES > 0
+
+
+def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_nothing() -> None:
+    pace, scale, backlog = Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=100)), 1.0, 1_000_000
+    for _ in range(20):
+        limit = pace.limit(scale, 1)
+        assert limit.rows is not None
+        backlog -= limit.rows
+        scale = pace.rescaled(scale, 0.3 + limit.rows / 1_000_000)
+    assert backlog < 0

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +27,8 @@ class MySqlLoader(StageLoader):
         self._dialect = dialect
         self._session = MySqlSession(address, loads=True)
         self._local = True
-        handle, self._path = tempfile.mkstemp(prefix="tidegate-load-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        os.close(handle)
+        # Without a name: nothing is left of it, however this process ends.
+        self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)  # noqa: SIM115  # closed with the loader
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new table, in the order of its rows."""
@@ -49,14 +48,16 @@ class MySqlLoader(StageLoader):
         self._insert(name, batch)
 
     def _load_file(self, name: TableName, batch: pa.RecordBatch) -> None:
-        with open(self._path, "wb") as file:
-            file.write(encoded(batch))
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(encoded(batch))
+        self._file.flush()
+        self._file.seek(0)
         binary = [pa.types.is_binary(field.type) for field in batch.schema]
         places = ", ".join(f"@b{i}" if binary[i] else field.name for i, field in enumerate(batch.schema))
         sets = ", ".join(f"{field.name} = unhex(@b{i})" for i, field in enumerate(batch.schema) if binary[i])
-        path = self._path.replace("\\", "\\\\").replace("'", "\\'")
         self._session.execute(
-            f"load data local infile '{path}' into table {self._dialect.qualified(name)} character set utf8mb4 "
+            f"load data local infile '/dev/fd/{self._file.fileno()}' into table {self._dialect.qualified(name)} character set utf8mb4 "
             f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})" + (f" set {sets}" if sets else "")
         )
 
@@ -77,8 +78,7 @@ class MySqlLoader(StageLoader):
     def close(self) -> None:
         """The connection and the file."""
         self._session.close()
-        with suppress(FileNotFoundError):
-            os.unlink(self._path)
+        self._file.close()
 
 
 def encoded(batch: pa.RecordBatch) -> bytes:
