@@ -170,12 +170,13 @@ class Users:
         after = self._standing(job_id)
         if job_id in self.world.checker.by_hand:
             return  # what stands there may be the hand's
-        if not any(standing is None or STRENGTH[standing] >= STRENGTH[wish] for standing in (before, after)) and before == after:
+        if before is not None and before == after and STRENGTH[before[1]] < STRENGTH[wish]:
             self.world.broken(f"the wish {wish} for job {job_id} was accepted and is not in the store")
 
-    def _standing(self, job_id: int) -> Wish | None:
+    def _standing(self, job_id: int) -> tuple[int, Wish] | None:
+        """Which incarnation there is, and what is wanted of it."""
         row = self.world.backend.read(JOBS, str(job_id))
-        return Wish(row.value["intent"]["wish"]) if row else None
+        return (int(row.value["initialization_ms"]), Wish(row.value["intent"]["wish"])) if row else None
 
     def _leave(self) -> None:
         """Somebody ends a server or a worker in good order."""
