@@ -89,10 +89,13 @@ class Block:
 
     def find(self, key: str) -> tuple[Path, Any] | None:
         """A value by flat key, else by walking nested maps, else as a block of all flat keys below it (`schema.fields { ... }`)."""
-        found = self._walk(key)
+        if key in self.data:
+            return (key,), self.data[key]
+        found = self._walk(key) if "." in key else None  # most keys have no dot, and most are not given
         if found is not None:
             return found
-        below = {k[len(key) + 1 :]: v for k, v in self.data.items() if k.startswith(f"{key}.")}
+        dotted = f"{key}."
+        below = {k[len(dotted) :]: v for k, v in self.data.items() if k.startswith(dotted)}
         return ((key,), below) if below else None
 
     def _walk(self, key: str) -> tuple[Path, Any] | None:
