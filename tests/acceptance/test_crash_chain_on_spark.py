@@ -79,6 +79,7 @@ ELSEWHERE = (
     "store.compact.",
     "checkpoint.delete_job.middle",
     "driver.handover.",
+    "server.",
     "worker.",
     "lease.",
     "command.",
