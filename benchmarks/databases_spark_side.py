@@ -10,20 +10,11 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
 
+from benchmarks.raw_side import session
+
 PARTITIONS = 2
 ROWS_AT_ONCE = 10_000
-
-
-def session(work: str, jars: str) -> SparkSession:
-    """Spark's own settings but for two cores, no UI, and the drivers."""
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.local.dir": work, "spark.driver.extraClassPath": jars}
-    conf |= {"spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+IN_UTC = {"spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
 
 
 def copy(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +30,7 @@ def main() -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    spark = session(sys.argv[1], sys.argv[2])
+    spark = session(sys.argv[1], {"spark.driver.extraClassPath": sys.argv[2], **IN_UTC})
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(copy(spark, json.loads(line))), file=answers, flush=True)

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from benchmarks.jobs import raw_frame, raw_write
 from benchmarks.rows import DDL
 
 
-def session(work: str) -> SparkSession:
-    """What a careful person would write."""
-    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.local.dir": work, "spark.driver.host": "127.0.0.1"}
+def session(work: str, more: Mapping[str, str] | None = None) -> SparkSession:
+    """What a careful person would write: Spark's own settings but for two cores and no UI, and what else the work needs."""
+    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.local.dir": work, "spark.driver.host": "127.0.0.1", **(more or {})}
     builder = SparkSession.builder.master("local[2]").config("spark.driver.bindAddress", "127.0.0.1")
     for key, value in conf.items():
         builder = builder.config(key, value)

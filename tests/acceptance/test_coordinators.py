@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_members import until
 
 from tidegate import __version__
 from tidegate.home import Home
@@ -56,18 +56,6 @@ class Member:
         if self.alive:
             self.process.kill()
         self.process.wait()
-
-
-def until(what: str, look: Callable[[], Any]) -> Any:
-    end_s, last = time.monotonic() + PATIENCE_S, None
-    while time.monotonic() < end_s:
-        try:
-            if last := look():
-                return last
-        except OSError as error:
-            last = error
-        time.sleep(0.05)  # between two looks at another process
-    raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
 
 
 class World:

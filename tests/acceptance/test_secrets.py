@@ -13,16 +13,16 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from cluster_members import until
 
 from tidegate.cli import main
 
@@ -88,18 +88,6 @@ def blabbing() -> Iterator[int]:
             yield int(server.server_address[1])
         finally:
             server.shutdown()
-
-
-def until(what: str, look: Callable[[], Any]) -> Any:
-    end_s, last = time.monotonic() + PATIENCE_S, None
-    while time.monotonic() < end_s:
-        try:
-            if last := look():
-                return last
-        except OSError as error:
-            last = error
-        time.sleep(0.05)  # between two looks at another process
-    raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
 
 
 class Site:

@@ -6,14 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
 import pytest
+from cluster_members import until
 
 PATIENCE_S = 60
 TIDEGATE = str(Path(sys.executable).parent / "tidegate")
@@ -34,19 +34,6 @@ env {{ job.mode = "BATCH" }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 7, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "parquet" }} }}
 """
-
-
-def until(what: str, look: Callable[[], Any]) -> Any:
-    """The first true answer of `look`; a server that does not answer yet has not answered."""
-    end_s, last = time.monotonic() + PATIENCE_S, None
-    while time.monotonic() < end_s:
-        try:
-            if last := look():
-                return last
-        except OSError as error:
-            last = error
-        time.sleep(0.05)  # between two looks at another process
-    raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
 
 
 def free_port() -> int:

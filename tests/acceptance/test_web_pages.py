@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_members import until
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 PATIENCE_S = 90
@@ -60,7 +61,7 @@ class Site:
         with open(self.place / "server.txt", "ab") as log:
             process = subprocess.Popen(command + ([] if worker else ["--no-worker"]), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
         self.started.append(process)
-        self.until(f"a server at {port}", lambda: self.ask("/ui/static/live.js", port))
+        until(f"a server at {port}", lambda: self.ask("/ui/static/live.js", port))
         return port
 
     def ask(self, path: str, port: int | None = None, body: bytes | None = None) -> bytes:
@@ -70,29 +71,18 @@ class Site:
 
     def submit(self, name: str, job_id: int) -> None:
         text = STREAM.format(place=self.place, name=name).encode()
-        self.until(f"job {name} taken in", lambda: self.ask(f"/submit-job?format=hocon&jobId={job_id}", body=text))
-        self.until(f"job {name} with a checkpoint", lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("lastCheckpointId"))
+        until(f"job {name} taken in", lambda: self.ask(f"/submit-job?format=hocon&jobId={job_id}", body=text))
+        until(f"job {name} with a checkpoint", lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("lastCheckpointId"))
 
     def status(self, job_id: int) -> str:
         return str(json.loads(self.ask(f"/job-info/{job_id}")).get("jobStatus"))
-
-    def until(self, what: str, look: Callable[[], Any]) -> Any:
-        end_s, last = time.monotonic() + PATIENCE_S, None
-        while time.monotonic() < end_s:
-            try:
-                if last := look():
-                    return last
-            except OSError as error:
-                last = error
-            time.sleep(0.1)  # between two looks at another process
-        raise AssertionError(f"{what}: not within {PATIENCE_S} s, last {last!r}")
 
     def close(self) -> None:
         """Jobs first: drivers outlive their servers."""
         try:
             for job in json.loads(self.ask("/running-jobs")):
                 self.ask("/stop-job", body=json.dumps({"jobId": job["jobId"], "force": True}).encode())
-            self.until("all jobs ended", lambda: self.ask("/running-jobs") == b"[]")
+            until("all jobs ended", lambda: self.ask("/running-jobs") == b"[]")
         finally:
             for process in self.started:
                 process.send_signal(signal.SIGTERM)
@@ -336,7 +326,7 @@ def test_the_page_survives_its_server(tmp_path: Path, page: Page) -> None:
         site.start(worker=False, port=site.port)
         expect(page.locator("#connection")).to_have_text("", timeout=PATIENCE_MS)
         text = STREAM.format(place=tmp_path, name="later").encode()
-        site.until("taken in", lambda: site.ask("/submit-job?format=hocon&jobId=41", body=text))
+        until("taken in", lambda: site.ask("/submit-job?format=hocon&jobId=41", body=text))
         expect(page.get_by_role("link", name="later")).to_be_visible(timeout=PATIENCE_MS)
         assert page.evaluate("window.sameVisit") is True
     finally:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +10,7 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action, Plan
 from tidegate.plugin import registry
-
-# Names of entries whose values are hidden although their connector does not call them secret: blocks with free keys.
-_DELICATE = re.compile(r"pass|secret|token|credential|auth|cookie|signature|jaas|(access|private|account|api).?key", re.IGNORECASE)
+from tidegate.plugin.secret import DELICATE
 
 
 def operators_digest(plan: Plan) -> str:
@@ -54,6 +51,6 @@ def _bare(key: str, value: Any, secrets: frozenset[str]) -> Any:
         return {inner: _bare(inner, each, secrets) for inner, each in value.items()}
     if isinstance(value, list):
         return [_bare(key, each, secrets) for each in value]
-    if _DELICATE.search(key):
+    if DELICATE.search(key):
         return MASK
     return masked_url(value) if isinstance(value, str) else value
