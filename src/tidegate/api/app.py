@@ -26,7 +26,7 @@ from tidegate.api.pending import Pending
 from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
 from tidegate.api.reads import Reads
 from tidegate.api.tools import encrypt_config, option_rules
-from tidegate.api.v1.app import typed_api
+from tidegate.api.v1.app import not_here, typed_api
 from tidegate.api.writes import Writes
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.errors import TransientError, UserError
@@ -42,7 +42,13 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
     routes: list[BaseRoute] = [*_routes(desk), *pages] if prefix == "/" else [Mount(prefix, routes=[*_routes(desk), *pages])]
-    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: _not_here})
+    typed = f"{prefix.rstrip('/')}/api/v1/"
+
+    async def nowhere(request: Request, error: Exception) -> Response:
+        """A path with a line break in it reaches no mounted application: it is answered here, as that one would."""
+        return await (not_here if request.url.path.startswith(typed) else _not_here)(request, error)
+
+    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: nowhere})
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:

@@ -71,6 +71,11 @@ def test_nonsense_in_a_list_is_a_problem(site, query: str) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+def test_a_path_with_a_line_break_is_a_problem_like_any_other(site) -> None:
+    answer = site.get("/api/v1/connectors/transform/a%0Ab")
+    assert (answer.status_code, answer.headers["content-type"], answer.json()["condition"]) == (404, "application/problem+json", "unknown-path")
+
+
 def test_one_job_with_all_that_belongs_to_it(site) -> None:
     site.running(7, failures=(Failure(at_ms=NOW_MS, generation=1, message="first"), Failure(at_ms=NOW_MS + 1, generation=1, message="second")))
     site.place(7, checkpoint=3, checkpoints=3)

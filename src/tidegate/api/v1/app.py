@@ -73,7 +73,7 @@ def typed_api(desk: Desk) -> FastAPI:
     app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(TidegateError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _not_here)
+    app.add_exception_handler(HTTPException, not_here)
     app.add_exception_handler(Exception, _mistake)
     return app
 
@@ -103,7 +103,8 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     return problem(422, "; ".join(wrong), "invalid-request", wrong)
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
+async def not_here(request: Request, error: Exception) -> Response:
+    """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     words = {404: f"there is no {request.url.path} here", 405: f"{request.method} is not for {request.url.path}"}
     answer = problem(status, words.get(status, "this cannot be answered"), {404: "unknown-path", 405: "wrong-method"}.get(status, "error"))
