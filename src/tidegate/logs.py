@@ -70,7 +70,7 @@ def forms(secrets: Iterable[str]) -> list[str]:
 
 def bare(text: str, also: Iterable[str] = ()) -> str:
     """The text without what is hidden, and without these secrets."""
-    for secret in (*forms(also), *_hidden):
+    for secret in (*forms(also), *_hidden) if also else _hidden:
         text = text.replace(secret, MASK)
     return text
 
@@ -110,16 +110,27 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, event, and the fields that are there."""
         line: dict[str, object] = {"at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"), "level": record.levelname.lower(), "event": record.getMessage()}
-        line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        given = record.__dict__
+        line |= {name: given[name] for name in FIELDS if name in given}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(_bare_value(line), default=lambda value: bare(str(value)), ensure_ascii=False)
 
 
+class BoundedFile(logging.handlers.RotatingFileHandler):
+    """A file that makes room when it is full. It looks at what is there, not at what comes: else every line would be put into words twice."""
+
+    def shouldRollover(self, record: logging.LogRecord) -> int:  # noqa: ARG002  # the name is its base's
+        """Whether the file is full."""
+        if self.stream is None:
+            self.stream = self._open()
+        return int(self.stream.tell() >= self.maxBytes)
+
+
 def log_to(path: Path) -> None:
     """Send all logs of this process to one file; bounded. One file for each process, as two cannot share one that rotates."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_MAX, encoding="utf-8")
+    handler = BoundedFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_MAX, encoding="utf-8")
     handler.setFormatter(JsonLines())
     log = logging.getLogger("tidegate")
     log.setLevel(logging.INFO)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pyarrow.dataset
 from cluster_eye import Eye
-from cluster_members import LOOK_S, PATIENCE_S, Member, Server, until
+from cluster_members import LOOK_S, PATIENCE_S, SPARK_PATIENCE_S, Member, Server, until
 
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
@@ -52,24 +52,29 @@ class Cluster:
 
     def __init__(self, root: Path, *, state_url: str = "", spark: bool = False, built_in: bool = False) -> None:
         self.root, self.home, self.spark, self.built_in = root, Home(root / "home"), spark, built_in
+        self.patience_s = SPARK_PATIENCE_S if spark else PATIENCE_S
         self.home.make()
         self.url = state_url or self.home.store_url
         self.config = root / "tidegate.yaml"
-        self.config.write_text(
-            f"""tidegate:
-  state.url: "{self.url}"
-  state-cleanup-delay-ms: {CLEANUP_DELAY_MS}
-  coordinator.lease-ms: {LEASE_MS}
-  worker.lease-ms: {WORKER_LEASE_MS}
-  spark.master: local[2]
-"""
-        )
+        self.configure()
         self.store = open_store(self.url)
         self.numbers = itertools.count(1)
         self.members: list[Member] = []
         self.jobs: list[Job] = []
         self.eye = Eye(self.url, lambda: [(server.id, server.running) for server in self.servers])
         self.eye.start()
+
+    def configure(self, *, cleanup_delay_ms: int = CLEANUP_DELAY_MS) -> None:
+        """The settings of those that are started from now on."""
+        self.config.write_text(
+            f"""tidegate:
+  state.url: "{self.url}"
+  state-cleanup-delay-ms: {cleanup_delay_ms}
+  coordinator.lease-ms: {LEASE_MS}
+  worker.lease-ms: {WORKER_LEASE_MS}
+  spark.master: local[2]
+"""
+        )
 
     @property
     def servers(self) -> list[Server]:
@@ -107,6 +112,16 @@ class Cluster:
         """The name of the worker in a process; empty where it has not said it yet."""
         records = (from_document(WorkerRecord, entry.value) for entry in self.store.list(WORKERS))
         return next((record.id for record in records if record.process.pid == member.process.pid), "")
+
+    def worker_of(self, driver: DriverRecord) -> Member:
+        """The process of the worker that started a driver."""
+
+        def found() -> Member | None:
+            return next((member for member in self.members if member.alive and self.worker_id(member) == driver.worker), None)
+
+        worker = until("the worker of a driver", found, told=self.told)
+        assert worker is not None
+        return worker
 
     def complete(self, servers: int = 3, workers: int = 2) -> None:
         """Start what is missing, all at once, and wait until somebody leads."""
@@ -192,9 +207,9 @@ class Cluster:
 
     def told(self) -> str:
         """For a test that waits in vain: the jobs, and the last words of everyone."""
-        jobs = [f"job {job.id}: {job.known()}" for job in self.jobs if not job.ended()]
+        jobs = [job.told() for job in self.jobs if not job.ended()]
         members = [f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.said()[-500:]}" for m in self.members]
-        return "\n".join([*jobs, *members])[-6_000:]
+        return "\n".join([*members, *jobs])[-6_000:]
 
     def close(self) -> None:
         """End everything."""
@@ -215,13 +230,19 @@ class Job:
         """Where its rows go."""
         return self.cluster.root / f"out-{self.id}"
 
-    def until(self, what: str, look: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+    def until(self, what: str, look: Callable[[], T]) -> T:
         """Wait, and tell of this job where it is in vain."""
-        return until(f"{what} of job {self.id}", look, patience_s, self.cluster.told)
+        return until(f"{what} of job {self.id}", look, self.cluster.patience_s, self.cluster.told)
 
     def known(self) -> Known:
         """All its records."""
         return look(self.cluster.store, self.id)
+
+    def told(self) -> str:
+        """Its records but for its plan, and the last words of its driver."""
+        known, said = self.known(), self.cluster.home.logs(self.id) / "driver.err"
+        words = said.read_text(errors="replace")[-500:] if said.exists() else ""
+        return f"job {self.id}: {known.state}; {known.assignment}; {known.driver}; {known.pipelines}; {words}"
 
     def status(self) -> JobStatus | None:
         """Its state, or how it ended."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE_S = 90.0
+SPARK_PATIENCE_S = 240.0  # a JVM on a busy machine takes a minute to start
 LOOK_S = 0.1
 ANSWER_S = 10.0
 # The product's own command line; only the module that is started as a driver is the test kit's.

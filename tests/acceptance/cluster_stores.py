@@ -27,6 +27,11 @@ def on(*quick: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("shared_cluster", params, indirect=True)
 
 
+def own_on_spark_too() -> pytest.MarkDecorator:
+    """For a test with a cluster of its own: without Spark always, on Spark in the soak."""
+    return pytest.mark.parametrize("own_cluster", ["plain", pytest.param("spark", marks=pytest.mark.soak)], indirect=True)
+
+
 @pytest.fixture(scope="session")
 def cluster_postgres() -> Iterator[PostgresServer]:
     """One server for all clusters that do not end it; each has a schema of its own."""
@@ -70,10 +75,10 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def own_cluster() -> Iterator[Cluster]:
-    """A cluster on the embedded store for this test alone, with nobody in it yet."""
+def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster on the embedded store for this test alone, with nobody in it yet; without Spark unless the test asks for it."""
     with quick_disk() as root:
-        made = Cluster(root)
+        made = Cluster(root, spark=getattr(request, "param", "plain") == "spark")
         try:
             yield made
             assert made.eye.violations == []

@@ -13,11 +13,11 @@ from tidegate.model.records import JobStatus
 from tidegate.runner.process import kill_session
 from tidegate.testing.failpoints import failpoint_names
 
-ROWS = 150
+ROWS = 300
 QUICK = {"lease.take.after", "transition.record.before@6", "driver.launch.after", "driver.register.after"}
 OF_SERVERS = ("lease.take", "lease.renew", "transition.record", "worker.expire", "cleanup.delete", "cleanup.keys", "checkpoint.delete_job")
 OF_WORKERS = ("driver.launch", "driver.register", "worker.announce", "worker.report", "ledger", "batch", "checkpoint.publish", "filesink")
-TRANSITIONS = 8  # PENDING, SCHEDULED, RUNNING, RECOVERING, PENDING, SCHEDULED, RUNNING, FINISHED
+TRANSITIONS = 7  # SCHEDULED, RUNNING, RECOVERING, PENDING, SCHEDULED, RUNNING, FINISHED
 NOT_IN_THE_STORY = (
     *(f"filesink.{step}" for step in ("append", "fence", "lineages", "prepare", "retain", "rewind", "takeback")),
     "ledger.repeat",  # no store is lost: see test_crash_matrix.py

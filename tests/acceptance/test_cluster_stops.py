@@ -10,8 +10,6 @@ from cluster_stores import on
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import session_members
 
-IMPATIENT = ", checkpoint.timeout = 2000"
-
 
 @on("sqlite-plain")
 def test_a_job_is_stopped_although_no_worker_lives(cluster: Cluster) -> None:
@@ -61,7 +59,7 @@ def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(cl
     job = cluster.submit(flow())
     job.gets_on()
     driver = job.driver()
-    hung = next(worker for worker in cluster.workers if cluster.worker_id(worker) == driver.worker)
+    hung = cluster.worker_of(driver)
     hung.pause()
     job.until("another worker", lambda: (a := job.known().assignment) and a.value.worker != driver.worker)
     hung.resume()
@@ -78,7 +76,7 @@ def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(cl
 
 @on("sqlite-plain")
 def test_a_driver_that_hangs_is_late_then_stalled_then_replaced(cluster: Cluster) -> None:
-    job = cluster.submit(flow(env=IMPATIENT))
+    job = cluster.submit(flow(env=f", checkpoint.timeout = {20_000 if cluster.spark else 3_000}"))
     job.gets_on()
     driver = job.driver()
     cluster.pause(driver.process.pid)
@@ -97,19 +95,18 @@ def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget
     job.gets_on()
     driver = job.driver()
     cluster.pause(driver.process.pid)
-    follower = cluster.follower()
     cluster.leader().kill()
-    job.stop(follower, force=True)
+    job.stop(force=True)
     assert not session_members(driver.process)
     job.is_exactly_once()
 
 
 @on("sqlite-plain")
 def test_a_driver_that_is_told_to_end_by_a_signal_ends_at_a_checkpoint_and_the_job_goes_on(cluster: Cluster) -> None:
-    job = cluster.submit(bounded(200, 100))
+    job = cluster.submit(bounded(500, 100))
     job.gets_on(1)
     driver = job.driver()
     os.kill(driver.process.pid, signal.SIGTERM)
     job.until("the next generation", lambda: job.generation() > driver.generation)
     job.ends(JobStatus.FINISHED)
-    job.is_exactly_once(200)
+    job.is_exactly_once(500)

@@ -7,6 +7,7 @@ import pytest
 from cluster_jobs import bounded, doomed, five_sources, flow, slow_batch, three_sources
 from cluster_kit import Cluster, Job
 from cluster_members import Member, stands_still, until
+from cluster_stores import own_on_spark_too
 
 from tidegate.model.records import CLEANUP, JOBS, JobStatus
 from tidegate.runner.process import kill_session, session_members
@@ -14,9 +15,10 @@ from tidegate.store.base import Put
 
 WHOLE_SWEEP = pytest.mark.soak
 CLEANUP_PLACES = [
-    pytest.param("cleanup.keys.before"),
-    *(pytest.param(name, marks=WHOLE_SWEEP) for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")),
-    *(pytest.param(f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP) for side in ("before", "middle", "after")),
+    pytest.param("plain", "cleanup.keys.before"),
+    pytest.param("spark", "cleanup.keys.before", marks=WHOLE_SWEEP),
+    *(pytest.param("plain", name, marks=WHOLE_SWEEP) for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")),
+    *(pytest.param("plain", f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP) for side in ("before", "middle", "after")),
 ]
 
 
@@ -27,8 +29,9 @@ def driver_stands_still(job: Job) -> int:
     return driver.generation
 
 
-@pytest.mark.parametrize("place", CLEANUP_PLACES)
+@pytest.mark.parametrize(("own_cluster", "place"), CLEANUP_PLACES, indirect=["own_cluster"])
 def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_cleanup(own_cluster: Cluster, place: str) -> None:
+    own_cluster.configure(cleanup_delay_ms=6_000)
     first = own_cluster.server()
     own_cluster.worker()
     failed, finished = own_cluster.submit(doomed(4)), own_cluster.submit(bounded(50, 500))
@@ -69,6 +72,7 @@ def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_sho
     assert job.generation() == generation
 
 
+@own_on_spark_too()
 def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_die(own_cluster: Cluster) -> None:
     leader = own_cluster.server()
     worker = own_cluster.worker(failpoint="ledger.complete.after=stop")
@@ -89,6 +93,7 @@ def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_di
     assert generation == 1
 
 
+@own_on_spark_too()
 @pytest.mark.parametrize(
     "place", ["ledger.end.before", pytest.param("batch.finish.before", marks=WHOLE_SWEEP), pytest.param("batch.finish.after", marks=WHOLE_SWEEP)]
 )
@@ -117,6 +122,7 @@ def after_a_catastrophe(cluster: Cluster, job: Job, *members: Member) -> None:
     assert len(cluster.servers) == 1
 
 
+@own_on_spark_too()
 @pytest.mark.parametrize("seen", [True, False], ids=["another-worker-sees-the-host", "nobody-sees-the-host"])
 def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_and_leaves_nothing(own_cluster: Cluster, seen: bool) -> None:
     server = own_cluster.server()
@@ -158,6 +164,7 @@ def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_an
     job.is_exactly_once()
 
 
+@own_on_spark_too()
 def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_dies_at_a_quarter(own_cluster: Cluster) -> None:
     own_cluster.server()
     own_cluster.complete()
@@ -236,10 +243,10 @@ def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_a
 def test_a_worker_that_dies_before_it_can_report_a_death_is_replaced_by_one_that_proves_it(own_cluster: Cluster) -> None:
     own_cluster.server()
     worker = own_cluster.worker(failpoint="worker.report.before")
-    job = own_cluster.submit(bounded(200, 100))
+    job = own_cluster.submit(bounded(500, 100))
     job.gets_on(1)
     os.kill(job.driver().process.pid, signal.SIGKILL)
     until("its death", lambda: not worker.alive)
     own_cluster.worker()
     job.ends(JobStatus.FINISHED)
-    job.is_exactly_once(200)
+    job.is_exactly_once(500)

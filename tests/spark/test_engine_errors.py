@@ -113,6 +113,15 @@ def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
     assert useful_line(text) == "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
 
 
+def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spark_appends() -> None:
+    text = (
+        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        "  File \"/opt/tasks.py\", line 22, in <module>\n    import words\nModuleNotFoundError: No module named 'words'\n SQLSTATE: 38000\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)\n"
+    )
+    assert useful_line(text) == "ModuleNotFoundError: No module named 'words'"
+
+
 def test_the_useful_line_of_a_java_error_is_its_first_cause_that_says_something() -> None:
     text = "An error occurred\n: org.apache.spark.SparkException: Job aborted\nCaused by: java.sql.SQLException: No suitable driver\n\tat java.sql"
     assert useful_line(text) == "SQLException: No suitable driver"

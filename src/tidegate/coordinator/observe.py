@@ -44,7 +44,7 @@ from tidegate.model.records import (
 )
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.pipeline.clock import Clock
-from tidegate.store.base import Store
+from tidegate.store.base import Check, Store
 from tidegate.store.follow import Follower, Seen
 
 T = TypeVar("T")
@@ -146,7 +146,8 @@ class Picture:
                 return set()
             began_s = self.clock.monotonic_s()
             changed, before = self._maps.refresh(), self._view
-            self._view = {map: self._maps.all(map) for map in KINDS}
+            if changed:
+                self._view = {map: self._maps.all(map) for map in KINDS}
             ids, news = self._sorted_out(changed, before)
             self._fresh_s = began_s
             for listener in self._listeners:  # inside: whoever comes next must not be done before everybody is told
@@ -162,7 +163,7 @@ class Picture:
     def known(self, job_id: int) -> Known:
         """All records of one job, each with its version: whoever writes on the strength of them makes those versions the conditions."""
         view, key = self._view, str(job_id)
-        pipelines = self._of(PIPELINES, job_id)
+        pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
         outcome = view[FINISHED].get(key)
         return Known(
             job_id=job_id,
@@ -175,6 +176,7 @@ class Picture:
             cleanup=_stored(view[CLEANUP].get(key)),
             histories=tuple(each.key for each in self._of(MONITOR, job_id)),
             savepoint=_stored(view[SAVEPOINTS].get(key)),
+            beats=tuple(Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0) for p in pipelines),
         )
 
     def jobs(self) -> ByJob[JobRecord]:

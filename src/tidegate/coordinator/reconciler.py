@@ -48,6 +48,7 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 LOG = logging.getLogger("tidegate.coordinator")
 Lives = Callable[[ProcessRef], bool | None]
 Many = Callable[[Move, Sequence[int]], int]
+WAITING = frozenset({JobStatus.CREATED, JobStatus.PENDING})
 
 
 class Reconciler:
@@ -223,8 +224,8 @@ class Reconciler:
         return (Watcher.REPLACEABLE, min(w.id for w in here)) if here else (Watcher.GONE, "")
 
     def _places(self, jobs: list[int]) -> dict[int, Place | NoPlace]:
-        """Where the pending ones among these jobs could run, in the order in which they came."""
-        states = [(job, s.value) for job in jobs if (s := self.picture.state(job)) is not None and s.value.status is JobStatus.PENDING]
+        """Where those among these jobs that wait could run, in the order in which they came."""
+        states = [(job, s.value) for job in jobs if (s := self.picture.state(job)) is not None and s.value.status in WAITING]
         if not states:
             return {}
         offers = [Offer(id=w.id, slots=w.slots, taken=self.taken.slots[w.id], tags=w.tags) for w in self.workers.values() if self._lively(w.id)]

@@ -25,7 +25,7 @@ from tidegate.model.records import (
     PipelineStatus,
     SavepointRequest,
 )
-from tidegate.store.base import Entry, Get, Listing, Store
+from tidegate.store.base import Check, Entry, Get, Listing, Store
 
 T = TypeVar("T")
 
@@ -53,6 +53,7 @@ class Known:
     cleanup: Stored[CleanupRecord] | None = None
     histories: tuple[str, ...] = ()
     savepoint: Stored[SavepointRequest] | None = None  # the last one that was asked for, of any incarnation
+    beats: tuple[Check, ...] = ()  # that nothing has been heard of its driver since; of who follows the store only
     unused: bool = False  # the id was made for this very submission, so that nothing of it can be left anywhere
 
     @property

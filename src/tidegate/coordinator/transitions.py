@@ -189,13 +189,13 @@ class Recorder:
         """To a state that is neither a start nor an end."""
         key, now_ms = str(known.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
-        answer = given_up(known, decision.savepoint, now_ms)
-        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *self._proof(view, decision, now_ms), *answer.writes]
+        answer, buried = given_up(known, decision.savepoint, now_ms), self._buried(view, known, decision, now_ms)
+        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *buried.writes, *answer.writes]
         if decision.to is JobStatus.PENDING:
             writes.append(Delete(ASSIGNMENTS, key))
         elif (moved := _moved(view, decision.order, decision.worker, now_ms)) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
-        self._transact(lease, known, Changes(checks=answer.checks, writes=writes))
+        self._transact(lease, known, Changes(checks=[*answer.checks, *buried.checks], writes=writes))
         self._tell(known, state)
 
     def _schedule(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
@@ -242,8 +242,9 @@ class Recorder:
             older=from_document(CleanupRecord, cleanup.value) if cleanup else None,
             retain_after_cancel=self.settings.checkpoint.retain_after_cancel,
         )
-        checks = [*ending.checks, Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0)]
-        self._transact(lease, known, Changes(checks=checks, writes=[*ending.writes, *self._proof(view, decision, now_ms)]))
+        buried = self._buried(view, known, decision, now_ms)
+        checks = [*ending.checks, Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0), *buried.checks]
+        self._transact(lease, known, Changes(checks=checks, writes=[*ending.writes, *buried.writes]))
         self._tell(known, ending.state)
 
     def _tell(self, known: Known, after: JobState) -> None:
@@ -267,12 +268,13 @@ class Recorder:
             entered={**before.entered, decision.to.value: now_ms},
         )
 
-    def _proof(self, view: JobView, decision: Go, now_ms: int) -> list[Put]:
-        """A driver whose host is gone counts as dead by its lease: put on record, so that no one waits for it again."""
+    def _buried(self, view: JobView, known: Known, decision: Go, now_ms: int) -> Changes:
+        """A driver whose host is gone counts as dead by its lease: put on record, so that no one waits for it again; unless it is heard of after all, while
+        this leader was held up between its look and its word."""
         if not decision.proof or view.driver is None or view.driver.end is not None:
-            return []
+            return Changes()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
-        return [Put(DRIVERS, str(view.record.job_id), to_document(ended))]
+        return Changes(checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))])
 
 
 def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) -> Assignment | None:

@@ -22,6 +22,11 @@ class BackgroundEngine:
         self._thread = threading.Thread(target=self._start, name="engine-start", daemon=True)
         self._thread.start()
 
+    @property
+    def starting(self) -> bool:
+        """Whether a batch would have to wait for the engine."""
+        return self._thread is not None and self._thread.is_alive()
+
     def run(self, graph: Graph, batch: Batch) -> Written:
         """As the real engine."""
         return self._ready().run(graph, batch)

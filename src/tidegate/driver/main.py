@@ -167,7 +167,7 @@ class Driver:
         patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
-        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock)
+        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.starting)
         metrics.start()
         runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
         self.savepoints.start()

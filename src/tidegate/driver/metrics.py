@@ -7,13 +7,13 @@ overtaken, or whose job has been cleaned up, are not written.
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import TransientError
-from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics, ProcessRef
+from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.pipeline.meter import Meter
@@ -27,15 +27,15 @@ DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 
 
 class MetricsWriter:
-    """A thread that writes the figures of all meters of a driver, each time in one transaction."""
+    """A thread that writes the figures of all meters of a driver, each time in one transaction. `starting` tells whether its engine is still on its way."""
 
-    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, me: ProcessRef | None = None) -> None:
-        self.store, self.order, self.meters, self.clock = store, order, meters, clock
+    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, starting: Callable[[], bool] = lambda: False) -> None:
+        self.store, self.order, self.meters, self.clock, self.starting = store, order, meters, clock, starting
         self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
         self._ended = threading.Event()
         self._last: dict[int, PipelineMetrics] = {}
         self._alive_s = float("-inf")
-        self._me = me or reference(os.getpid())
+        self._me = reference(os.getpid())
         self._version = 0
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
@@ -51,7 +51,7 @@ class MetricsWriter:
     def step(self) -> None:
         """One turn: write what has changed, or everything when the last sign of life is too old."""
         now_s = self.clock.monotonic_s()
-        figures = [meter.read() for meter in self.meters]
+        figures = self._figures()
         due = figures if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2 else [m for m in figures if m != self._last.get(m.pipeline)]
         if not due or not self._registered():
             return
@@ -65,6 +65,11 @@ class MetricsWriter:
         self._last |= {m.pipeline: m for m in due}
         if len(due) == len(figures):
             self._alive_s = now_s
+
+    def _figures(self) -> list[PipelineMetrics]:
+        """What the meters say. A batch that waits for the engine is not being written yet: that is still the start, which has a window of its own."""
+        figures = [meter.read() for meter in self.meters]
+        return [replace(m, phase="starting") if m.phase == "writing" else m for m in figures] if self.starting() else figures
 
     def _registered(self) -> bool:
         """Whether this process is on record as the driver; remembers the version of that."""

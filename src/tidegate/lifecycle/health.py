@@ -21,7 +21,7 @@ from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineSt
 
 STREAMING_INTERVAL_MS = 10_000
 START_MS = 120_000
-STARTING_PHASES = ("", "restoring")
+STARTING_PHASES = ("", "restoring", "starting")
 
 
 class Stall(StrEnum):

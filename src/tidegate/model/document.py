@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tidegate.model.errors import TerminalError
 
 T = TypeVar("T")
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class NewerDocument(TerminalError):
@@ -28,23 +29,14 @@ class NewerDocument(TerminalError):
 
 def to_document(value: Any) -> Any:
     """Plain JSON data; fields that have their default are written too, so that a document explains itself."""
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, Mapping):
-        return {str(k): to_document(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_document(v) for v in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: to_document(getattr(value, name)) for name in _names(type(value))}
-    return value
+    kind: type = type(value)
+    return value if kind in _PLAIN else _encoder(kind)(value)
 
 
 def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     """The dataclass that `to_document` wrote. Unknown keys are ignored, a newer `version` is refused, missing ones take their default."""
-    known = next((f.default for f in dataclasses.fields(kind) if f.name == "version"), None)  # type: ignore[arg-type]  # kind is a dataclass
-    found = data.get("version")
+    plain: type = kind
+    known, found = _version(plain), data.get("version")
     if isinstance(known, int) and (not isinstance(found, int) or found > known):
         raise NewerDocument(what or kind.__name__, found, known)
     result: T = _decode(kind, data)
@@ -54,6 +46,27 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(kind))
+
+
+@cache
+def _version(kind: type) -> object:
+    """The newest version of a kind of document that is known here; None where it has none."""
+    return next((f.default for f in dataclasses.fields(kind) if f.name == "version"), None)
+
+
+@cache
+def _encoder(kind: type) -> Callable[[Any], Any]:
+    """How values of one type are written; found out once for each type, as for reading."""
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): each if type(each) in _PLAIN else to_document(each) for key, each in value.items()}
+    if issubclass(kind, list | tuple):
+        return lambda value: [each if type(each) in _PLAIN else to_document(each) for each in value]
+    if dataclasses.is_dataclass(kind):
+        names = _names(kind)
+        return lambda value: {name: each if type(each := getattr(value, name)) in _PLAIN else to_document(each) for name in names}
+    return lambda value: value
 
 
 def _decode(hint: Any, data: Any) -> Any:
@@ -79,10 +92,14 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
         return _record_decoder(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
-    return lambda data: data
+    return _as_it_is
 
 
 def _record_decoder(kind: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(kind)
-    fields = [(name, _decoder(hints[name])) for name in _names(kind)]
-    return lambda data: kind(**{name: decode(data[name]) for name, decode in fields if name in data})
+    fields = [(name, None if (decode := _decoder(hints[name])) is _as_it_is else decode) for name in _names(kind)]
+    return lambda data: kind(**{name: decode(data[name]) if decode else data[name] for name, decode in fields if name in data})
+
+
+def _as_it_is(data: Any) -> Any:
+    return data

@@ -8,7 +8,7 @@ lists from comma text, text from anything. All problems are collected.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -71,6 +71,13 @@ class Block:
     data: Mapping[str, Any]
     locate: Callable[[Path], Location]
     prefix: str
+    _flat: bool = field(init=False, repr=False, compare=False)  # no map in it and no dot in its keys: what is not there by its key is nowhere
+    _plain: bool = field(init=False, repr=False, compare=False)  # no dot in its keys
+
+    def __post_init__(self) -> None:
+        plain = not any("." in key for key in self.data)
+        object.__setattr__(self, "_plain", plain)
+        object.__setattr__(self, "_flat", plain and not any(isinstance(value, Mapping) for value in self.data.values()))
 
     @staticmethod
     def of(block: PluginBlock) -> "Block":
@@ -91,8 +98,10 @@ class Block:
         """A value by flat key, else by walking nested maps, else as a block of all flat keys below it (`schema.fields { ... }`)."""
         if key in self.data:
             return (key,), self.data[key]
-        found = self._walk(key) if "." in key else None  # most keys have no dot, and most are not given
-        if found is not None:
+        if self._flat:  # most keys are not given, and a job has hundreds of them
+            return None
+        found = self._walk(key) if "." in key else None
+        if found is not None or self._plain:
             return found
         dotted = f"{key}."
         below = {k[len(dotted) :]: v for k, v in self.data.items() if k.startswith(dotted)}

@@ -44,7 +44,8 @@ def connectors() -> tuple[Connector, ...]:
 
 def find(kind: BlockKind, name: str) -> Connector:
     """A connector by its name in any case."""
-    named = {n.lower(): c for c in connectors() if c.kind is kind for n in (c.name, *c.aliases)}
-    if name.lower() in named:
-        return named[name.lower()]
+    wanted = name.lower()
+    for each in connectors():
+        if each.kind is kind and (each.name.lower() == wanted or any(alias.lower() == wanted for alias in each.aliases)):
+            return each
     raise UnknownConnector(kind, name, nearest(name, [c.name for c in connectors() if c.kind is kind]))

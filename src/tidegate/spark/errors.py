@@ -236,9 +236,9 @@ def useful_line(text: str) -> str:
 
 
 def _traceback_of(text: str) -> str:
-    """The last Python traceback of a text, without the Java lines after it."""
+    """The last Python traceback of a text, without what Spark and Java put after it."""
     traceback = text.rpartition("Traceback (most recent call last)")[2]
-    return re.split(r"\n\s*(?:at [\w.$/]+\(|Driver stacktrace|JVM stacktrace|==)", traceback)[0]
+    return re.split(r"\n\s*(?:at [\w.$/]+\(|SQLSTATE: |Driver stacktrace|JVM stacktrace|==)", traceback)[0]
 
 
 def last_line(text: str) -> str:

@@ -17,6 +17,7 @@ KEY_BYTES_MAX = 512
 VALUE_BYTES_MAX = 1024 * 1024
 OPERATIONS_MAX = 100
 DEPTH_MAX = 64
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def check_map(name: object) -> None:
@@ -53,7 +54,7 @@ def encode(map: str, key: str, value: dict[str, Any]) -> str:
         raise StoreRefused(f"{where} is a {type(value).__name__}; every value is a JSON object")
     _check_names(where, value, 1)
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _JSON.encode(value)
         size = len(text.encode())
     except (TypeError, ValueError) as error:
         raise StoreRefused(f"{where} is not JSON: {error}") from error

@@ -26,7 +26,6 @@ from tidegate.store.backend import (
     Token,
     Transaction,
     Void,
-    Write,
 )
 from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.errors import Conflict, StoreUnavailable
@@ -158,9 +157,12 @@ def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[Row]:
 
 
 def _judge(db: sqlite3.Connection, checks: tuple[Check, ...]) -> None:
+    if not checks:
+        return
+    pairs = json.dumps([(check.map, check.key) for check in checks])
+    versions = {(map, key): version for map, key, version in db.execute(SQL["versions"], {"pairs": pairs})}
     for check in checks:
-        row = db.execute(SQL["version"], {"map": check.map, "key": check.key}).fetchone()
-        found = row[0] if row else 0
+        found = versions.get((check.map, check.key), 0)
         if found != check.version:
             raise Conflict(check.map, check.key, check.version, found)
 
@@ -171,26 +173,18 @@ def _judge_token(db: sqlite3.Connection, token: Token) -> None:
 
 
 def _write_one(db: sqlite3.Connection, transaction: Transaction) -> int:
-    """The revision."""
-    (revision,) = db.execute(SQL["advance"]).fetchone()
-    rows = sum(_write(db, write, revision) for write in transaction.writes)
+    """The revision. Few statements, however much is written: around each of them this thread gives way to all others, with the store in its hands."""
+    put = [(write.map, write.key, write.text) for write in transaction.writes if write.text is not None]
+    deleted = [at for write in transaction.writes if write.text is None and db.execute(SQL["delete"], (at := (write.map, write.key))).rowcount]
+    (revision,) = db.execute(SQL["advance"], {"rows": len(put) + len(deleted)}).fetchone()
+    if put:
+        entries = {"revision": revision, "entries": json.dumps(put), "kind": str(ChangeKind.PUT)}
+        db.execute(SQL["put"], entries)
+        db.execute(SQL["log_changes"], entries)
+    if deleted:
+        db.execute(SQL["log_changes"], {"revision": revision, "entries": json.dumps(deleted), "kind": str(ChangeKind.DELETE)})
     db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
-    db.execute(SQL["count_changes"], {"rows": rows})
     return int(revision)
-
-
-def _write(db: sqlite3.Connection, write: Write, revision: int) -> int:
-    """The rows that it added to the change log."""
-    at = {"map": write.map, "key": write.key}
-    if write.text is not None:
-        db.execute(SQL["put"], {**at, "version": revision, "value": write.text})
-        kind = ChangeKind.PUT
-    elif db.execute(SQL["delete"], at).rowcount:
-        kind = ChangeKind.DELETE
-    else:
-        return 0
-    db.execute(SQL["log_change"], {**at, "revision": revision, "kind": str(kind)})
-    return 1
 
 
 def _behind(prefix: str) -> str | None:

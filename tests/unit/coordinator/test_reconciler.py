@@ -10,8 +10,11 @@ from coordinator_parts import Installation, plan
 from tidegate.coordinator.events import Event, EventKind
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.registry import Known
 from tidegate.coordinator.transitions import Recorder
 from tidegate.election import Elector, Leading, worker_office
+from tidegate.lifecycle.decision import Go
+from tidegate.lifecycle.view import JobView
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv, JobMode
@@ -39,7 +42,7 @@ from tidegate.model.records import (
 )
 from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.runner.process import reference
-from tidegate.store.base import Delete, Put
+from tidegate.store.base import Check, Delete, Put
 
 DRIVER = ProcessRef(pid=4711, started=1, boot="b", host="h")
 
@@ -117,8 +120,8 @@ def running(leader: Leader, **options: JobEnv) -> DriverRecord:
 
 def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: Leader) -> None:
     running(leader)
-    assert [e.to for e in leader.heard.events] == ["PENDING", "SCHEDULED", "RUNNING"]
-    assert leader.here.state().entered.keys() == {"CREATED", "PENDING", "SCHEDULED", "RUNNING"}
+    assert [e.to for e in leader.heard.events] == ["SCHEDULED", "RUNNING"]
+    assert leader.here.state().entered.keys() == {"CREATED", "SCHEDULED", "RUNNING"}
     order = leader.order()
     assert order is not None
     assert (order.generation, order.worker, order.order) == (1, "w", Order.RUN)
@@ -219,6 +222,32 @@ def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_resta
     assert (order.worker, order.generation, order.order) == ("v", 1, Order.RUN)
     assert leader.here.state().status is JobStatus.RUNNING
     assert leader.here.store.get(WORKERS, "w") is None
+
+
+def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    running(leader)
+    del leader.workers["w"]
+    held_up, heard = Recorder.go, []
+
+    def go(recorder: Recorder, lease: Check, known: Known, view: JobView, decision: Go) -> None:
+        """Between the leader's look, which found nothing but silence, and its word the driver gives a sign of life."""
+        if decision.proof and not heard:
+            figures = PipelineMetrics(pipeline=1, generation=1, at_ms=leader.here.clock.now_ms())
+            heard.append(leader.here.store.transact([], [Put(METRICS, "7/1", to_document(figures))]))
+        held_up(recorder, lease, known, view, decision)
+
+    monkeypatch.setattr(Recorder, "go", go)
+    for _ in range(300):
+        leader.turns()
+        if heard:
+            break
+    assert heard, "silence was never taken for death"
+    driver = leader.here.known(7).driver
+    assert driver is not None
+    assert driver.value.end is None
+    assert leader.here.state().status is JobStatus.RUNNING
+    leader.turns(300)
+    assert leader.here.state().status is not JobStatus.RUNNING, "silent again, and for long enough"
 
 
 def test_a_zombie_among_the_running_jobs_is_buried_and_never_started(leader: Leader) -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.driver.background import BackgroundEngine
 from tidegate.driver.metrics import ALIVE_S, DELAY_S_MIN, MetricsWriter
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import DRIVERS, METRICS, DriverEnd, DriverRecord, PipelineMetrics, ProcessRef
+from tidegate.pipeline.engine import Engine
 from tidegate.pipeline.meter import Meter
 from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store import Delete, Put, Store, open_store
+from tidegate.testing.plain_engine import PlainEngine
 
 
 @dataclass
@@ -56,6 +59,10 @@ class World:
         self.writer.step()
         return {e.key for e in self.store.list(METRICS) if before.get(e.key) != e.version}
 
+    def phases(self) -> list[str]:
+        """What is on record of each pipeline."""
+        return [from_document(PipelineMetrics, e.value).phase for e in self.store.list(METRICS)]
+
 
 @pytest.fixture
 def store() -> Iterator[Store]:
@@ -74,6 +81,40 @@ def test_what_has_changed_is_written_and_what_has_not_only_as_a_sign_of_life(sto
     entry = store.get(METRICS, "7/1")
     assert entry is not None
     assert from_document(PipelineMetrics, entry.value).at_ms == world.clock.now_ms()
+
+
+def test_a_batch_that_waits_for_the_engine_is_part_of_the_start(store: Store) -> None:
+    world, up = World(store), threading.Event()
+    world.writer.starting = lambda: not up.is_set()
+    world.meters[0].batch(1)
+    world.meters[1].phase("planning")
+    world.turn()
+    assert world.phases() == ["starting", "planning"]
+    up.set()
+    assert world.turn() == {"7/1"}
+    assert world.phases() == ["writing", "planning"]
+
+
+def test_an_engine_starts_until_it_is_there_and_again_where_its_start_has_failed() -> None:
+    go, starts = threading.Event(), [OSError("no Java"), PlainEngine()]
+
+    def start() -> Engine:
+        assert go.wait(60)
+        made = starts.pop(0)
+        if isinstance(made, OSError):
+            raise made
+        return made
+
+    engine = BackgroundEngine(start)
+    assert not engine.starting
+    engine.start()
+    assert engine.starting
+    go.set()
+    with pytest.raises(OSError, match="no Java"):
+        engine._ready()
+    engine._ready()
+    assert not engine.starting
+    engine.close()
 
 
 def test_a_driver_is_never_silent_for_longer_than_it_may_be(store: Store) -> None:

@@ -105,7 +105,7 @@ def test_a_reason_does_not_change_while_nothing_changes(signs) -> None:
     assert pipeline_health(TEN, signs("writing", 70_000)) == pipeline_health(TEN, signs("writing", 7_000_000))
 
 
-@pytest.mark.parametrize("phase", ["", "restoring"])
+@pytest.mark.parametrize("phase", ["", "restoring", "starting"])
 def test_a_pipeline_that_starts_has_the_start_window_too(signs, phase) -> None:
     assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == Health()
     assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == Health(LATE, "starting: the pipeline is not up yet")

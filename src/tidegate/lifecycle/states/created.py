@@ -1,19 +1,21 @@
-"""CREATED: accepted and durable. The first look of a leader puts it into the queue."""
+"""CREATED: accepted and durable. The first look of a leader gives it to a worker where there is room, else it puts it into the queue."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Go
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.view import JobView, NoPlace
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.CREATED
-GOES_TO = frozenset({JobStatus.PENDING, JobStatus.CANCELED, JobStatus.FAILING})
+GOES_TO = frozenset({JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.CANCELED, JobStatus.FAILING})
 DEADLINE: Deadline | None = Deadline(
     ms=lambda limits: limits.accept_ms, then=frozenset({JobStatus.PENDING}), what="from the first look of a leader, which moves it on at once"
 )
 
 
 def decide(view: JobView) -> Decision:
-    """To the queue; or to the end where it is not wanted any more and nothing of an earlier incarnation runs."""
+    """To a worker, or to the queue; or to the end where it is not wanted any more and nothing of an earlier incarnation runs."""
     if view.stop_wanted and not view.driver_lives:
         return Go(to=JobStatus.CANCELED, reason="canceled before it started")
-    return Go(to=JobStatus.PENDING)
+    if view.stop_wanted or view.driver_lives or view.saved or isinstance(view.place, NoPlace):
+        return Go(to=JobStatus.PENDING)
+    return Go(to=JobStatus.SCHEDULED, worker=view.place.worker)

@@ -7,7 +7,7 @@ from tidegate.lifecycle.view import JobView
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.INITIALIZING
-GOES_TO = frozenset({JobStatus.PENDING, JobStatus.CANCELED, JobStatus.FAILING})
+GOES_TO = created.GOES_TO
 DEADLINE: Deadline | None = created.DEADLINE
 
 

@@ -89,34 +89,34 @@ select key, value, version from entries where map = :map and key >= :prefix and 
 -- As scan_prefix, where no key can be behind.
 select key, value, version from entries where map = :map and key >= :prefix order by key;
 
--- name: version
--- For a check.
-select version from entries where map = :map and key = :key;
+-- name: versions
+-- For checks: pairs of map and key, each looked up by its own.
+select entries.map, entries.key, entries.version
+from json_each(:pairs) as asked
+cross join entries on entries.map = json_extract(asked.value, '$[0]') and entries.key = json_extract(asked.value, '$[1]');
 
 -- name: state
 -- The newest revision, the revision after which the log is complete, and how many rows it has.
 select revision, floor, change_rows from state;
 
 -- name: advance
--- Take the next revision.
-update state set revision = revision + 1 returning revision;
+-- Take the next revision, and keep the number of rows of the log in sight without counting them.
+update state set revision = revision + 1, change_rows = change_rows + :rows returning revision;
 
 -- name: put
--- Write an entry, new or over the old one.
-insert into entries (map, key, version, value) values (:map, :key, :version, :value)
+-- Write entries, new or over the old ones: triples of map, key and value.
+insert into entries (map, key, version, value)
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), :revision, json_extract(value, '$[2]') from json_each(:entries) where true
 on conflict (map, key) do update set version = excluded.version, value = excluded.value;
 
 -- name: delete
 -- Take an entry away.
-delete from entries where map = :map and key = :key;
+delete from entries where map = ? and key = ?;
 
--- name: log_change
+-- name: log_changes
 -- For the change feed.
-insert into changes (revision, map, key, kind) values (:revision, :map, :key, :kind);
-
--- name: count_changes
--- Keep the number of rows of the log in sight without counting them.
-update state set change_rows = change_rows + :rows;
+insert into changes (revision, map, key, kind)
+select :revision, json_extract(value, '$[0]'), json_extract(value, '$[1]'), :kind from json_each(:entries);
 
 -- name: log_outcome
 -- The proof that a transaction was written, for who lost the answer.

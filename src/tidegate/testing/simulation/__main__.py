@@ -4,6 +4,7 @@ world in which a promise was broken, and prints the command that makes it happen
 
 import argparse
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from collections import Counter
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TIDEGATE_FAILPOINT": ""}  # the order of sets is part of a seed; failpoints are places where something may happen
 
 HANGS_AFTER_S = 60  # a world takes a twentieth of a second
+SWEPT_EVERY = 20  # worlds: what they leave is collected at once, and not looked through again and again while they last
 
 
 def main() -> int:
@@ -27,10 +29,15 @@ def main() -> int:
     installed.prepare()
     if options.mutation:
         mutations.apply(options.mutation)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
     totals: Counter[str] = Counter()
     began_s = time.monotonic()
     for seed in range(options.seed, options.seed + options.count):
         _watch_over(seed)
+        if (seed - options.seed) % SWEPT_EVERY == 0:
+            gc.collect()
         world = World(seed, trace=options.trace)
         complaint = world.live()
         if complaint:

@@ -7,6 +7,7 @@ transaction that was taken, with what was there before.
 import bisect
 import itertools
 import json
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,8 @@ def forget_documents() -> None:
 
 
 _documents: dict[str, dict[str, Any]] = {}
+_version = operator.attrgetter("version")
+_place = operator.attrgetter("map", "key")
 
 
 class WatchedBackend:
@@ -69,8 +72,7 @@ class WatchedBackend:
         self.entries: dict[str, dict[str, ReadRow]] = {}
         self.witness = witness
         self._retention = retention
-        self._logs: dict[str, list[Change]] = {}
-        self._logged = 0
+        self._log: list[Change] = []  # by revision, map and key
         self._outcomes: dict[bytes, int] = {}
         self._voids: dict[bytes, int] = {}
         self._revision = 0
@@ -107,6 +109,7 @@ class WatchedBackend:
             return self._revision
         self._revision += 1
         seen = {}
+        changes = []
         for write in transaction.writes:
             rows = self.entries.setdefault(write.map, {})
             before = rows.get(write.key)
@@ -119,10 +122,10 @@ class WatchedBackend:
                 after = rows[write.key] = ReadRow(write.key, write.text, self._revision, document_of(write.text))
                 kind = ChangeKind.PUT
             seen[write.map, write.key] = (before, after)
-            self._logs.setdefault(write.map, []).append(Change(write.map, write.key, self._revision, kind))
-            self._logged += 1
+            changes.append(Change(write.map, write.key, self._revision, kind))
+        self._log += sorted(changes, key=_place) if len(changes) > 1 else changes
         self._outcomes[transaction.token.id] = self._revision
-        if self._retention.due(self._logged, self._revision - self._floor):
+        if self._retention.due(len(self._log), self._revision - self._floor):
             self.compact()
         self.witness(seen)
         return self._revision
@@ -142,12 +145,8 @@ class WatchedBackend:
         """The change log of some maps."""
         if not self._floor <= since <= self._revision:
             return Compacted(self._revision)
-        events: list[Change] = []
-        for map in maps:
-            log = self._logs.get(map)
-            if log and log[-1].version > since:
-                events += log[bisect.bisect_right(log, since, key=lambda change: change.version) :]
-        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.map, change.key))), self._revision)
+        newer = self._log[bisect.bisect_right(self._log, since, key=_version) :]
+        return Changes(tuple([change for change in newer if change.map in maps]), self._revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         """How many; bytes do not matter here."""
@@ -156,11 +155,9 @@ class WatchedBackend:
     def compact(self) -> None:
         """Forget the oldest changes."""
         kept = self._retention.kept
-        versions = sorted(change.version for log in self._logs.values() for change in log)
-        by_rows = versions[-kept - 1] if len(versions) > kept else 0
+        by_rows = self._log[-kept - 1].version if len(self._log) > kept else 0
         self._floor = max(self._floor, by_rows, self._revision - kept)
-        self._logs = {map: [change for change in log if change.version > self._floor] for map, log in self._logs.items()}
-        self._logged = sum(map(len, self._logs.values()))
+        self._log = self._log[bisect.bisect_right(self._log, self._floor, key=_version) :]
         self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
         self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}
 

@@ -4,12 +4,10 @@ One world at a time in one process, and in a process that does nothing else.
 """
 
 import contextlib
-import dataclasses
 import logging
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from typing import Any, TypeVar
 
 from tidegate import failpoint
@@ -43,27 +41,6 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     return result
 
 
-_fields: dict[type, tuple[str, ...] | None] = {}
-_write = document.to_document
-
-
-def to_document(value: Any) -> Any:
-    """As the real one, with the names of the fields of each class looked up once."""
-    kind = type(value)
-    if kind is str or kind is int or value is None:
-        return value
-    if kind not in _fields:
-        _fields[kind] = tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
-    names = _fields[kind]
-    if names is not None:
-        return {name: to_document(getattr(value, name)) for name in names}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(k): to_document(v) for k, v in value.items()}
-    return [to_document(v) for v in value] if isinstance(value, list | tuple) else value
-
-
 class _Ear(logging.Handler):
     """Hears what is logged as an error."""
 
@@ -82,9 +59,8 @@ def prepare() -> None:
     assert failpoint._armed is not None
     failpoint.arm(",".join(f"{name}=raise" for name in failpoint_names()))
     for name, module in list(sys.modules.items()):
-        for real, quick in ((_read, from_document), (_write, to_document)):
-            if name.startswith("tidegate.") and module is not sys.modules[__name__] and getattr(module, real.__name__, None) is real:
-                setattr(module, real.__name__, quick)
+        if name.startswith("tidegate.") and module is not sys.modules[__name__] and getattr(module, _read.__name__, None) is _read:
+            setattr(module, _read.__name__, from_document)
     logger = logging.getLogger("tidegate")
     logger.setLevel(logging.ERROR)
     logger.propagate = False

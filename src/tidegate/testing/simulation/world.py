@@ -45,6 +45,7 @@ class World:
         self.kind_s = 0.0
         self.leisure = 1.0
         self.weather = Weather.drawn(self.rng)
+        self._steady = 1 - max(self.weather.freeze, self.weather.switch)  # with no more luck than this nobody waits
         self.turns = Turns()
         self.settings = EngineSettings(
             state_cleanup_delay_ms=self.rng.choice([2_000, 8_000, 15_000]),
@@ -98,12 +99,12 @@ class World:
             self.note(actor.name, f"  {place}")
         if self.kind:
             return
-        luck, weather = self.rng.random(), self.weather
-        if luck < weather.kill:
+        luck = self.rng.random()
+        if luck < self.weather.kill:
             assert isinstance(process, Process)
             self.kill(process, place)
             raise Killed
-        if self.turns.can_pause:
+        if actor.seat is not None and (luck > self._steady or place == DECIDED):
             self._dawdle(process, place, luck)
 
     def _dawdle(self, process: Owner, place: str, luck: float) -> None:
