@@ -220,3 +220,33 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
     pg.execute("update t set n = 'NaN' where id = 2")
     with pytest.raises(ValueUnreadable, match="'n'"):
         everything(reading)
+
+
+def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Place) -> None:
+    pg.execute(
+        "create table digits (id int primary key, n numeric, a numeric[])", "insert into digits values (1, 99999999999999999999.5, '{-99999999999999999999.5}')"
+    )
+    assert everything(source(pg, table_path="digits")).to_pylist()[0]["n"] == Decimal("99999999999999999999.5")
+    for column, value in (("n", "1e30"), ("n", "-999999999999999999999999999999999999999"), ("a", "array[1, 1e30]")):
+        pg.execute(f"insert into digits (id, {column}) values (2, {value})")
+        with pytest.raises(ValueUnreadable, match=f"'{column}'.*more than 20 digits before the point"):
+            everything(source(pg, table_path="digits"))
+        pg.execute("delete from digits where id = 2")
+
+
+def test_arrays_are_lists_of_one_dimension_and_infinite_dates_in_them_null(pg: Place) -> None:
+    pg.execute(
+        """create table arrays (id int primary key, "n%s ""q" int[], t text[], b bytea[], d date[], ts timestamptz[])""",
+        """insert into arrays values (1, '{1,null}', '{"a",null}', '{"\\\\x00"}', '{infinity,2024-01-02,null,-infinity}', '{2024-01-01 00:00+00,infinity}')""",
+        "insert into arrays values (2, '{}', '{}', '{}', '{}', '{}'), (3, null, null, null, null, null)",
+    )
+    day, moment = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    rows = everything(source(pg, table_path="arrays")).to_pylist()
+    assert [list(row.values()) for row in sorted(rows, key=lambda row: row["id"])] == [
+        [1, [1, None], ["a", None], [b"\0"], [None, day, None, None], [moment, None]], [2, [], [], [], [], []], [3, None, None, None, None, None],
+    ]  # fmt: skip
+    for column, value in (('"n%s ""q"', "{{1,2},{3,4}}"), ("t", "{{a},{b}}"), ("d", "{{2024-01-02}}")):
+        pg.execute(f"update arrays set {column} = '{value}' where id = 2")
+        with pytest.raises(ValueUnreadable, match="more than one dimension"):
+            everything(source(pg, table_path="arrays"))
+        pg.execute(f"update arrays set {column} = null where id = 2")

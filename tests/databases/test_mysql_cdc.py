@@ -271,7 +271,9 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(sho
         PositionGone, match=rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was purged.*oldest.*{oldest}.*--restore fresh"
     ):
         source.latest(old, Limit())
-    assert not source.runway(old).held
+    gone = source.runway(old)
+    assert not gone.held
+    assert (gone.position, gone.oldest) == (f"{old['log']['file']}:{old['log']['pos']}", f"{oldest}:4")
     assert not source.runway({"log": {"file": "binlog.999999", "pos": 4}}).held
 
 
@@ -305,6 +307,22 @@ def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: Shop, sta
     assert len(mirror.rows) == 1
     with pytest.raises(TableChanged, match=f"(?i){statement.replace('orders', '`?orders')}"):
         mirror.run()
+
+
+@pytest.mark.parametrize("turned", ["before", "between", "after"])
+def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(shop: Shop, mariadb: MariaDbServer, turned: str) -> None:
+    shop(ORDERS)
+    mirror = Mirror(shop.source(startup__mode="latest"))
+    mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)")
+    for place, statement in (("before", "insert into orders values (1, 'x', 1, null)"), ("between", "truncate table orders"), ("after", "do 1")):
+        mariadb.execute("insert into elsewhere.t select count(*) from elsewhere.t", *(["flush binary logs"] if place == turned else []))
+        shop(statement)
+    assert mirror.step()
+    assert len(mirror.rows) == 1
+    for source in (mirror.source, shop.source(startup__mode="latest")):  # whoever goes on from here meets it too
+        mirror.source = source
+        with pytest.raises(TableChanged, match=r"(?i)truncate table orders"):
+            mirror.run()
 
 
 def test_added_columns_are_carried_on_where_that_is_wanted(shop: Shop) -> None:

@@ -163,6 +163,21 @@ def test_large_values_that_an_update_leaves_alone_stay_what_they_are(shop: Shop)
         mirror.run()
 
 
+def test_tables_that_could_not_be_changed_any_more_once_published_are_refused(shop: Shop) -> None:
+    shop(
+        ORDERS,
+        FULL,
+        "create table halves (id int primary key) partition by range (id)",
+        "create table first_half partition of halves for values from (0) to (9)",
+    )
+    shop("alter table halves replica identity full")
+    with pytest.raises(NotSetUp, match=r'run: ALTER TABLE "public"\."first_half" REPLICA IDENTITY FULL \(or'):
+        shop.source().initial()
+    shop("alter table orders replica identity nothing")
+    with pytest.raises(NotSetUp, match=r'refuses updates and deletes.*ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL$'):
+        shop.source(**{"require-replica-identity-full": False}).initial()
+
+
 def test_tables_with_only_keys_in_the_log_are_refused_or_settled_by_upserts(shop: Shop) -> None:
     shop(ORDERS, ROWS.format(20))
     with pytest.raises(NotSetUp, match=r'ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL'):

@@ -19,6 +19,10 @@ from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import Untrusted
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System, parse_url
+from tidegate.home import Home
+from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.testing.in_process import run_in_process
+from tidegate.testing.plain_engine import PlainEngine
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
@@ -67,6 +71,16 @@ def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
     with MariaDbServer(settings=settings) as server:
         server.execute("create user careful@'127.0.0.1' identified by 'x' require ssl", "grant all on *.* to careful@'127.0.0.1'", "create database shop")
         server.execute(EVERY_TYPE, *(f"insert into everything values {values}" for values in VALUES), database="shop")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgres_tls(papers: Papers) -> Iterator[PostgresServer]:
+    """A server that takes nobody whose connection is not encrypted."""
+    rules = papers.certificate.with_name("rules")
+    rules.write_text("hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n")
+    files = {"ssl_cert_file": str(papers.certificate), "ssl_key_file": str(papers.key), "hba_file": str(rules)}
+    with PostgresServer(settings={"wal_level": "logical", "ssl": "on", "fsync": "off", **files}) as server:
         yield server
 
 
@@ -125,28 +139,68 @@ def test_a_server_without_encryption_is_not_read_in_the_clear(mariadb: MariaDbSe
 
 
 @pytest.mark.timeout(600)
-def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(papers: Papers) -> None:
-    settings = {"wal_level": "logical", "ssl": "on", "ssl_cert_file": str(papers.certificate), "ssl_key_file": str(papers.key), "fsync": "off"}
-    with PostgresServer(settings=settings) as server:
-        url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute("create table orders (id int primary key, name text)")
-            connection.execute("alter table orders replica identity full")
-            connection.execute("insert into orders values (1, 'a')")
+def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(papers: Papers, postgres_tls: PostgresServer) -> None:
+    url = f"jdbc:postgresql://127.0.0.1:{postgres_tls.port}/postgres"
+    with psycopg.connect(postgres_tls.url, autocommit=True) as connection:
+        connection.execute("create table orders (id int primary key, name text)")
+        connection.execute("alter table orders replica identity full")
+        connection.execute("insert into orders values (1, 'a')")
 
-            def source(parameters: str, settings: dict[str, Any] | None = None) -> Any:
-                options = {"url": url + parameters, "username": "postgres", "password": "any", "slot.name": "tls", "table-names": ["postgres.public.orders"]}
-                return make_source("Postgres-CDC", {**options, **({"debezium": settings} if settings else {})})
+        def source(parameters: str, settings: dict[str, Any] | None = None) -> Any:
+            options = {"url": url + parameters, "username": "postgres", "password": "any", "slot.name": "tls", "table-names": ["postgres.public.orders"]}
+            return make_source("Postgres-CDC", {**options, **({"debezium": settings} if settings else {})})
 
-            mirror = Mirror(source(f"?ssl=true&sslrootcert={papers.authority}"))
-            mirror.run()
-            with mirror.source.session() as session:
-                assert session.one("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
-            connection.execute("insert into orders values (2, 'b')")
-            mirror.source = source("", {"database.sslmode": "verify-ca", "database": {"sslrootcert": str(papers.authority)}})
-            mirror.run()
-            assert len(mirror.rows) == 2
-            for parameters in (f"?sslmode=verify-ca&sslrootcert={papers.stranger}", "?sslmode=verify-full&sslrootcert=/no/such.pem", "?sslmode=often"):
-                with pytest.raises(Untrusted, match="name the authority of its certificate"):
-                    source(parameters).tables()
-            connection.execute("select pg_drop_replication_slot('tls')")
+        mirror = Mirror(source(f"?ssl=true&sslrootcert={papers.authority}"))
+        mirror.run()
+        with mirror.source.session() as session:
+            assert session.one("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
+        connection.execute("insert into orders values (2, 'b')")
+        mirror.source = source("", {"database.sslmode": "verify-ca", "database": {"sslrootcert": str(papers.authority)}})
+        mirror.run()
+        assert len(mirror.rows) == 2
+        for parameters in (f"?sslmode=verify-ca&sslrootcert={papers.stranger}", "?sslmode=verify-full&sslrootcert=/no/such.pem", "?sslmode=often"):
+            with pytest.raises(Untrusted, match="name the authority of its certificate"):
+                source(parameters).tables()
+        connection.execute("select pg_drop_replication_slot('tls')")
+
+
+def copy(home: Path, source: str, target: str) -> JobOutcome:
+    """A whole job from one table to another, in several batches."""
+    file = home.with_suffix(".conf")
+    file.write_text(f"""env {{ job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 50, job.retry.times = 0 }}
+source {{ Jdbc {{ {source} use_select_count = true, split.size = 20 }} }}
+sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" }} }}""")
+    return run_in_process(str(file), Home(home), PlainEngine()).outcome
+
+
+@pytest.mark.timeout(600)
+def test_a_whole_job_is_encrypted_at_both_ends(maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path) -> None:
+    """Both servers refuse whoever is not: there with their certificates looked at, back with whoever answers."""
+    maria_tls.execute(
+        "create table wares (id int primary key, name varchar(40))", "insert into wares select seq, concat('ü', seq) from seq_1_to_120", database="shop"
+    )
+
+    def maria(parameters: str, table: str) -> str:
+        return f'url = "{maria_tls.url("shop")}?{parameters}", driver = "org.mariadb.jdbc.Driver", username = careful, password = x, {table},'
+
+    def postgres(parameters: str, table: str) -> str:
+        url = f"jdbc:postgresql://127.0.0.1:{postgres_tls.port}/postgres?{parameters}"
+        return f'url = "{url}", driver = "org.postgresql.Driver", username = postgres, password = any, {table},'
+
+    there = copy(
+        tmp_path / "there",
+        maria(f"sslMode=VERIFY_CA&serverSslCert={papers.authority}", 'table_path = "shop.wares"'),
+        postgres(f"sslmode=verify-ca&sslrootcert={papers.authority}", 'table = "public.copied"'),
+    )
+    back = copy(tmp_path / "back", postgres("sslmode=require", 'table_path = "public.copied"'), maria("requireSSL=true", 'database = shop, table = "back"'))
+    assert (there.status, back.status) == (JobStatus.FINISHED, JobStatus.FINISHED), (there, back)
+    address = parse_url(f"{maria_tls.url('shop')}?sslMode=REQUIRED", "careful", "x")
+    with open_session(address) as session:
+        assert session.query("select id, name from back order by id") == [(n, f"ü{n}") for n in range(1, 121)]
+    stranger = copy(
+        tmp_path / "stranger",
+        postgres(f"sslmode=verify-ca&sslrootcert={papers.stranger}", 'table_path = "public.copied"'),
+        maria("requireSSL=true", 'database = shop, table = "never"'),
+    )
+    assert stranger.status is JobStatus.FAILED
+    assert [failure.condition for failure in stranger.failures] == [Untrusted.condition]

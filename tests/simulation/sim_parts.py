@@ -98,6 +98,9 @@ class SimSource(Source):
         left = min(total - start["at"], limit.rows if limit.rows is not None else total)
         return {**start, "at": start["at"] + (scene.rng.randint(1, left) if left > 0 else 0)}
 
+    def behind(self, offset: Offset) -> bool:
+        return bool(offset["at"] < (self.values["rows"] if self.bounded else scene.available))
+
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         middle = (start["at"] + end["at"]) // 2
         edges = [(start["at"], middle), (middle, end["at"])] if count > 1 else [(start["at"], end["at"])]

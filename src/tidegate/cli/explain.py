@@ -131,5 +131,6 @@ def batch_policy(env: JobEnv) -> str:
     if pace.interval_s is None:
         return f"one after the other until the sources are read{tail}" if limits else "one: everything that the sources hold, committed at once"
     if env.mode is JobMode.STREAMING:
-        return f"one every {pace.interval_s:g} s, each a checkpoint{tail}"
+        hurry = "" if pace.rated else ", without a pause while a source is behind"
+        return f"one every {pace.interval_s:g} s{hurry}, each a checkpoint{tail}"
     return f"about {pace.interval_s:g} s each, one after the other, each a checkpoint{tail}"

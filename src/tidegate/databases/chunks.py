@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from tidegate.databases.dialect import Dialect, is_number
@@ -109,15 +109,18 @@ def cut(session: Session, dialect: Dialect, relation: str, key: str, kind: DataT
         if found:
             return found
     value = key if kind.name in WHOLE_NUMBERS else dialect.key_value(key)
-    return _between(list(_cutting_values(session, dialect, _Keys(relation, key, value), how)), how)
+    keys = Keys(relation, key, value, lambda bound: bound_literal(dialect, bound))
+    return _between(list(_cutting_values(session, keys, how)), how)
 
 
-class _Keys(NamedTuple):
-    """Where keys are, how they are compared, and what to select of them."""
+class Keys(NamedTuple):
+    """Where keys are, how they are compared, what to select of them, how an end of a range is written beside them, and which of them may be one."""
 
     relation: str
     key: str
     value: str
+    constant: Callable[[Bound], str]
+    only: str = ""
 
 
 def scale_of(kind: DataType, dialect: Dialect) -> Scale | None:
@@ -172,26 +175,31 @@ def _between(edges: Sequence[Bound], how: Cut) -> list[Chunk]:
     return [Chunk(low, high, rows) for low, high in pairwise([None, *edges, None])]
 
 
-def _cutting_values(session: Session, dialect: Dialect, keys: _Keys, how: Cut) -> Iterator[Bound]:
+def _cutting_values(session: Session, keys: Keys, how: Cut) -> Iterator[Bound]:
     """Values at about equal distances: by walking the index step by step, or by one look at every so manieth row of a large table."""
     each = max(how.rows_each, -(-how.rows // how.chunks_max))
     if how.rows // how.rows_each >= how.sample_above:
         yield from _sampled(session, keys, each, how)
-        return
-    relation, key, value = keys
-    where, ahead, last = f"{key} is not null", each, None
-    # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it may be a text
-    for _ in range(how.chunks_max):
-        found = session.query(f"select {value} as edge from {relation} where {where} order by {key} limit 1 offset {ahead}")
+    else:
+        yield from islice(walk(session, keys, each, ahead=each), how.chunks_max)
+
+
+def walk(session: Session, keys: Keys, each: int, *, ahead: int, after: Bound = None) -> Iterator[Bound]:
+    """The key that has `ahead` others between it and `after`, then every key that is `each` further, by the index. A key that repeats is one step."""
+    last = after
+    while True:
+        parts = [f"{keys.key} is not null", *([keys.only] if keys.only else []), *([f"{keys.key} > {keys.constant(last)}"] if last is not None else [])]
+        # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it may be a text
+        sql = f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by {keys.key} limit 1 offset {ahead}"
+        found = session.query(sql)
         if not found or as_bound(found[0][0]) == last:  # a rounded value that is not above itself
             return
-        last = as_bound(found[0][0])
+        last, ahead = as_bound(found[0][0]), each - 1
         yield last
-        where, ahead = f"{key} > {bound_literal(dialect, last)}", each - 1
 
 
-def _sampled(session: Session, keys: _Keys, each: int, how: Cut) -> Iterator[Bound]:
-    relation, key, value = keys
+def _sampled(session: Session, keys: Keys, each: int, how: Cut) -> Iterator[Bound]:
+    relation, key, value = keys.relation, keys.key, keys.value
     step = max(1, min(each, how.sample_rate))
     numbered = f"select {value} as edge, row_number() over (order by {key}) as n from {relation} where {key} is not null"
     sample = [as_bound(found) for (found,) in session.query(f"select edge from ({numbered}) s where n % {step} = 0 order by n")]

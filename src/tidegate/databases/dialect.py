@@ -101,6 +101,26 @@ class Dialect(ABC):
         """What to select of a key so that its literal is that very key again."""
         return key
 
+    def key_constant(self, column: NativeColumn, literal: str) -> str:  # noqa: ARG002  # most types need no help
+        """A literal that is compared as two keys of the column are, also where the column is not beside it."""
+        return literal
+
+    def key_upto(self, column: NativeColumn, constant: str) -> str:
+        """The rows with a key up to a constant, in every connection."""
+        return f"{self.quote(column.name)} <= {constant}"
+
+    def key_after(self, column: NativeColumn, constant: str) -> str:
+        """The rows with a key above a constant, in every connection."""
+        return f"{self.quote(column.name)} > {constant}"
+
+    def key_unread(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
+        """Rows whose key is there, may be anywhere in its order, and is read as null; empty where there are none."""
+        return ""
+
+    def key_edges(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
+        """Keys at which a table can be cut, as Python knows their values; empty where these are all."""
+        return ""
+
     @abstractmethod
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types; in batches of about rows_max (0: as the driver likes)."""

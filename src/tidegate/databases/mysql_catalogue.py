@@ -17,6 +17,8 @@ from information_schema.columns where table_schema = %s and table_name = %s orde
 _KEYS = """
 select index_name, column_name, nullable from information_schema.statistics
 where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
+# A view says VIEW there.
+_COMMENT = "select if(table_type = 'VIEW', '', table_comment) from information_schema.tables where table_schema = %s and table_name = %s"
 _TYPES: Mapping[int, str] = {
     FIELD_TYPE.TINY: "tinyint",
     FIELD_TYPE.SHORT: "smallint",
@@ -70,7 +72,7 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         if nullable == "YES":
             loose.add(index)
     unique = next((tuple(names) for index, names in keys.items() if index != "PRIMARY" and index not in loose), ())
-    comment = session.one("select table_comment from information_schema.tables where table_schema = %s and table_name = %s", place)
+    comment = session.one(_COMMENT, place)
     return TableInfo(name=name, columns=columns, primary_key=tuple(keys.get("PRIMARY", ())), unique_key=unique, comment=comment or "")
 
 

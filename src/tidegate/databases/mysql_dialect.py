@@ -153,6 +153,38 @@ class MySqlDialect(Dialect):
         text = base.endswith("text") or base.endswith("char")
         return f"convert({name} using utf8mb4) collate utf8mb4_bin" if base in ("enum", "set") or (text and not column.collation) else name
 
+    def key_constant(self, column: NativeColumn, literal: str) -> str:
+        """Texts in the character set and collation of the column, whose index can then be used; addresses and the like as what they are."""
+        if column.charset and column.collation:
+            return f"convert({literal} using {column.charset}) collate {column.collation}"
+        native = column.native.lower()
+        return f"cast({literal} as {native})" if native in ("uuid", "inet4", "inet6") else literal
+
+    def key_upto(self, column: NativeColumn, constant: str) -> str:
+        """Timestamps as numbers, as the time zone of the connection may have an hour twice; the hours around them are for the index."""
+        if not _is_moment(column):
+            return super().key_upto(column, constant)
+        name, moment = self.quote(column.name), _microseconds(constant)
+        return f"({name} <= from_unixtime({moment} / 1000000) + interval 3 hour and unix_timestamp({name}) * 1000000 <= {moment})"
+
+    def key_after(self, column: NativeColumn, constant: str) -> str:
+        """As key_upto."""
+        if not _is_moment(column):
+            return super().key_after(column, constant)
+        name, moment = self.quote(column.name), _microseconds(constant)
+        return f"({name} >= from_unixtime({moment} / 1000000) - interval 3 hour and unix_timestamp({name}) * 1000000 > {moment})"
+
+    def key_unread(self, column: NativeColumn, kind: DataType) -> str:
+        """Dates with a month or day of zero."""
+        name = self.quote(column.name)
+        return f"(month({name}) = 0 or dayofmonth({name}) = 0)" if kind.name in (TypeName.DATE, TypeName.TIMESTAMP) else ""
+
+    def key_edges(self, column: NativeColumn, kind: DataType) -> str:
+        """Whole dates."""
+        name = self.quote(column.name)
+        dated = kind.name in (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
+        return f"year({name}) > 0 and month({name}) > 0 and dayofmonth({name}) > 0" if dated else ""
+
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """Rows by connectorx."""
         from tidegate.databases.mysql_rows import batches
@@ -180,3 +212,11 @@ class MySqlDialect(Dialect):
 def _bits(column: NativeColumn) -> int:
     sizes = base_and_sizes(column.native)[1]
     return sizes[0] if sizes else 1
+
+
+def _is_moment(column: NativeColumn) -> bool:
+    return base_and_sizes(column.native)[0] == "timestamp"
+
+
+def _microseconds(constant: str) -> str:
+    return f"timestampdiff(microsecond, '1970-01-01', {constant})"

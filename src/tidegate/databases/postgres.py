@@ -1,7 +1,8 @@
 """PostgreSQL: the connection, by psycopg. Times are UTC, dates ISO, whatever the server's defaults are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -19,14 +20,15 @@ _UNTRUSTED = ("certificate verify failed", "server certificate for", "root certi
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "connect_timeout", "target_session_attrs")
 
 
-def uri_of(address: Address) -> str:
-    """For libpq; holds the password, so it must not be shown."""
+def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """For libpq; holds the password, so it must not be shown. `more` are settings of the session beside ours."""
     given = {key.lower(): value for key, value in address.properties.items()}
     if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
         given["sslmode"] = "verify-full"  # as the JDBC driver takes it
     parameters = {"connect_timeout": str(address.connect_timeout_s), "application_name": "tidegate"} | {k: given[k] for k in _LIBPQ if k in given}
     settings = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c client_encoding=UTF8"
     settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"  # whoever stands still holds others up no longer than this
+    settings += "".join(f" -c {name}={value}" for name, value in more.items())
     if schema := address.properties.get("currentSchema"):
         names = ",".join('"' + name.strip().replace('"', '""') + '"' for name in schema.split(","))
         settings += " -c search_path=" + names.replace("\\", "\\\\").replace(" ", "\\ ")

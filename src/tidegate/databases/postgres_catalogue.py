@@ -10,12 +10,14 @@ where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and n.nspn
 # A domain is told by the type below it.
 _COLUMNS = """
 with recursive base as (
-  select a.attnum, a.attname, a.attnotnull, a.attgenerated, a.attrelid, a.atttypid as type, a.atttypmod as size
+  select a.attnum, a.attname, a.attnotnull, a.attgenerated, a.attrelid, a.attcollation, a.atttypid as type, a.atttypmod as size
   from pg_attribute a where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped
   union all
-  select b.attnum, b.attname, b.attnotnull, b.attgenerated, b.attrelid, t.typbasetype, t.typtypmod
+  select b.attnum, b.attname, b.attnotnull, b.attgenerated, b.attrelid, b.attcollation, t.typbasetype, t.typtypmod
   from base b join pg_type t on t.oid = b.type where t.typtype = 'd')
-select b.attname, format_type(b.type, b.size), not b.attnotnull, coalesce(col_description(b.attrelid, b.attnum), ''), b.attgenerated <> ''
+select b.attname, format_type(b.type, b.size), not b.attnotnull, coalesce(col_description(b.attrelid, b.attnum), ''), b.attgenerated <> '',
+  coalesce((select format('%%I.%%I', n.nspname, c.collname) from pg_collation c join pg_namespace n on n.oid = c.collnamespace
+    where c.oid = b.attcollation), '')
 from base b join pg_type t on t.oid = b.type where t.typtype <> 'd' order by b.attnum"""
 _KEYS = """
 select i.indexrelid::text, i.indisprimary, a.attname, a.attnotnull
@@ -35,8 +37,8 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
     """A table with its columns and keys."""
     path = ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.table))
     columns = tuple(
-        NativeColumn(name=column, native=native, nullable=nullable, comment=comment, generated=generated)
-        for column, native, nullable, comment, generated in session.query(_COLUMNS, (path,))
+        NativeColumn(name=column, native=native, nullable=nullable, comment=comment, generated=generated, collation=collation)
+        for column, native, nullable, comment, generated, collation in session.query(_COLUMNS, (path,))
     )
     if not columns:
         return None

@@ -53,6 +53,8 @@ _NATIVE = {
     TypeName.FLOAT16_VECTOR: "real[]",
     TypeName.BFLOAT16_VECTOR: "real[]",
 }
+DIMENSIONS = "has more than one dimension"
+"""What the server says of an array that does not travel."""
 _DATED = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
@@ -129,13 +131,38 @@ class PostgresDialect(Dialect):
             return f"{name}::text"
         if kind.name is TypeName.BIGINT and base == "oid":
             return f"{name}::bigint"
-        if kind.name is TypeName.ARRAY and kind.children[0].name in (TypeName.STRING, TypeName.DECIMAL):
-            return f"{name}::text[]"
+        if kind.name is TypeName.ARRAY:
+            return self._array(column, kind)
         return f"{name}::text" if kind.name is TypeName.DECIMAL else name
+
+    def _array(self, column: NativeColumn, kind: DataType) -> str:
+        """Infinite dates in it are null. The driver would flatten one of several dimensions: the server is made to fail over it, with words that tell why."""
+        name, element = self.quote(column.name), kind.children[0].name
+        native = "text[]" if element in (TypeName.STRING, TypeName.DECIMAL) else column.native
+        found = f"{name}::text[]" if native == "text[]" else name
+        if element in _DATED:
+            finite = f"array(select case when isfinite(e) then e end from unnest({name}) with ordinality u(e, n) order by n)"
+            found = f"case when 'infinity' = any({name}) or '-infinity' = any({name}) then {finite} else {name} end"
+        fails = f"({self.text_literal(f'{column.name} {DIMENSIONS} ')} || {name}::text)::integer::text::{native}"
+        return f"case when array_ndims({name}) > 1 then {fails} else {found} end"
 
     def key_value(self, key: str) -> str:
         """As text: a constant without a type takes that of the key, whatever it is; drivers know no infinite dates."""
         return f"{key}::text"
+
+    def key_constant(self, column: NativeColumn, literal: str) -> str:
+        """With type and collation."""
+        typed = f"cast({literal} as {column.native})"
+        return f"{typed} collate {column.collation}" if column.collation else typed
+
+    def key_unread(self, column: NativeColumn, kind: DataType) -> str:
+        """What comes after all dates; what comes before them is in the first range anyway."""
+        return f"{self.quote(column.name)} = 'infinity'" if kind.name in _DATED else ""
+
+    def key_edges(self, column: NativeColumn, kind: DataType) -> str:
+        """Years of four digits."""
+        name = self.quote(column.name)
+        return f"{name} >= '0001-01-01' and {name} <= '9999-12-31'" if kind.name in _DATED else ""
 
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """Rows by the Arrow driver."""

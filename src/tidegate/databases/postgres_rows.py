@@ -1,14 +1,15 @@
 """PostgreSQL: rows of a statement as Arrow, by the Arrow driver. Called by postgres_dialect.py, in tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 import adbc_driver_manager
 import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[import-untyped]  # ships no types
 
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import DatabaseTrouble, ValueUnreadable
 from tidegate.databases.postgres import ours, uri_of
+from tidegate.databases.postgres_dialect import DIMENSIONS
 from tidegate.databases.session import check_session
 from tidegate.databases.types import fitted
 from tidegate.databases.url import Address
@@ -19,12 +20,12 @@ ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
 
 
-def connect(address: Address, *, known: bool = False) -> dbapi.Connection:
-    """A connection of the Arrow driver, in autocommit; `known` where another one was just made."""
+def connect(address: Address, *, known: bool = False, settings: Mapping[str, str] | None = None) -> dbapi.Connection:
+    """A connection of the Arrow driver, in autocommit; `known` where another one was just made. With settings of its own it is for one transaction."""
     if not known:
         check_session(address)  # it tells better what is wrong
     try:
-        return dbapi.connect(uri_of(address), autocommit=True)
+        return dbapi.connect(uri_of(address, settings or {}), autocommit=settings is None)
     except adbc_driver_manager.Error as error:
         raise translated(address, error) from None
 
@@ -49,6 +50,12 @@ def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]],
                     if batch.num_rows:
                         yield fitted(batch, columns)
         except adbc_driver_manager.Error as error:
-            raise translated(address, error) from None
+            raise _unreadable(str(error), columns) or translated(address, error) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise DatabaseTrouble(str(address), address.masked(str(error))) from None
+            raise _unreadable(str(error), columns) or DatabaseTrouble(str(address), address.masked(str(error))) from None
+
+
+def _unreadable(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
+    """What the server was made to say of a value that does not travel."""
+    found = next(((name, kind) for name, kind in columns if f'"{name} {DIMENSIONS} ' in text), None)
+    return ValueUnreadable(found[0], str(found[1]), f"it {DIMENSIONS}") if found else None

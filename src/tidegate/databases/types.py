@@ -73,9 +73,29 @@ def _cast(column: Any, kind: DataType, wanted: Any) -> Any:
                 return _time_of_day(column.cast(pa.int64()))
     if kind.name is TypeName.ARRAY and isinstance(column.type.value_type, pa.BaseExtensionType):
         column = pa.ListArray.from_arrays(column.offsets, column.values.storage, mask=column.is_null())
+    if kind.name is TypeName.ARRAY and kind.children[0].name is TypeName.DECIMAL and _is_text(column.type.value_type):
+        decimals(column.flatten(), kind.children[0])
+    if kind.name is TypeName.DECIMAL and _is_text(column.type):
+        return decimals(column, kind)
     if pa.types.is_timestamp(column.type) and kind.name is TypeName.TIMESTAMP:
         return column.cast(pa.timestamp("us"))
     return column.cast(wanted)
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def decimals(texts: Any, kind: DataType) -> Any:
+    """Numbers from their texts. Arrow counts digits after it has moved the point, when the highest may be lost: those before the point are counted here."""
+    numbers, most = texts.cast(arrow_type(kind)), max(DECIMAL_DIGITS_MAX - kind.scale, 1)
+    lengths = pc.binary_length(texts)
+    if (pc.max(lengths).as_py() or 0) > most:
+        point = pc.find_substring(texts, ".")
+        digits = pc.subtract(pc.if_else(pc.less(point, pa.scalar(0)), lengths, point), pc.starts_with(texts, "-").cast(lengths.type))
+        if pc.max(digits).as_py() > most:
+            raise pa.ArrowInvalid(f"it has more than {most} digits before the point")
+    return numbers
 
 
 def _time_of_day(microseconds: Any) -> Any:

@@ -3,6 +3,10 @@
 Without an interval a bounded job is one batch. With one, a batch should take about one interval: its size follows the duration of the last. But every batch has
 a cost that no size changes: where the interval is shorter than that, ever smaller batches would never catch up, so that one of a second is small enough. A
 rate (`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
+
+A stream begins a batch each interval. Where a source is behind, because the limit ended the last batch and not what there was to read, the next one begins at
+once, though not more often than every BACKLOG_EVERY_S: until it has caught up, batches follow one another and grow. Only such batches say anything about
+the size: how long a batch took that found little to read is no reason to take more the next time.
 """
 
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ SHRINK_MAX = 0.25
 SCALE_MIN = 1e-4
 SHORT_S = 1.0  # a batch that takes no longer is not made smaller
 SCALE_MAX = 1e6
+BACKLOG_EVERY_S = 0.5  # between the beginnings of two batches of a stream that is behind; the interval where that is shorter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,16 +76,20 @@ class Pace:
             rows = [self.rows_max] if self.rows_max is not None else []
         return Limit(rows=max(1, int(min(rows))) if rows else None, bytes=max(1, int(min(size))) if size else None, files=self.files_max)
 
-    def rescaled(self, scale: float, took_s: float) -> float:
-        """The scale after a batch that took so long: towards one interval a batch."""
+    def rescaled(self, scale: float, took_s: float, behind: bool | None = None) -> float:
+        """The scale after a batch that took so long: towards one interval a batch. It does not grow where there was not more to take."""
         if self.interval_s is None:
             return scale
         grow, shrink = self.interval_s / max(took_s, 1e-3), max(self.interval_s, SHORT_S) / max(took_s, 1e-3)
-        factor = min(GROW_MAX, grow) if grow > 1 else max(SHRINK_MAX, min(1.0, shrink))
+        growing = 1.0 if behind is False else min(GROW_MAX, grow)
+        factor = growing if grow > 1 else max(SHRINK_MAX, min(1.0, shrink))
         return min(SCALE_MAX, max(SCALE_MIN, scale * factor))
 
-    def pause_s(self, began_ago_s: float) -> float:
-        """How long to wait before the next batch begins. A bounded read without a rate goes on at once."""
+    def pause_s(self, began_ago_s: float, behind: bool | None = None) -> float:
+        """How long to wait before the next batch begins. A bounded read without a rate goes on at once, a stream that is behind nearly so."""
         if self.interval_s is None:
             return 1.0 if self.rated and began_ago_s < 1.0 else 0.0
-        return max(self.pause_s_min, self.interval_s - began_ago_s if self.streaming or self.rated else 0.0)
+        every_s = self.interval_s if self.streaming or self.rated else 0.0
+        if behind and not self.rated:
+            every_s = min(every_s, BACKLOG_EVERY_S)
+        return max(self.pause_s_min, every_s - began_ago_s)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tidegate.model.errors import Domain, TerminalError
 from tidegate.model.restore import OnNotHeld
-from tidegate.plugin.contract import Offset, Source
+from tidegate.plugin.contract import Offset, Runway, Source
 
 LOG = logging.getLogger("tidegate.pipeline")
 OFFSET_CHARS_MAX = 500
@@ -21,13 +21,16 @@ class NotHeld(TerminalError):
     condition = "position-not-held"
     domain = Domain.EXTERNAL
 
-    def __init__(self, operator: str, offset: Offset, reason: str, *, pending: bool) -> None:
-        position = json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
+    def __init__(self, operator: str, offset: Offset, runway: Runway, *, pending: bool) -> None:
+        position = runway.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
+        oldest = f"; the oldest position that there is: {runway.oldest}" if runway.oldest else ""
         under_way = "; a batch was under way there, which cannot be repeated: start over with --restore fresh"
         choices = (
             ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held latest (from what is new now on; what is lost stays lost)"
         )
-        super().__init__(f"{operator} does not hold the position {position} any more: {reason or 'it says no more'}{under_way if pending else choices}")
+        super().__init__(
+            f"{operator} does not hold the position {position} any more: {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
+        )
         self.operator, self.offset = operator, offset
 
 
@@ -39,7 +42,7 @@ def held_offsets(sources: Mapping[str, Source], offsets: Mapping[str, Offset], a
         if runway.held:
             continue
         if pending or answer == OnNotHeld.FAIL:
-            raise NotHeld(name, offsets[name], runway.reason, pending=pending)
+            raise NotHeld(name, offsets[name], runway, pending=pending)
         found[name] = source.initial() if answer == OnNotHeld.INITIAL else source.newest()
         LOG.warning("position not held", extra={"operator": name, "why": runway.reason, "answer": answer})
     return found

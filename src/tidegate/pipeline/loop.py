@@ -84,9 +84,11 @@ class Loop:
                 return PipelineStatus.CANCELED
             began_s = clock.monotonic_s()
             pending = self.ledger.state.pending or self._plan()
+            behind: bool | None = False
             if pending is not None:
                 self._batch(pending)
-                self.scale = self.pace.rescaled(self.scale, clock.monotonic_s() - began_s)
+                behind = self._behind()
+                self.scale = self.pace.rescaled(self.scale, clock.monotonic_s() - began_s, behind)
             else:
                 self.ready = self._ready()
             if self.bounded and self.ready == sorted(self.graph.sources):
@@ -94,7 +96,7 @@ class Loop:
             if pending is None:
                 self.ledger.confirm()
                 self.meter.phase("idle")
-            pause_s = self.pace.pause_s(clock.monotonic_s() - began_s)
+            pause_s = self.pace.pause_s(clock.monotonic_s() - began_s, behind)
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
 
     def _stopped(self) -> bool:
@@ -317,6 +319,11 @@ class Loop:
     def _ready(self) -> list[str]:
         """The sources that have nothing more to read after the current offsets: derived, so a lost set costs nothing."""
         return sorted(name for name, source in self.graph.sources.items() if source.bounded and source.at_end(self.offsets[name]))
+
+    def _behind(self) -> bool | None:
+        """Whether some source has more than the last batch was allowed to take; None where none says so and one cannot tell."""
+        told = {source.behind(self.offsets[name]) for name, source in self.graph.sources.items()}
+        return True if True in told else None if None in told else False
 
     def _finish(self) -> PipelineStatus:
         """All sources are ready to close: the sinks agree, then the completed point and FINISHED at once."""

@@ -10,6 +10,7 @@ from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.planner.blocks import Known, examine
 from tidegate.planner.graph import circles, components, ordered
+from tidegate.planner.kinds import kind_problems
 from tidegate.planner.unions import union_problems
 from tidegate.planner.wiring import Edges, circle_problem, wire
 from tidegate.plugin.secret import packed
@@ -40,6 +41,7 @@ def plan(spec: JobSpec, *, strict: bool = False) -> Planned:
     blocks = {block.path: block for block in spec.blocks()}
     problems += [circle_problem([blocks[path] for path in circle]) for circle in round_trips]
     problems += union_problems(known, edges)
+    problems += kind_problems(known, edges)
     problems += _operator_problems(list(known.values()))
     problems = in_file_order(problems, spec.file)
     if not spec.sources or not spec.sinks or any(problem.severity is Severity.ERROR for problem in problems):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
+from tidegate.model.types import RowKind
 from tidegate.plugin.option import Block, OptionSet, Values
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Capabilities:
     delivery: Delivery | None = None  # sinks
     go_back: GoBack | None = None  # sinks
     row_kinds: bool = False  # a sink that understands them; a source that may emit more than inserts
+    refuses: tuple[RowKind, ...] = ()  # a sink that does not understand them: rows of these kinds fail the job; others are added
     multi_table: bool = False
     fusable: bool = False  # works over Arrow in the task, without a DataFrame
     state: str = "none"
@@ -50,6 +52,7 @@ class Connector:
     spark: str = ""  # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the only way
     check: Callable[[Block, Values], Iterable[Problem]] | None = None  # deeper checks of read values; may look at the disk, never at the network
     refine: Callable[[Values, Capabilities], Capabilities] | None = None  # capabilities that depend on options
+    kinds: Callable[[Values], frozenset[RowKind]] | None = None  # a transform: the kinds that its rows may have and that no column of them tells; None: any
     aliases: tuple[str, ...] = ()
     resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = None  # what a job will have outside, from the options alone: no I/O
     choose: "Callable[[Values], Connector | None] | None" = None  # another way for some options: of the same name and options, with its own implementation

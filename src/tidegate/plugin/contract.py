@@ -74,7 +74,8 @@ class Progress:
 class Runway:
     """Whether a source still holds a position, and how long it will: in seconds at the pace of late, or in bytes, where the source can tell.
 
-    `low` is the source's own word that the end is near; the engine finds so by itself where the seconds are few.
+    `low` is the source's own word that the end is near; the engine finds so by itself where the seconds are few. `position` is the place of the log in the
+    source's own words, `oldest` the first one that it still has: for people, where it is not held.
     """
 
     held: bool
@@ -82,6 +83,8 @@ class Runway:
     seconds_left: float | None = None
     bytes_left: int | None = None
     low: bool = False
+    position: str = ""
+    oldest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +160,13 @@ class Source(ABC):
     def progress(self, offset: Offset) -> Progress | None:  # noqa: ARG002  # unknown by default
         """How much is read, where that is known."""
         return None
+
+    def behind(self, offset: Offset) -> bool | None:
+        """Whether it was the limit that ended the range that `latest` gave up to this offset, and more is waiting: then the next batch begins at once.
+
+        None where that is not known: batches begin an interval apart. Asked after every batch, so from memory, without a look outside.
+        """
+        return not self.at_end(offset) if self.bounded else None
 
     def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # most sources keep everything
         """Whether this position is still held, and how long it will be. Asked now and then, of another instance than the one that reads."""

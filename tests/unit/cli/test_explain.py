@@ -39,7 +39,7 @@ def test_a_person_sees_graph_promises_and_state(file: str) -> None:
     result = run(file)
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[:2] == ["Job orders: STREAMING, 2 pipelines, 5 actions", "Batches: one every 5 s, each a checkpoint"]
+    assert lines[:2] == ["Job orders: STREAMING, 2 pipelines, 5 actions", "Batches: one every 5 s, without a pause while a source is behind, each a checkpoint"]
     assert "Pipeline 1: through a Spark DataFrame, because Transform[0]-Sql needs one" in lines
     assert "Pipeline 2: fused in Python tasks, without a DataFrame, because every action works over Arrow" in lines
     assert "  └─> Transform[0]-Sql" in lines
@@ -83,7 +83,7 @@ def test_a_bad_file_has_problems_and_no_plan(tmp_path: Path) -> None:
         (JobEnv(), "one: everything that the sources hold, committed at once"),
         (JobEnv(batch_files_max=2), "one after the other until the sources are read (at most 2 files)"),
         (JobEnv(checkpoint_interval_ms=500), "about 0.5 s each, one after the other, each a checkpoint"),
-        (JobEnv(mode=JobMode.STREAMING), "one every 10 s, each a checkpoint"),
+        (JobEnv(mode=JobMode.STREAMING), "one every 10 s, without a pause while a source is behind, each a checkpoint"),
         (JobEnv(mode=JobMode.STREAMING, rows_per_second=1e6, batch_rows_max=5000), "(at most 5,000 rows, 1e+06 rows a second for each reader)"),
     ],
 )

@@ -1,10 +1,11 @@
 """How large batches are and when they begin."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.pipeline.admission import FIRST_BYTES, FIRST_ROWS, Pace
+from tidegate.pipeline.admission import BACKLOG_EVERY_S, FIRST_BYTES, FIRST_ROWS, Pace
 from tidegate.plugin.contract import Limit
 
 BATCH = JobEnv(mode=JobMode.BATCH)
@@ -69,3 +70,30 @@ def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_n
         backlog -= limit.rows
         scale = pace.rescaled(scale, 0.3 + limit.rows / 1_000_000)
     assert backlog < 0
+
+
+def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = None) -> Pace:
+    return Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=10_000, rows_per_second=rows_per_second, checkpoint_pause_ms_min=pause_ms_min))
+
+
+def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a_second() -> None:
+    assert streaming().pause_s(2.0, behind=True) == 0
+    assert streaming().pause_s(0.1, behind=True) == BACKLOG_EVERY_S - 0.1
+    assert streaming().pause_s(2.0, behind=False) == 8
+    assert streaming().pause_s(2.0, behind=None) == 8
+
+
+def test_an_interval_that_is_shorter_than_the_least_distance_stays_as_it_is() -> None:
+    assert Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(0.1, behind=True) == pytest.approx(0.2)
+
+
+def test_a_rate_and_a_least_pause_hold_for_a_backlog_too() -> None:
+    assert streaming(rows_per_second=1000).pause_s(2.0, behind=True) == 8
+    assert streaming(pause_ms_min=3000).pause_s(2.0, behind=True) == 3
+
+
+def test_only_a_batch_that_left_something_behind_makes_the_next_one_larger() -> None:
+    pace = streaming()
+    assert pace.rescaled(1.0, 0.1, behind=False) == 1
+    assert pace.rescaled(1.0, 0.1, behind=True) == pace.rescaled(1.0, 0.1, behind=None) == 4
+    assert pace.rescaled(1.0, 20.0, behind=False) == pace.rescaled(1.0, 20.0, behind=True) == 0.5

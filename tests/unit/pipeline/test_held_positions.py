@@ -55,6 +55,15 @@ def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said()
     assert caught.value.condition == "position-not-held"
 
 
+def test_a_lost_position_is_told_in_the_words_of_its_source() -> None:
+    class Worded(Log):
+        def runway(self, offset: int) -> Runway:
+            return Runway(False, "the file was purged", position=f"binlog:{offset}", oldest="binlog:100")
+
+    with pytest.raises(NotHeld, match=r"the position binlog:42 any more: the file was purged; the oldest position that there is: binlog:100\. Go on with"):
+        held_offsets({"orders": log(Worded)}, {"orders": 42}, "fail", pending=False)
+
+
 @pytest.mark.parametrize(("answer", "offset"), [("initial", 100), ("latest", 500)])
 def test_a_lost_position_is_answered_as_it_was_said(answer: str, offset: int) -> None:
     assert held_offsets({"orders": log(Skipping)}, {"orders": 42}, answer, pending=False) == {"orders": offset}

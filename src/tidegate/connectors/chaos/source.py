@@ -34,6 +34,7 @@ class ChaosSource(Source):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         self._since: tuple[int, float] | None = None  # rows at the first question, and when it was asked
+        self._more = False  # whether the limit held back rows that had arrived
         self._attempts = 0
         self._life = secrets.token_hex(4)  # another driver is another attempt
         self._book: Book | None = None
@@ -63,11 +64,12 @@ class ChaosSource(Source):
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """What has arrived, within the limit."""
         at: int = start["at"]
-        end = min(self.values["row.num"], self._arrived(at))
+        end = there = min(self.values["row.num"], self._arrived(at))
         if limit.rows is not None:
             end = min(end, at + max(1, limit.rows))
         if limit.bytes is not None:
             end = min(end, at + max(1, limit.bytes // (16 + self.values["payload.length"])))
+        self._more = end < there
         return {"at": max(at, end)}
 
     def _arrived(self, at: int) -> int:
@@ -106,6 +108,10 @@ class ChaosSource(Source):
             ids = np.arange(at, min(last, at + _BATCH_ROWS_MAX), dtype=np.int64)
             payload: list[Any] = [f"{n:x}".rjust(length, "p")[:length] for n in ids.tolist()]
             yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(payload, type=pa.string())], schema=schema)
+
+    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+        """Whether rows that had arrived were left for the next batch."""
+        return self._more
 
     def at_end(self, offset: Offset) -> bool:
         """All rows are read, in a job that ends."""

@@ -7,6 +7,7 @@ from typing import Any
 from tidegate.connectors.columns import checks
 from tidegate.connectors.columns.regex import literal, portable, replacement
 from tidegate.model.job import BlockKind
+from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Kind, Option, OptionSet, Values
 from tidegate.plugin.tables import MULTI_TABLE, Check, RuleSet
@@ -212,6 +213,26 @@ def _refine(name: str) -> Callable[[Values, Capabilities], Capabilities]:
     return refine
 
 
+def _filtered_kinds(values: Values) -> frozenset[RowKind]:
+    """The kinds that some rule of a FilterRowKind lets pass."""
+    passing: set[RowKind] = set()
+    for rule in RULES["FilterRowKind"].all_rules(values):
+        included, excluded = ({RowKind.parse(str(kind)) for kind in rule[key] or ()} for key in ("include_kinds", "exclude_kinds"))
+        passing |= included or set(RowKind) - excluded
+    return frozenset(passing)
+
+
+def _told_kinds(values: Values) -> frozenset[RowKind]:
+    """A Metadata may write the kinds into a column."""
+    return frozenset({RowKind.INSERT} if "RowKind" in (values["metadata_fields"] or {}) else RowKind)
+
+
+_KINDS: dict[str, Callable[[Values], frozenset[RowKind]]] = {
+    "FilterRowKind": _filtered_kinds,
+    "RowKindExtractor": lambda _: frozenset({RowKind.INSERT}),
+    "Metadata": _told_kinds,
+}
+
 CONNECTORS = tuple(
     Connector(
         name=name,
@@ -223,6 +244,7 @@ CONNECTORS = tuple(
         spark="tidegate.connectors.columns.spark:frame",
         check=RULES[name].problems,
         refine=_refine(name) if name in _PORTABLE else None,
+        kinds=_KINDS.get(name),
     )
     for name, (summary, _, _, _) in _DECLARED.items()
 )

@@ -46,9 +46,10 @@ class FakeSource(Source):
         super().__init__(values, context)
         self._pace: _Pace | None = None
         self._waits = False  # whether the tasks keep the pause
+        self._more = False  # whether the limit held back rows that were due
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"values": self.values, "context": self.context, "_pace": None, "_waits": False}
+        return {"values": self.values, "context": self.context, "_pace": None, "_waits": False, "_more": False}
 
     @cached_property
     def _settings(self) -> dict[str, TableSettings]:
@@ -72,12 +73,14 @@ class FakeSource(Source):
         rounds_due = None if self._waits else self._rounds_due(start)
         at: dict[str, int] = dict(start["at"])
         budget = _Budget(limit)
+        self._more = False
         for path, settings in self._settings.items():
             done = at.get(path, 0)
             end = self._total(settings)
             if rounds_due is not None:
                 end = min(end, rounds_due[path] * self._round(settings))
             at[path] = done + budget.take(max(0, end - done), _row_bytes(settings))
+            self._more = self._more or at[path] < end
         return {**start, "at": at}
 
     def _rounds_due(self, start: Offset) -> dict[str, int]:
@@ -146,6 +149,10 @@ class FakeSource(Source):
     def at_end(self, offset: Offset) -> bool:
         """All rows of all tables are made, in a job that ends."""
         return self.bounded and all(offset["at"].get(p, 0) >= self._total(s) for p, s in self._settings.items())
+
+    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+        """Whether rows that were due were left for the next batch."""
+        return self._more
 
     def progress(self, offset: Offset) -> Progress:
         """In rows."""

@@ -2,10 +2,11 @@
 
     ahead    the record, where it is newer than the restore point: what it tells of is in the tables, and is repeated and skipped
     open     the record's row is there, and belongs to this generation: older ones are Fenced in the database itself. Dead staging tables are dropped
-    commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped
+    commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped.
+             A table that is not there yet may be made out of what is staged (adopt.py)
 
 A commit whose answer was lost is repeated: the record says whether it happened. Rows that are staged are counted before they are merged, since a database that
-crashed may have lost them (unlogged tables); then the batch is repeated. No connection is held between two batches.
+crashed may have lost them (unlogged tables, or all of a table); then the batch is repeated. No connection is held between two batches.
 
 MariaDB and MySQL end a transaction when a table is made. There tables are prepared before, by a second connection, while the first holds the row's lock: nobody
 can take over in between, and none of our rows is in a table that is not marked as prepared.
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.connectors.jdbc.adopt import Adoption
 from tidegate.connectors.jdbc.merge import Merge
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
@@ -38,6 +40,8 @@ from tidegate.plugin.option import Values
 _log = logging.getLogger(__name__)
 _KEY_IS_THERE = "23505"
 _TWICE_IN_ONE_STATEMENT = "21000"
+_NO_TABLE = ("42P01", "1146")
+_TAKEN = (_KEY_IS_THERE, "42P07")
 _STAGES = {
     System.MYSQL: "select table_name from information_schema.tables where table_schema = %s and left(table_name, %s) = %s",
     System.POSTGRES: "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
@@ -54,6 +58,8 @@ class Staged:
     place: TableName | None
     rows: int
     subtask: int
+    shaped: bool
+    """Whether it has the target's shape, and may become it."""
 
 
 class JdbcCommitter(Committer):
@@ -159,7 +165,7 @@ class JdbcCommitter(Committer):
         for raw in [table for message in messages for table in message.get("tables", ())]:
             target = target_of(from_message(raw["table"]), self._values, self._dialect, self._address)
             place = stage_place(self._address, raw["stage"]) if raw["stage"] else None
-            found[target.name].append(Staged(target, place, raw["rows"], raw["subtask"]))
+            found[target.name].append(Staged(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False)))
         return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
 
     def _prepare_apart(self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]) -> None:
@@ -205,22 +211,42 @@ class JdbcCommitter(Committer):
             return
         if self._dialect.transactional_ddl:
             before = self._prepared
+            self._prepared |= record.prepared
+            targets = {name: parts for name, parts in targets.items() if not self._adopted(session, name, parts)}
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
                 self._records.prepare(session, self._prepared)
         for part in [part for parts in targets.values() for part in parts]:
             if part.place is not None:
                 self._count(session, part.place, part.rows)
-                self._merge_one(session, part.target, part.place)
+                self._merge_one(session, part.target, part.place, part.shaped)
 
-    def _merge_one(self, session: Session, target: Target, place: TableName) -> None:
+    def _adopted(self, session: Session, name: TableName, parts: Sequence[Staged]) -> bool:
+        """Whether what is staged has become the target, with all its rows (adopt.py)."""
+        full = sorted((part for part in parts if part.place is not None), key=lambda part: -part.rows)
+        if name.path in self._prepared or not full or not all(part.shaped for part in full):
+            return False
+        adoption = Adoption(self._dialect, self._values, full[0].target, [part.place for part in full if part.place is not None])
+        if not adoption.allowed(session):
+            return False
+        for part in full:
+            assert part.place is not None
+            self._count(session, part.place, part.rows)
+        if not self._tried(session, adoption.statements(), *_TAKEN):
+            return False
+        self._infos.pop(name.path, None)
+        self._prepared |= {name.path}
+        self._plain[name.path] = True
+        return True
+
+    def _merge_one(self, session: Session, target: Target, place: TableName, shaped: bool) -> None:
         changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"))
         if changes and not target.key:
             raise KeyMissing(
                 f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
             )
         upsert, info = bool(self._values["enable_upsert"]), self._info(session, target)
-        merge = Merge(dialect=self._dialect, target=target, info=info, stage=place, upsert=upsert, inserts=not changes)
+        merge = Merge(dialect=self._dialect, target=target, info=info, stage=place, upsert=upsert, inserts=not changes, shaped=shaped)
         if self._dialect.system is not System.POSTGRES:
             self._run(session, merge.statements(distinct=False))
             return
@@ -238,13 +264,13 @@ class JdbcCommitter(Committer):
             self._plain[path] = not session.query(f"select 1 from {self._dialect.qualified(info.name)} limit 1")
         return self._plain[path]
 
-    def _tried(self, session: Session, statements: Sequence[str], code: str) -> bool:
-        """Run them; False where the database minds in this way, and then nothing of them has happened."""
+    def _tried(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
+        """Run them; False where the database minds in such a way, and then nothing of them has happened."""
         session.execute("savepoint tidegate_merge")
         try:
             self._run(session, statements)
         except StatementRefused as error:
-            if error.code != code:
+            if error.code not in codes:
                 raise
             session.execute("rollback to savepoint tidegate_merge")
             return False
@@ -258,10 +284,15 @@ class JdbcCommitter(Committer):
 
     def _count(self, session: Session, place: TableName, rows: int) -> None:
         """All rows that a task staged must still be there."""
-        found = session.one(f"select count(*) from {self._dialect.qualified(place)}")
-        if found != rows:
+        try:
+            found = f"{session.one(f'select count(*) from {self._dialect.qualified(place)}')} rows"
+        except StatementRefused as error:
+            if error.code not in _NO_TABLE:
+                raise
+            found = "gone, with its rows,"
+        if found != f"{rows} rows":
             raise DatabaseTrouble(
-                str(self._address), f"the staging table {place.table} has {found} rows instead of {rows}: the server has lost them; the batch is repeated"
+                str(self._address), f"the staging table {place.table} has {found} instead of {rows}: the server has lost them; the batch is repeated"
             )
 
     def _sweep(self, session: Session, checkpoint: int) -> None:

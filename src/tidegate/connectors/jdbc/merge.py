@@ -40,6 +40,8 @@ class Merge:
     stage: TableName
     upsert: bool
     inserts: bool = False
+    shaped: bool = False
+    """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers nor kinds; its rows lie in their order."""
 
     def statements(self, *, distinct: bool) -> list[str]:
         """In this order. `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does)."""
@@ -85,7 +87,9 @@ class Merge:
         stage = self.dialect.qualified(self.stage)
         if not last:
             return f"{stage} s"
-        keys = ", ".join(f"c{number}" for number in self.target.positions(self.target.key))
+        keys = ", ".join(self._staged(number) for number in self.target.positions(self.target.key))
+        if self.shaped:
+            return f"(select distinct on ({keys}) * from {stage} order by {keys}, ctid desc) s"
         return f"{stage} s join (select max(seq) as last from {stage} group by {keys}) l on s.seq = l.last"
 
     def _conflict(self) -> str:
@@ -113,10 +117,14 @@ class Merge:
                 names = self.dialect.names([native.name for native in natives])
                 return f"delete from {table} where ({names}) in (select {', '.join(f'c{n}' for n in numbers)} from {rows} where {chosen})"
 
+    def _staged(self, number: int) -> str:
+        """The name of a staged column."""
+        return self.dialect.quote(self.target.columns[number].name) if self.shaped else f"c{number}"
+
     def _value(self, number: int, native: NativeColumn) -> str:
         """A staged column as a value of a target's column."""
         column: Column = self.target.columns[number]
-        name = f"s.c{number}"
+        name = f"s.{self._staged(number)}"
         match self.dialect.system:
             case System.POSTGRES:
                 return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native)

@@ -7,6 +7,7 @@ from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, 
 from tidegate.databases.url import is_known
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
+from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.option import Kind, Option, OptionSet, Values
 
@@ -59,7 +60,8 @@ SINK_OPTIONS = OptionSet(
 def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
     """With keys a replay converges; without, rows would be there twice."""
     keyed = bool(values["primary_keys"]) and not values["query"] and values["enable_upsert"]
-    return replace(capabilities, go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE, row_kinds=not values["query"])
+    refuses = (RowKind.DELETE,) if values["query"] else ()
+    return replace(capabilities, go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE, row_kinds=not values["query"], refuses=refuses)
 
 
 def is_foreign(values: Values) -> bool:
@@ -105,7 +107,13 @@ _FOREIGN_SOURCE = replace(
 )
 _FOREIGN_SINK = replace(
     _SINK,
-    capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE, multi_table=True, state="the tables that have begun"),
+    capabilities=Capabilities(
+        delivery=Delivery.AT_LEAST_ONCE,
+        go_back=GoBack.DUPLICATE,
+        refuses=(RowKind.UPDATE_BEFORE, RowKind.DELETE),
+        multi_table=True,
+        state="the tables that have begun",
+    ),
     implementation="tidegate.connectors.jdbc.foreign:ForeignSink",
     spark="tidegate.connectors.jdbc.spark:save",
     refine=None,

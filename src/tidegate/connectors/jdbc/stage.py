@@ -6,6 +6,7 @@ rows, is staged as JSON text.
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres_dialect import default_schema
 from tidegate.databases.url import Address, System
-from tidegate.model.types import DataType, TypeName
+from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
 NESTED = (TypeName.MAP, TypeName.ROW, TypeName.SPARSE_FLOAT_VECTOR)
@@ -27,9 +28,16 @@ class StageLoader(ABC):
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new staging table."""
 
+    def shape(self, name: TableName, target: TableName, columns: Sequence[Column], rows: int) -> bool:  # noqa: ARG002  # most databases cannot
+        """A new staging table that can become the target (adopt.py), where so many rows are worth it; False where it was not made."""
+        return False
+
     @abstractmethod
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        """Add rows: seq, kind, c0, c1, ..."""
+        """Add rows: seq, kind, c0, c1, ...; the target's columns where the table has its shape."""
+
+    def settle(self) -> None:  # noqa: B027  # what is loaded stays, in most
+        """After the last load: all of it stays."""
 
     @abstractmethod
     def drop(self, name: TableName) -> None:

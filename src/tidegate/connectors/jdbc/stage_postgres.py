@@ -1,10 +1,15 @@
-"""Staging in PostgreSQL: unlogged tables, filled by COPY. It is empty after a crash of the server: the committer counts.
+"""Staging in PostgreSQL: unlogged tables, filled by COPY. They are empty after a crash of the server: the committer counts.
+
+A table that can become the target (adopt.py) is logged, and is made and filled in one transaction of a connection of its own: until its end nobody sees it, who
+dies leaves nothing, and rows lie in it in their order, as COPY looks for no gaps in a table of its own transaction. That it reaches the disk is left to the
+commit that adopts it: there is one log, and whatever is in it before that commit is on the disk with it. A crash before that may take the whole table.
 
 Many rows go by the Arrow driver's binary COPY. Its connection costs more than a thousand rows do, as it reads the catalogue of all types; so few rows go as
 text by the connection that is there anyway.
 """
 
 import io
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -19,9 +24,17 @@ from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.postgres_rows import connect, translated
 from tidegate.databases.url import Address
-from tidegate.model.types import DataType
+from tidegate.model.types import Column, DataType
 
 FEW_ROWS = 2000
+# A source may be slow, and this transaction holds nobody up; that its client is gone is noticed by other means.
+_OWN_SETTINGS = {
+    "synchronous_commit": "off",
+    "idle_in_transaction_session_timeout": "0",
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "6",
+}
 _END_OF_COPY = b"\\."  # older servers take it for that even within quotes
 _WRITTEN = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
 
@@ -33,21 +46,44 @@ class PostgresLoader(StageLoader):
         self._address, self._dialect = address, dialect
         self._session = PostgresSession(address)
         self._arrow: Any = None
+        self._own: Any = None
+        self._shaped: set[TableName] = set()
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new unlogged table."""
         columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
         self._session.execute(f"create unlogged table {self._dialect.qualified(name)} (seq bigint, kind smallint, {columns})")
 
+    def shape(self, name: TableName, target: TableName, columns: Sequence[Column], rows: int) -> bool:
+        """Where the target is not there yet, and there are many rows."""
+        if rows <= FEW_ROWS or self._session.one("select to_regclass(%s)::oid", (self._dialect.qualified(target),)) is not None:
+            return False
+        if self._own is None:
+            self._own = connect(self._address, known=True, settings=_OWN_SETTINGS)
+        text = ", ".join(f"{self._dialect.quote(column.name)} {stage_type(column.type, self._dialect)}" for column in columns)
+        try:
+            with closing(self._own.cursor()) as cursor:
+                cursor.execute(f"create table {self._dialect.qualified(name)} ({text})")
+        except adbc_driver_manager.Error as error:
+            raise translated(self._address, error) from None
+        self._shaped.add(name)
+        return True
+
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """By COPY."""
+        if name in self._shaped:
+            self._load_arrow(self._own, name, batch)
+            return
         few = self._arrow is None and batch.num_rows <= FEW_ROWS and all(has_text(field.type) for field in batch.schema)
         if few and self._load_text(name, batch):
             return
         if self._arrow is None:
             self._arrow = connect(self._address, known=True)
+        self._load_arrow(self._arrow, name, batch)
+
+    def _load_arrow(self, connection: Any, name: TableName, batch: pa.RecordBatch) -> None:
         try:
-            with closing(self._arrow.cursor()) as cursor:
+            with closing(connection.cursor()) as cursor:
                 cursor.adbc_ingest(name.table, batch, mode="append", db_schema_name=name.schema)
         except adbc_driver_manager.Error as error:
             raise translated(self._address, error) from None
@@ -67,15 +103,25 @@ class PostgresLoader(StageLoader):
             raise self._session.trouble(error) from None
         return True
 
+    def settle(self) -> None:
+        """The end of the transaction."""
+        if self._own is None:
+            return
+        try:
+            self._own.commit()
+        except adbc_driver_manager.Error as error:
+            raise translated(self._address, error) from None
+
     def drop(self, name: TableName) -> None:
         """It goes."""
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
         """All connections."""
-        if self._arrow is not None:
-            with suppress(adbc_driver_manager.Error):
-                self._arrow.close()
+        for connection in (self._arrow, self._own):
+            if connection is not None:
+                with suppress(adbc_driver_manager.Error):
+                    connection.close()
         self._session.close()
 
 

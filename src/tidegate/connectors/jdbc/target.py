@@ -1,7 +1,7 @@
 """Where the rows of an incoming table go: the target's name, columns and key, from the options. Pure; called by writer and committer, which must agree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.databases.catalogue import TableName
@@ -72,7 +72,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
 def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Address) -> TableName:
     if values["query"]:
         return TableName("", "", "query")
-    text = written(for_table(values["table"] or "${table_name}", words), values)
+    text = for_table(values["table"] or "${table_name}", words)
     database = for_table(values["database"] or "", words)
     if "${" in text or "${" in database:
         raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {words.get('table_full_name')!r} has nothing for")
@@ -81,9 +81,10 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
             text = f"{database}.{text}"
         if database and dialect.system is System.POSTGRES and text.count(".") == 1:
             text = f"{database}.{text}"
-        return dialect.parse_table(text, address)
+        name = dialect.parse_table(text, address)
     except ValueError as error:
         raise UserError(f"table: {error}") from None
+    return replace(name, table=written(name.table, values))  # its database and schema are there under their own names
 
 
 def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:

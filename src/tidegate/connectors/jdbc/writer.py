@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors.jdbc.adopt import may_become
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
-from tidegate.connectors.jdbc.target import as_message, target_of
+from tidegate.connectors.jdbc.target import Target, as_message, target_of
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.url import Address
@@ -32,7 +33,9 @@ class _Staging:
     """The staging table of one incoming table; `held` are rows that are not loaded yet."""
 
     table: Table
+    target: Target
     place: TableName | None = None
+    shaped: bool = False
     rows: int = 0
     held: list[pa.RecordBatch] = field(default_factory=list)
     held_rows: int = 0
@@ -51,8 +54,8 @@ class JdbcWriter(Writer):
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
         """Hold a batch back until there is enough for a load."""
         if table.path not in self._stagings:
-            target_of(table, self._values, self._dialect, self._address)  # what does not fit is told before anything is staged
-            self._stagings[table.path] = _Staging(table)
+            target = target_of(table, self._values, self._dialect, self._address)  # what does not fit is told before anything is staged
+            self._stagings[table.path] = _Staging(table, target)
         staging = self._stagings[table.path]
         if not batch.num_rows:
             return
@@ -70,13 +73,19 @@ class JdbcWriter(Writer):
         if staging.place is None:
             place = stage_place(self._address, self._name(staging))
             failpoint("jdbcsink.stage.before")
-            self._loader.create(place, [column.type for column in staging.table.columns])
+            staging.shaped = self._shape(self._loader, place, staging)
+            if not staging.shaped:
+                self._loader.create(place, [column.type for column in staging.table.columns])
             staging.place = place
             failpoint("jdbcsink.stage.middle")
         for batch in _together(staging.held):
             self._loader.load(staging.place, self._rows(staging, batch))
         failpoint("jdbcsink.stage.after")
         staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
+
+    def _shape(self, loader: StageLoader, place: TableName, staging: _Staging) -> bool:
+        target = staging.target
+        return may_become(target, self._values, self._dialect, self._address) and loader.shape(place, target.name, target.columns, staging.held_rows)
 
     def _name(self, staging: _Staging) -> str:
         number = list(self._stagings).index(staging.table.path)
@@ -86,21 +95,26 @@ class JdbcWriter(Writer):
         return str(stage)
 
     def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As they are staged: numbered, with their kinds."""
+        """As they are staged: numbered, with their kinds, where the table has not the shape of its target."""
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
+        values: list[Any] = [staged(batch.column(column.name), column.type, self._dialect) for column in staging.table.columns]
+        if staging.shaped:
+            return pa.RecordBatch.from_arrays(values, names=staging.target.names())
         kinds: Any = batch.column(ROW_KIND).cast(pa.int16()) if staging.table.kinds else pa.repeat(pa.scalar(RowKind.INSERT.code, pa.int16()), batch.num_rows)
         numbers = pa.Array.from_buffers(pa.int64(), batch.num_rows, [None, pa.py_buffer(array("q", range(first, staging.rows)))])
-        arrays: list[Any] = [numbers, kinds]
-        arrays += [staged(batch.column(column.name), column.type, self._dialect) for column in staging.table.columns]
-        return pa.RecordBatch.from_arrays(arrays, names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))])
+        return pa.RecordBatch.from_arrays([numbers, kinds, *values], names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))])
 
     def close(self) -> Message:
         """Everything is loaded; which staging tables there are, and how many rows each must have."""
         for staging in self._stagings.values():
             self._load(staging)
+        if self._loader is not None:
+            failpoint("jdbcsink.settle.before")
+            self._loader.settle()
+            failpoint("jdbcsink.settle.after")
         self._release()
         tables = [
-            {"table": as_message(s.table), "stage": s.place.table if s.place else "", "rows": s.rows, "subtask": self._task.subtask}
+            {"table": as_message(s.table), "stage": s.place.table if s.place else "", "rows": s.rows, "subtask": self._task.subtask, "shaped": s.shaped}
             for s in self._stagings.values()
         ]
         return {"rows": sum(s.rows for s in self._stagings.values()), "tables": tables}

@@ -50,6 +50,7 @@ class LocalFileSource(Source):
         self._listed: list[tuple[int, FileInfo]] | None = None
         self._listed_at = 0.0
         self._before: dict[Key, FileInfo] = {}
+        self._more = True  # whether files waited for the next batch; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need no listing."""
@@ -79,6 +80,7 @@ class LocalFileSource(Source):
         taker = Taker(limit)
         done: list[Key] = []
         partial: Partial | None = None
+        self._more = True
         for table, part, weight in self._resumed(position, queue):
             if taker.full():
                 break
@@ -89,6 +91,8 @@ class LocalFileSource(Source):
                 partial = Partial(table, replace(part, start=segment.part.end), weight + segment.weight)
                 break
             done.append((table, part.path))
+        else:
+            self._more = False
         if not taker.segments:
             return start
         return self._moved(position, taker.segments, done, partial, queue).to_json()
@@ -114,6 +118,10 @@ class LocalFileSource(Source):
         if not self.bounded or position.partial:
             return False
         return position.after == position.until or not self._queue(position)
+
+    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+        """Whether a file, or a part of one, was left for the next batch."""
+        return self._more
 
     def progress(self, offset: Offset) -> Progress | None:
         """In bytes of the files."""

@@ -231,17 +231,20 @@ class MySqlCdcSource(CaptureSource):
         with self.session() as session:
             try:
                 return self._runway(session, self._here(session, offset["log"]))
-            except (PositionGone, LogBehind) as error:
-                return Runway(False, error.why if isinstance(error, PositionGone) else str(error))
+            except PositionGone as error:
+                return Runway(False, error.why, position=error.wanted, oldest=error.oldest)
+            except LogBehind as error:
+                return Runway(False, str(error))
 
     def _runway(self, session: Session, at: Position) -> Runway:
         files = self._files(session)
-        size = next((size for name, size in files if name == at.file), None)
+        size, oldest = next((size for name, size in files if name == at.file), None), f"{files[0][0]}:{FIRST}"
         if size is None:
             gone = at.key < Position(files[0][0], FIRST).key
-            return Runway(False, f"{at.file} was purged" if gone else f"there is no file {at.file}: is this another server, or was its log reset?")
+            why = f"{at.file} was purged" if gone else f"there is no file {at.file}: is this another server, or was its log reset?"
+            return Runway(False, why, position=str(at), oldest=oldest)
         if at.pos > size:
-            return Runway(False, f"{at.file} has {size} bytes: is this another server, or was its log reset?")
+            return Runway(False, f"{at.file} has {size} bytes: is this another server, or was its log reset?", position=str(at), oldest=oldest)
         age = sum(1 for name, _ in files if Position(name, FIRST).key < at.key) - 1
         return Runway(True, f"{age} older log files are held; they are purged after {self._kept_s(session)}")
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.connectors.postgrescdc.altered import Files, FirstChange, files_of, first_change
 from tidegate.connectors.postgrescdc.filled import filled
+from tidegate.connectors.postgrescdc.identity import Kept, identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
 from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
 from tidegate.databases.capture.filled import UNKNOWN, Filled
@@ -76,12 +77,13 @@ class PostgresCdcSource(CaptureSource):
             raise NotSetUp(f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})")
 
     def _check_identity(self, session: Session) -> None:
-        sql = "select relreplident::text from pg_class where oid = to_regclass(%s)"
-        short = [c for c in self.captured.values() if session.one(sql, (self.dialect.qualified(c.info.name),)) != "f"]
+        told = [identity for c in self.captured.values() for identity in identities(session, self.dialect, c.info.name)]
+        if without := [identity.table for identity in told if identity.kind is Kept.NOTHING]:
+            raise NotSetUp(f"the server refuses updates and deletes of a published table whose rows its log could not tell apart; run: {_full(without)}")
+        short = [identity.table for identity in told if identity.kind is not Kept.WHOLE]
         if short and self.takes_back:
-            commands = "; ".join(f"ALTER TABLE {self.dialect.qualified(c.info.name)} REPLICA IDENTITY FULL" for c in short)
             raise NotSetUp(
-                f"the source writes only keys of changed rows; run: {commands} (or set require-replica-identity-full = false, and read what that means)"
+                f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
             )
 
     def log_begin(self, session: Session) -> dict[str, Any]:
@@ -169,10 +171,9 @@ class PostgresCdcSource(CaptureSource):
     def _slot(self, session: Session, begin: int) -> SlotState:
         """The slot, which must hold everything from a position on."""
         state = slot_state(session, self.slot)
-        oldest = lsn.text(state.confirmed) if state is not None and not state.lost else "none"
         why = self._gone(state, begin)
         if state is None or why:
-            raise PositionGone(lsn.text(begin), oldest, why)
+            raise PositionGone(lsn.text(begin), _oldest(state), why)
         return state
 
     def _gone(self, state: SlotState | None, begin: int) -> str:
@@ -302,7 +303,7 @@ class PostgresCdcSource(CaptureSource):
             state = slot_state(session, self.slot)
         why = self._gone(state, lsn.number(offset["log"]["lsn"]))
         if state is None or why:
-            return Runway(False, why)
+            return Runway(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
         room = "without a limit" if state.safe_bytes is None else f"until {state.safe_bytes >> 20} MiB more are written"
         return Runway(True, f"the slot is {state.status} and holds {state.behind_bytes >> 20} MiB of log, {room}")
 
@@ -310,6 +311,15 @@ class PostgresCdcSource(CaptureSource):
         """The slot moves on to the oldest position that a restore point needs; where it is being read, with a later checkpoint."""
         with self.session() as session:
             advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
+
+
+def _full(tables: list[str]) -> str:
+    return "; ".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables)
+
+
+def _oldest(state: SlotState | None) -> str:
+    """The first position that can still be read."""
+    return lsn.text(state.confirmed) if state is not None and not state.lost else "none"
 
 
 def _document(position: int, files: dict[str, str] | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
+from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 from tidegate.plugin.schema import read_schema
@@ -65,7 +66,7 @@ CONNECTORS = (
         kind=BlockKind.SINK,
         summary="Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is written again.",
         options=SINK,
-        capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE),
+        capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE, refuses=(RowKind.UPDATE_BEFORE, RowKind.DELETE)),
         implementation="tidegate.connectors.sparkformat.sink:SparkSink",
         spark="tidegate.connectors.sparkformat.spark:save",
         check=_check,

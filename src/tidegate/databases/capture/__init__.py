@@ -11,7 +11,9 @@ the log has. So the hand-over is exact for every kind of sink, the log moves on 
 
     source.py      the Source of all databases that have a log
     selection.py   which tables are read
-    progress.py    chunks of keys, and how far each table is
+    progress.py    how far each table is, and the chunks that come next
+    keys.py        the column that a table is cut by, and the rows of a chunk
+    order.py       which rows of the log are in a chunk
     changes.py     row kinds where keys change or are not read yet; rows taken back
     spool.py       rows that wait, in memory or on disk
     options.py     what CDC connectors have in common in job files

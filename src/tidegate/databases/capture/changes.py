@@ -3,23 +3,21 @@
 Changes come from a log in its order: an update is two rows, before (-U) and after (+U), side by side in one batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.databases.capture.progress import Chunk, as_key
 from tidegate.model.types import ROW_KIND, RowKind
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (kind.code for kind in RowKind)
 Key = tuple[Any, ...]
 
 
-def settle(batch: pa.RecordBatch, key: Sequence[str], column: str | None = None, upto: int | None = None) -> pa.RecordBatch:
-    """Changes as sinks need them: a changed key is a delete and an insert; with `column`, only rows with a key up to `upto` are there at all."""
+def settle(batch: pa.RecordBatch, key: Sequence[str], inside: Any = None) -> pa.RecordBatch:
+    """Changes as sinks need them: a changed key is a delete and an insert; with `inside`, true or false for each row, only those rows are there at all."""
     changed = _changed(batch, key)
-    inside = None if column is None else pc.less_equal(batch.column(column), _scalar(batch, column, upto))
     if inside is None and (changed is None or not pc.any(changed).as_py()):
         return batch
     kinds: list[Any] = batch.column(ROW_KIND).to_pylist()
@@ -51,33 +49,30 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
     differs: Any = None
     for name in key:
         column: Any = batch.column(name)
-        one: Any = pc.fill_null(pc.not_equal(column.slice(0, batch.num_rows - 1), column.slice(1)), False)
+        first, second = column.slice(0, batch.num_rows - 1), column.slice(1)
+        one: Any = pc.fill_null(pc.not_equal(first, second), False)
+        if column.null_count:  # a key that is read as null may become another
+            one = pc.or_(one, pc.xor(pc.is_null(first), pc.is_null(second)))
         differs = one if differs is None else pc.or_(differs, one)
     return pc.and_(before, differs)
-
-
-def _scalar(batch: pa.RecordBatch, column: str, value: int | None) -> Any:
-    kind = batch.schema.field(column).type
-    if pa.types.is_decimal(kind):
-        return pa.scalar(value, pa.decimal128(38, 0)).cast(kind)
-    low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
-    return pa.scalar(min(max(value if value is not None else high, low), high), kind)
 
 
 class TakenBack:
     """What rows of a chunk were at a position, told by the first change of each key after it: its image before, or nothing where that change made the row."""
 
-    def __init__(self, key: Sequence[str], column: str | None, chunk: Chunk) -> None:
-        self._key, self._column, self._chunk = key, column, chunk
+    def __init__(self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None) -> None:
+        """`inside` tells for each row of a batch whether it belongs to the chunk; all do where it is not given."""
+        self._key, self._inside = key, inside
         self._touched: set[Key] = set()
         self._before: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Changes after the position, in the log's order, of which `settle` has made deletes and inserts where a key changed."""
         kinds = batch.column(ROW_KIND).to_pylist()
+        held = self._inside(batch).to_pylist() if self._inside else [True] * batch.num_rows
         before = []
         for at, (kind, key) in enumerate(zip(kinds, keys_of(batch, self._key), strict=True)):
-            if key not in self._touched and (self._column is None or self._chunk.holds(key[self._key.index(self._column)])):
+            if held[at] and key not in self._touched:
                 self._touched.add(key)
                 if kind in (_BEFORE, _DELETE):
                     before.append(at)
@@ -99,9 +94,14 @@ class TakenBack:
 
 
 def keys_of(batch: pa.RecordBatch, key: Sequence[str]) -> list[Key]:
-    """The keys of all rows."""
-    columns = [[as_key(v) for v in batch.column(name).to_pylist()] for name in key]
-    return list(zip(*columns, strict=True))
+    """The keys of all rows; days and moments as numbers, as Python does not know all of them."""
+    return list(zip(*(_numbers(batch.column(name)).to_pylist() for name in key), strict=True))
+
+
+def _numbers(column: Any) -> Any:
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def inserted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

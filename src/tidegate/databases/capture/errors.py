@@ -57,6 +57,20 @@ class TableChanged(UserError):
         self.path, self.statement, self.at = path, statement, at
 
 
+class OrderChanged(UserError):
+    """A table that is being read for the first time has got another order of its keys."""
+
+    condition = "table-order-changed"
+
+    def __init__(self, path: str, column: str, before: str, now: str) -> None:
+        super().__init__(
+            f"the keys of {path} are ordered by the collation {now} of its column {column} now, and were by {before} when its first read began: what was read "
+            "and what is left can no longer be told apart. Nothing is lost. Give the column its former collation until the table is read, or start "
+            "with --restore fresh"
+        )
+        self.path, self.column = path, column
+
+
 class ColumnsAdded(TransientError):
     """A table has got columns: the pipeline is built anew with them."""
 

@@ -56,7 +56,7 @@ def _capture(info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, gr
 def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableName]:
     databases = [str(name) for name in values.get("database-names") or ()]
     if values.get("table-names"):
-        return [dialect.parse_table(str(text), session.address) for text in values["table-names"]]
+        return [_named(session, dialect, str(text)) for text in values["table-names"]]
     pattern = re.compile(str(values["table-pattern"]))
     database_pattern = re.compile(str(values.get("database-pattern") or ".*"))
     schemas = [str(name) for name in values.get("schema-names") or ()]
@@ -71,6 +71,13 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
     if not found:
         raise NoTables(f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it must match the whole path, such as shop.orders")
     return found
+
+
+def _named(session: Session, dialect: Dialect, text: str) -> TableName:
+    try:
+        return dialect.parse_table(text, session.address)
+    except ValueError as error:
+        raise NoTables(f"table-names: {error}") from None
 
 
 def _is_table(session: Session, name: TableName) -> bool:

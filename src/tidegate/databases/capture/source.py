@@ -6,6 +6,7 @@ position and the columns are the database's own words, which only its subclass r
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,9 +14,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tidegate.databases.capture.changes import TakenBack, inserted, settle
-from tidegate.databases.capture.errors import ColumnsAdded
+from tidegate.databases.capture.errors import ColumnsAdded, OrderChanged
 from tidegate.databases.capture.filled import Filled, told
-from tidegate.databases.capture.progress import Chunk, budget, chunk_condition, chunks_between, done, is_done, next_cuts, split_column, unfinished
+from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
+from tidegate.databases.capture.order import Order, order_of
+from tidegate.databases.capture.progress import budget, chunks_between, done, is_done, next_cuts, unfinished
 from tidegate.databases.capture.selection import CaptureTable, select
 from tidegate.databases.capture.spool import Spool
 from tidegate.databases.dialect import Dialect, dialect_of
@@ -55,6 +58,7 @@ class CaptureSource(Source):
         properties = {**of_debezium(values["debezium"]), "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
         self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
         self.dialect: Dialect = dialect_of(self.system)
+        self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to the tasks; the tables too, so that a task need not look."""
@@ -145,6 +149,7 @@ class CaptureSource(Source):
         """The next range of the log, and the next chunks of tables that are not read yet, where the log is read to its end."""
         known = self._with_new_tables(start)
         if self.at_end(known):
+            self._more = False
             return known
         with self.session() as session:
             look = self.look(session, known, limit)
@@ -155,6 +160,7 @@ class CaptureSource(Source):
             todo = unfinished({p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured])
             if look.caught_up and todo:
                 self._plan_chunks(session, tables, todo, limit)
+        self._more = not look.caught_up or any(not is_done(tables[path]["read"]) for path in todo)
         moves = tables != known["tables"] or look.idle_bytes > IDLE_BYTES_MAX or any(known["tables"][p]["read"] for p in look.touched)
         moves = moves or (not look.caught_up and look.log != known["log"])  # whoever stops before the end of the log must go on from there
         reached = "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
@@ -178,15 +184,26 @@ class CaptureSource(Source):
         rows_each = int(self.values["snapshot.split.size"])
         left = budget(limit.rows, rows_each, self.context.parallelism)
         for path in todo:
-            captured = self.captured[path]
             before = tables[path]["read"]
-            tables[path]["read"] = next_cuts(session, self.dialect, captured.info, self._split(captured), before, rows_each, left)
+            key = self._split(path, (before or {}).get("order"))
+            tables[path]["read"] = next_cuts(session, self.dialect.qualified(self.captured[path].info.name), key, before, rows_each, left)
+            self._check_order(session, path, key)
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
                 return
 
-    def _split(self, captured: CaptureTable) -> str | None:
-        return split_column(captured.table, captured.split)
+    def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
+        return split_key(self.captured[path], self.dialect, order)
+
+    def _check_order(self, session: Session, path: str, key: SplitKey | None) -> None:
+        """After new ends of chunks were found: they must rise in the order of those before them."""
+        if key is None or not key.column.collation:
+            return
+        info = self.dialect.table_info(session, self.captured[path].info.name)
+        now = info.column(key.column.name) if info is not None else None
+        if now is None or now.collation != key.column.collation:
+            became = now.collation if now is not None else "gone"
+            raise OrderChanged(path, key.column.name, key.column.collation, became)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
         """A split for each table that changed, as its changes must stay in order, and one for each chunk."""
@@ -206,54 +223,67 @@ class CaptureSource(Source):
         if start["log"] == end["log"]:
             return
         known = {p: t for p, t in start["tables"].items() if t["read"] is not None and p in self.captured and p in end["touched"]}
-        yield {"log": [start["log"], end["log"]], "tables": {p: {"columns": t["columns"], "upto": t["read"]["upto"]} for p, t in known.items()}}
+        yield {"log": [start["log"], end["log"]], "tables": {p: _known(t) for p, t in known.items()}}
 
     def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
         for path, after in end["tables"].items():
             before = start["tables"].get(path, {"read": None})["read"]
             for chunk in chunks_between(before, after["read"]) if path in self.captured else ():
-                payload = {"chunk": [chunk.low, chunk.high], "at": end["log"], "columns": after["columns"]}
+                payload = {"chunk": [chunk.low, chunk.high], "order": after["read"].get("order"), "at": end["log"], "columns": after["columns"]}
                 yield Split(path, payload, int(self.values["snapshot.split.size"]) * 64)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """In a task: changes of a range, or rows of a chunk."""
         if "chunk" in split.payload:
-            yield from self._read_chunk(split.table, Chunk(*split.payload["chunk"]), split.payload["at"], split.payload["columns"])
+            yield from self._read_chunk(split.table, split.payload)
             return
         wanted = split.payload["tables"] if split.table == JOINT_TABLE else {split.table: split.payload["tables"][split.table]}
         start, end = split.payload["log"]
-        for path, batch in self.read_log(start, end, {p: t["columns"] for p, t in wanted.items()}):
-            captured = self.captured[path]
-            upto = wanted[path]["upto"]
-            settled = settle(batch, captured.table.primary_key, self._split(captured) if upto is not None else None, upto)
-            if settled.num_rows:
-                yield settled.replace_schema_metadata({"table": path}) if split.table == JOINT_TABLE else settled
+        with ExitStack() as stack:
+            orders = {path: stack.enter_context(self._order(path, known)) for path, known in wanted.items() if known["upto"] is not None}
+            for path, batch in self.read_log(start, end, {p: t["columns"] for p, t in wanted.items()}):
+                inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
+                settled = settle(batch, self.captured[path].table.primary_key, inside)
+                if settled.num_rows:
+                    yield settled.replace_schema_metadata({"table": path}) if split.table == JOINT_TABLE else settled
 
-    def _read_chunk(self, path: str, chunk: Chunk, at: Mapping[str, Any], columns: list[Any]) -> Iterator[pa.RecordBatch]:
+    def _order(self, path: str, known: Mapping[str, Any]) -> Order:
+        key = self._split(path, known.get("order"))
+        assert key is not None, "it was cut by this key before"
+        return order_of(key, self.session)
+
+    def _read_chunk(self, path: str, payload: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         """Rows as they are now, then taken back to the position."""
-        captured = self.captured[path]
-        schema = table_schema(captured.table)
-        key, column = captured.table.primary_key, self._split(captured)
-        with Spool(schema) as spool:
+        chunk = Chunk(*payload["chunk"])
+        table = self.captured[path].table
+        schema, key = table_schema(table), table.primary_key
+        whole = chunk == Chunk(None, None)
+        with Spool(schema) as spool, nullcontext() if whole else self._order(path, payload) as order:
             failpoint("capture.chunk.before")
-            for batch in self._rows(captured, chunk, column):
+            for batch in self._rows(path, chunk, payload.get("order")):
                 spool.add(inserted(batch, schema))
             failpoint("capture.chunk.middle")
-            back = TakenBack(key, column, chunk)
+            back = TakenBack(key, None if order is None else lambda batch: order.inside(batch, chunk))
             if self.takes_back:
                 with self.session() as session:
                     now = self.log_now(session)
-                for _, batch in self.read_log(at, now, {path: columns}):
+                for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
                     back.add(settle(batch, key))
             yield from back.apply(spool, schema)
             failpoint("capture.chunk.after")
 
-    def _rows(self, captured: CaptureTable, chunk: Chunk, column: str | None) -> Iterator[pa.RecordBatch]:
+    def _rows(self, path: str, chunk: Chunk, order: list[str] | None) -> Iterator[pa.RecordBatch]:
+        captured = self.captured[path]
         types = {c.name: c.type for c in captured.table.columns}
         selected = ", ".join(self.dialect.expression(c, types[c.name]) for c in captured.info.columns)
-        condition = chunk_condition(self.dialect, column, chunk)
+        key = self._split(path, order)
+        condition = key.condition(chunk) if key is not None else ""
         sql = f"select {selected} from {self.dialect.qualified(captured.info.name)}" + (f" where {condition}" if condition else "")
         return self.dialect.batches(self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"]))
+
+    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+        """Whether there was more of the log, or of the tables, than the batch might take."""
+        return self._more
 
     def at_end(self, offset: Offset) -> bool:
         """Whether everything is read up to the stop."""
@@ -261,3 +291,8 @@ class CaptureSource(Source):
             return False
         whole = all(is_done(t["read"]) for t in offset["tables"].values())
         return whole and (self.values["stop.mode"] == "never" or ("stop" in offset and self.passed(offset["log"], offset["stop"])))
+
+
+def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a task must know of a table that is read at least in part."""
+    return {"columns": entry["columns"], "upto": entry["read"]["upto"], "order": entry["read"].get("order")}

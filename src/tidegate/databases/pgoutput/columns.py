@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tidegate.databases.binlog.values import days_of
 from tidegate.databases.errors import ValueUnreadable
+from tidegate.databases.types import decimals
 from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
@@ -29,6 +30,10 @@ def array_of(values: Any, kind: DataType, name: str) -> Any:
 
 def _cast(values: Any, kind: DataType) -> Any:
     return values.cast(pa.string()).cast(arrow_type(kind))
+
+
+def _decimal(values: Any, kind: DataType) -> Any:
+    return decimals(values.cast(pa.string()), kind)
 
 
 def _text(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
@@ -146,6 +151,7 @@ def _element(text: str, at: int, end: int) -> tuple[str, bool, int]:
 
 _READERS: dict[TypeName, Callable[[Any, DataType], Any]] = {
     TypeName.STRING: _text,
+    TypeName.DECIMAL: _decimal,
     TypeName.BOOLEAN: _boolean,
     TypeName.BYTES: _bytes,
     TypeName.DATE: _date,

@@ -1,14 +1,24 @@
 """What all CDC sources share: row kinds where keys change or are not read yet, rows taken back, chunks, options."""
 
+import datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tidegate.databases.capture import spool
+from tidegate.databases.capture import order, spool
 from tidegate.databases.capture.changes import TakenBack, settle
-from tidegate.databases.capture.progress import Chunk, budget, chunks_between, is_done, split_column
+from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
+from tidegate.databases.capture.order import PlainOrder
+from tidegate.databases.capture.progress import budget, chunks_between, is_done
+from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.patience import patiently
+from tidegate.databases.session import open_session
+from tidegate.databases.url import System, parse_url
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Location
@@ -17,10 +27,12 @@ from tidegate.plugin.option import Block
 from tidegate.plugin.registry import find
 from tidegate.plugin.secret import packed, unpacked
 
+MYSQL, POSTGRES = dialect_of(System.MYSQL), dialect_of(System.POSTGRES)
+NOON = datetime.datetime(2024, 3, 31, 2, 30)
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), (ROW_KIND, pa.int8())])
 
 
-def batch(*rows: tuple[int, str, int]) -> pa.RecordBatch:
+def batch(*rows: tuple[int | None, str, int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)], schema=SCHEMA
     )
@@ -35,15 +47,20 @@ def test_a_changed_key_is_a_delete_and_an_insert() -> None:
     assert rows(settle(changes, ["id"])) == [(1, "a", 1), (1, "b", 2), (2, "a", 3), (3, "a", 0), (4, "x", 0), (5, "y", 3)]
 
 
+def test_a_key_that_is_read_as_null_changes_as_others_do() -> None:
+    changes = batch((None, "a", 1), (1, "b", 2), (2, "a", 1), (None, "a", 2), (None, "a", 1), (None, "b", 2))
+    assert [row[2] for row in rows(settle(changes, ["id"]))] == [3, 0, 3, 0, 1, 2]
+
+
 def test_rows_that_are_not_read_yet_are_not_there() -> None:
     changes = batch(
         (1, "a", 1), (1, "b", 2), (2, "a", 1), (30, "a", 2), (40, "a", 1), (4, "a", 2), (50, "x", 0), (5, "x", 0), (60, "y", 3), (70, "q", 1), (71, "r", 2)
     )
-    assert rows(settle(changes, ["id"], "id", 10)) == [(1, "a", 1), (1, "b", 2), (2, "a", 3), (4, "a", 0), (5, "x", 0)]
+    assert rows(settle(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [(1, "a", 1), (1, "b", 2), (2, "a", 3), (4, "a", 0), (5, "x", 0)]
 
 
 def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> None:
-    back = TakenBack(["id"], "id", Chunk(0, 10))
+    back = TakenBack(["id"], lambda changes: PlainOrder("id").inside(changes, Chunk(0, 10)))
     back.add(settle(batch((1, "old", 1), (1, "new", 2), (2, "gone", 3), (3, "fresh", 0), (20, "outside", 3)), ["id"]))
     back.add(settle(batch((1, "new", 3), (4, "was four", 1), (5, "was four", 2)), ["id"]))
     now = [batch((3, "fresh", 0), (5, "was four", 0)), batch((6, "same", 0))]
@@ -59,15 +76,97 @@ def test_chunks_are_the_ranges_between_two_offsets() -> None:
     assert chunks_between(last, last) == chunks_between(None, None) == []
     assert is_done(last)
     assert not is_done(first)
-    assert Chunk(10, 20).holds(20)
-    assert not Chunk(10, 20).holds(10)
     assert budget(1, 8096, 2) == 2
 
 
-@pytest.mark.parametrize(("kind", "column"), [("bigint", "id"), ("decimal(20,0)", "id"), ("string", None), ("decimal(20,2)", None), ("timestamp", None)])
-def test_only_whole_numbers_are_cut_into_chunks(kind: str, column: str | None) -> None:
-    table = Table(path="t", columns=(Column(name="id", type=parse_type(kind)),), primary_key=("id",))
-    assert split_column(table) == column
+def key_of(dialect: Dialect, native: str, *, known: list[str] | None = None, **more: Any) -> SplitKey | None:
+    column = NativeColumn(name="id", native=native, **{"nullable": False, **more})
+    table = Table(path="t", columns=(Column(name="id", type=dialect.data_type(column)),), primary_key=("id",))
+    return split_key(CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table), dialect, known)
+
+
+@pytest.mark.parametrize(
+    "native", ["bigint(20)", "bigint unsigned", "decimal(20,2)", "date", "datetime(6)", "timestamp", "varchar(9)", "binary(16)", "uuid", "inet6"]
+)
+def test_a_table_of_mariadb_is_cut_by_keys_of_this_type(native: str) -> None:
+    assert key_of(MYSQL, native) is not None
+
+
+@pytest.mark.parametrize("native", ["tinyint(1)", "double", "time", "enum('a')", "set('a')", "bit(9)", "decimal(65,2)", "point"])
+def test_a_table_of_mariadb_is_one_piece_with_a_key_of_this_type(native: str) -> None:
+    assert key_of(MYSQL, native) is None
+
+
+@pytest.mark.parametrize("native", ["bigint", "numeric(9,2)", "numeric", "date", "timestamp with time zone", "text", "character(36)", "bytea", "uuid"])
+def test_a_table_of_postgresql_is_cut_by_keys_of_this_type(native: str) -> None:
+    assert key_of(POSTGRES, native) is not None
+
+
+@pytest.mark.parametrize("native", ["boolean", "double precision", "mood", "inet", "integer[]", "time without time zone", "jsonb"])
+def test_a_table_of_postgresql_is_one_piece_with_a_key_of_this_type(native: str) -> None:
+    assert key_of(POSTGRES, native) is None
+
+
+def test_only_a_column_of_the_key_cuts_a_table() -> None:
+    column = NativeColumn(name="n", native="int")
+    table = Table(path="t", columns=(Column(name="n", type=parse_type("int")),), primary_key=("id",))
+    assert split_key(CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table, split="n"), MYSQL) is None
+
+
+def test_a_range_is_written_with_the_collation_that_it_was_found_in() -> None:
+    text = key_of(MYSQL, "varchar(9)", charset="latin1", collation="latin1_bin", known=["id", "latin1_german1_ci"])
+    assert text is not None
+    assert text.condition(Chunk("a", None)) == "`id` > convert(_utf8mb4 x'61' using latin1) collate latin1_german1_ci"
+    other = key_of(POSTGRES, "text", collation='"pg_catalog"."C"')
+    assert other is not None
+    assert other.condition(Chunk(None, "a")) == """"id" <= cast('a' as text) collate "pg_catalog"."C\""""
+
+
+def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
+    day = key_of(POSTGRES, "date", nullable=True)
+    assert day is not None
+    odd = '"id" is null or "id" = \'infinity\''
+    assert day.condition(Chunk(None, None)) == ""
+    assert day.condition(Chunk(None, "2024-01-01")) == f"(\"id\" <= cast('2024-01-01' as date) or {odd})"
+    assert day.condition(Chunk("2024-01-01", None)) == f"\"id\" > cast('2024-01-01' as date) and not ({odd})"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "bound"),
+    [
+        (pa.int32(), [1, 5, 6], 5),
+        (pa.int32(), [1, 2, None], 2**40),
+        (pa.decimal128(20, 0), [Decimal(1), Decimal(2**64 - 2), Decimal(2**64 - 1)], 2**64 - 2),
+        (pa.decimal128(9, 2), [Decimal("-1.00"), Decimal("1.5"), Decimal("1.51")], {"number": "1.50"}),
+        (pa.decimal128(9, 2), [None, Decimal("1.5"), Decimal("1.51")], "1.50"),
+        (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(2024, 3, 1)], "2024-02-29"),
+        (pa.timestamp("us"), [NOON, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00"),
+        (pa.timestamp("us", tz="UTC"), [NOON, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00+00"),
+        (pa.timestamp("us", tz="UTC"), [None, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00.000000"),
+        (pa.binary(), [b"", b"a", b"a\0"], {"bytes": "61"}),
+    ],
+)
+def test_keys_are_compared_with_the_end_of_a_range(kind: Any, values: list[Any], bound: Any) -> None:
+    keys = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["id"])
+    last = bound == 2**40
+    assert PlainOrder("id").upto(keys, bound).to_pylist() == [True, True, last]
+    assert PlainOrder("id").inside(keys, Chunk(bound, None)).to_pylist() == [False, False, not last]
+
+
+@pytest.mark.parametrize(("limit", "value", "statements"), [("ASKED_MAX", 2, 3), ("ASKED_CHARS_MAX", 7, 3), ("ASKED_MAX", 1000, 1)])
+def test_texts_are_compared_by_the_database_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, statements: int) -> None:
+    monkeypatch.setattr(order, limit, value)
+    session = open_session(parse_url(f"jdbc:sqlite:{tmp_path / 'any.db'}", "", "", {"create": "true"}))
+    asked: list[str] = []
+    query = session.query
+    monkeypatch.setattr(session, "query", lambda sql: asked.append(sql) or query(sql))
+    key = SplitKey(column=NativeColumn(name="id", native="text"), kind=parse_type("string"), dialect=dialect_of(System.SQLITE))
+    keys = pa.RecordBatch.from_arrays([pa.array(["b", "a", None, "d", "c", "a", "e"])], names=["id"])
+    with order.order_of(key, lambda: session) as found:
+        assert found.upto(keys, "c").to_pylist() == [True, True, True, False, True, True, False]
+        assert len(asked) == statements
+        assert found.inside(keys, Chunk("a", "d")).to_pylist() == [True, False, False, True, True, False, False]
+        assert found.inside(keys, Chunk(None, None)).to_pylist() == [True] * 7
 
 
 def test_a_spool_gives_back_what_it_got_also_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:

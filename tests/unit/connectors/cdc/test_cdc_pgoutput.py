@@ -100,7 +100,7 @@ def test_years_beyond_four_digits_and_before_the_first_keep_their_days() -> None
 
 
 def test_a_value_that_does_not_fit_names_its_column() -> None:
-    for kind, text in (("decimal(5,2)", b"NaN"), ("time", b"24:00:00"), ("int", b"x"), ("array<int>", b"{{1},{2}}")):
+    for kind, text in (("decimal(5,2)", b"NaN"), ("decimal(38,18)", b"1" + 30 * b"0"), ("time", b"24:00:00"), ("int", b"x"), ("array<int>", b"{{1},{2}}")):
         with pytest.raises(ValueUnreadable, match="column 'amount'"):
             array_of([text], parse_type(kind), "amount")
 

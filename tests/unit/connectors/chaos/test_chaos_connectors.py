@@ -230,3 +230,12 @@ def test_bad_options_are_told(connector: Any, options: dict[str, Any], said: str
     block = Block(options, lambda _: Location("job.conf", 1), "block")
     values, problems = connector.options.read(block)
     assert said in "\n".join(map(str, [*problems, *connector.check(block, values)]))
+
+
+def test_the_source_is_behind_where_the_limit_and_not_the_rate_ended_a_batch() -> None:
+    chaos = source({"row.num": 10})
+    at = chaos.latest(chaos.initial(), Limit(rows=6))
+    assert chaos.behind(at)
+    assert not chaos.behind(chaos.latest(at, Limit(rows=6)))
+    slow = source({"row.num": 10, "rate": 0.001})
+    assert not slow.behind(slow.latest(slow.initial(), Limit(rows=6)))

@@ -370,3 +370,12 @@ def test_declarations_can_be_read_without_arrow() -> None:
         f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}]; sys.exit(bool({{'pyarrow', 'numpy', 'pyspark'}} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+def test_it_is_behind_where_the_limit_and_not_the_pause_ended_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module.time, "monotonic", lambda: 100.0)
+    options = {"row.num": 10, "split.num": 5, "split.read-interval": 3000, "schema": {"fields": {"i": "int"}}}
+    source = fake(options, mode=JobMode.STREAMING, parallelism=2)
+    part = source.latest(source.initial(), Limit(rows=3))
+    assert source.behind(part)
+    assert not source.behind(source.latest(part, Limit(rows=3)))

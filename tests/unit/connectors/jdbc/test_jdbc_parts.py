@@ -91,6 +91,7 @@ def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
     assert target_of(ORDERS, values(), POSTGRES, postgres).name == TableName("db", "sales", "orders")
     upper = target_of(ORDERS, values(field_ide="UPPERCASE", primary_keys=["id"]), POSTGRES, postgres)
     assert (upper.name.table, upper.names(), upper.key) == ("ORDERS", ["ID", "N"], ("ID",))
+    assert target_of(ORDERS, values(table="public.${table_name}", field_ide="UPPERCASE"), POSTGRES, postgres).name == TableName("db", "public", "ORDERS")
     with pytest.raises(KeyMissing):
         target_of(ORDERS, values(primary_keys=["nope"]), MYSQL, mysql)
     with pytest.raises(UserError, match="placeholder"):

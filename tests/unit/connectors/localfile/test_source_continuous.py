@@ -112,3 +112,21 @@ def test_once_in_a_streaming_job_ends(tmp_path: Path) -> None:
     offset, lines = turn(source, source.initial())
     assert lines == ["x"]
     assert source.at_end(offset)
+
+
+def test_it_is_behind_while_files_or_parts_of_them_wait_for_the_next_batch(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text("1\n2\n3\n")
+    source = make(tmp_path)
+    offset, found = source.initial(), []
+    assert source.behind(offset)  # nobody has looked yet
+    read = 0
+    while read < 9:
+        offset, lines = turn(source, offset, Limit(rows=4))
+        read += len(lines)
+        found.append(source.behind(offset))
+    assert found == [True] * (len(found) - 1) + [False]
+    assert len(found) > 2
+    assert (turn(source, offset)[1], source.behind(offset)) == ([], False)
+    (tmp_path / "d").write_text("1\n")
+    assert [turn(source, offset, Limit(files=1))[1], source.behind(offset)] == [["1"], False]
