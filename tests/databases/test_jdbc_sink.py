@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from database_kit import CONTEXT, Driven, Place, sink, table
+from database_kit import CONTEXT, Driven, Place, sink, source, table
 
 from tidegate.connectors.jdbc.merge import ColumnMissing
 from tidegate.connectors.jdbc.prepare import NotPrepared
@@ -290,3 +290,17 @@ def test_a_table_without_its_index_is_still_kept_by_key(place: Place) -> None:
         info = place.dialect.table_info(session, place.dialect.parse_table("t", place.address))
     assert info is not None
     assert info.primary_key == ()
+
+
+def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg: Place) -> None:
+    quoted = [place.dialect.quote(name) for name in ("a.b", "b")]
+    place.execute(
+        *(f"create table {name} (id int primary key, n int)" for name in quoted), *(f"insert into {name} values (1, {n})" for n, name in enumerate(quoted))
+    )
+    reading = source(place, table_path="(.*\\.)?b", use_regex=True)
+    arriving = sorted(reading.tables(), key=lambda table: table.path)
+    assert len(arriving) == 2
+    Driven(sink(pg, table="copy.${table_name}")).batch(1, *((table, [(1, n)]) for n, table in enumerate(arriving)))
+    assert pg.execute('select n from copy."a.b" union all select n + 10 from copy.b') == [(0,), (11,)]
+    Driven(sink(place, table="${table_name}"), lineage="M").batch(1, *((table, [(2, 5 + n)]) for n, table in enumerate(arriving)))
+    assert [place.execute(f"select id, n from {name} order by id") for name in quoted] == [[(1, 0), (2, 5)], [(1, 1), (2, 6)]]

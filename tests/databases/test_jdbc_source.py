@@ -234,6 +234,24 @@ def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Pla
         pg.execute("delete from digits where id = 2")
 
 
+def test_moments_after_the_last_that_travels_are_errors_and_never_other_moments(pg: Place) -> None:
+    pg.execute(
+        "create table far (id int primary key, ts timestamp, tz timestamptz, a timestamp[])",
+        "insert into far values (1, '294247-01-10 04:00:54.775807', '4714-11-24 00:00+00 BC', '{294247-01-10 04:00:54.775807,infinity}')",
+        "insert into far (id) values (2)",
+    )
+    rows = everything(source(pg, table_path="far"))
+    moments = [rows["ts"], rows["tz"], rows["a"].combine_chunks().flatten()]
+    assert [[value for value in column.cast(pa.int64()).to_pylist() if value is not None] for column in moments] == [
+        [2**63 - 1], [-210_866_803_200_000_000], [2**63 - 1],
+    ]  # fmt: skip
+    for column, value in (("ts", "294247-01-10 04:00:54.775808"), ("tz", "294276-12-31 23:59:59.999999+00"), ("a", "{294276-12-31}")):
+        pg.execute(f"update far set {column} = '{value}' where id = 2")
+        with pytest.raises(ValueUnreadable, match=f"'{column}'.*after 294247-01-10 04:00:54.775807"):
+            everything(source(pg, table_path="far"))
+        pg.execute(f"update far set {column} = null where id = 2")
+
+
 def test_arrays_are_lists_of_one_dimension_and_infinite_dates_in_them_null(pg: Place) -> None:
     pg.execute(
         """create table arrays (id int primary key, "n%s ""q" int[], t text[], b bytea[], d date[], ts timestamptz[])""",

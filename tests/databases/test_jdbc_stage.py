@@ -11,8 +11,9 @@ from database_kit import Driven, Place, sink, table
 from tidegate.connectors.jdbc import stage_postgres
 from tidegate.connectors.jdbc.stage import stage_place
 from tidegate.connectors.jdbc.stage_postgres import PostgresLoader
-from tidegate.model.errors import TidegateError
+from tidegate.databases.errors import StatementRefused
 from tidegate.model.types import parse_type
+from tidegate.plugin.contract import WriteTask
 
 COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "bigint": (pa.int64(), [2**63 - 1, None, -(2**63)]),
@@ -76,7 +77,7 @@ def test_what_cannot_go_as_text_goes_by_the_arrow_driver(pg: Place, kind: str, v
     assert loaded(pg, "many", [kind], staged_rows(values)) == few
 
 
-@pytest.mark.parametrize("micros", [2**63 - 1, -(2**63) + 1, -62_167_219_200_000_000, -62_200_000_000_000_000, 253_402_300_800_000_000])
+@pytest.mark.parametrize("micros", [2**63 - 1, -(2**63) + 1, -(2**62), -62_167_219_200_000_000, -62_200_000_000_000_000, 253_402_300_800_000_000])
 def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(pg: Place, micros: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ends of time, and years before the first and after the 9999th; one that the server does not take is refused in both ways."""
     batch = staged_rows(pa.array([micros, None], pa.int64()).view(pa.timestamp("us")))
@@ -84,12 +85,37 @@ def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(pg: Plac
     def rows(name: str) -> list[tuple[Any, ...]] | type[Exception]:
         try:
             return loaded(pg, name, ["timestamp"], batch)
-        except TidegateError as error:
+        except StatementRefused as error:
             return type(error)
 
     few = rows("few")
     monkeypatch.setattr(stage_postgres, "FEW_ROWS", 0)
     assert rows("many") == few
+
+
+@pytest.mark.parametrize("few_rows", [2000, 0], ids=["staged", "shaped"])
+@pytest.mark.parametrize(
+    ("kind", "values", "told"),
+    [
+        ("timestamp", pa.array([0, -(2**63)], pa.int64()).view(pa.timestamp("us")), "-9223372036854775808 microseconds after 1970 is before 4714-11-24 BC"),
+        ("timestamp", pa.array([0, -(2**62)], pa.int64()).view(pa.timestamp("us")), "timestamp out of range"),
+        ("string", pa.array(["", "a\0b"]), "invalid byte sequence"),
+    ],
+    ids=["driver", "server", "text"],
+)
+def test_a_value_that_cannot_be_staged_is_refused_by_its_name_and_leaves_nothing(
+    pg: Place, few_rows: int, kind: str, values: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed COPY holds its table for as long as its connection lives."""
+    monkeypatch.setattr(stage_postgres, "FEW_ROWS", few_rows)
+    orders = table("shop.orders", id="bigint", seen=kind)
+    writer = sink(pg, table="orders").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    writer.write(orders, pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int64()), values], names=orders.names()))
+    with pytest.raises(StatementRefused, match=f"rows of table 'shop.orders'.*{told}") as refused:
+        writer.close()
+    assert ("column 'seen'" if few_rows else "column seen") in str(refused.value)
+    writer.abort()
+    assert pg.our_tables() == []
 
 
 def test_keys_that_come_again_are_replaced_whatever_was_plain_before(pg: Place) -> None:

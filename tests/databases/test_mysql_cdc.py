@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from capture_kit import Mirror, make_source, rows_of
-from database_kit import Place
+from database_kit import Driven, Place, sink
 
 from tidegate.databases.capture.errors import ColumnsAdded, NoKey, NotSetUp, PositionGone, TableChanged
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.url import System, parse_url
+from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer
 
@@ -208,6 +209,18 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(sh
     mirror.run()
     for table in ("orders", "codes", "later"):
         assert mirror.table(f"{shop.name}.{table}") == shop.rows(table)
+
+
+def test_a_table_without_rows_is_made_in_the_target(shop: Shop, pg: Place) -> None:
+    shop("create table bare (id int primary key, v int)")
+    source = shop.source()
+    start = source.initial()
+    (split,) = source.joint_splits(start, source.latest(start, Limit()), 4)
+    (bare,) = source.tables()
+    (rows,) = source.read(split)
+    assert (rows.num_rows, rows.schema) == (0, table_schema(bare))
+    Driven(sink(pg, table="${table_name}")).batch(1, (bare, rows.to_pylist()))
+    assert pg.execute("select id, v from bare") == []
 
 
 def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: Shop) -> None:

@@ -1,8 +1,10 @@
 """What a database tells about its tables: names, columns, keys. The same for all dialects, which fill it (mysql_catalogue.py and the others). Pure data."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from tidegate.model.types import Column, DataType, Table
+from tidegate.plugin.placeholders import NAME_PARTS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -17,6 +19,11 @@ class TableName:
     def path(self) -> str:
         """As pipelines and sinks name it: `shop.orders`, `shop.public.orders`."""
         return ".".join(part for part in (self.database, self.schema, self.table) if part)
+
+    def options(self) -> dict[str, Any]:
+        """What a pipeline's table must tell beside its path."""
+        parts = [part for part in (self.database, self.schema, self.table) if part]
+        return {NAME_PARTS: parts} if any("." in part for part in parts) else {}
 
     def __str__(self) -> str:
         return self.path
@@ -59,4 +66,5 @@ class TableInfo:
             unique_key=self.unique_key,
             comment=self.comment,
             kinds=kinds,
+            options=self.name.options(),
         )

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 import adbc_driver_manager
 import pyarrow as pa
+import pyarrow.compute as pc
 from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[import-untyped]  # ships no types
 
 from tidegate.databases.errors import DatabaseTrouble, ValueUnreadable
@@ -18,6 +20,8 @@ from tidegate.model.types import DataType
 
 ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
+FIRST_MICROS = -210_866_803_200_000_000
+"""The first moment that the server has, in 4714 before Christ. One after the last that Arrow has, in the year 294247, comes round to before it."""
 
 
 def connect(address: Address, *, known: bool = False, settings: Mapping[str, str] | None = None) -> dbapi.Connection:
@@ -48,11 +52,30 @@ def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]],
             with cursor.fetch_record_batch() as reader:
                 for batch in reader:
                     if batch.num_rows:
-                        yield fitted(batch, columns)
+                        yield _within_time(fitted(batch, columns), columns)
         except adbc_driver_manager.Error as error:
             raise _unreadable(str(error), columns) or translated(address, error) from None
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(str(error), columns) or DatabaseTrouble(str(address), address.masked(str(error))) from None
+
+
+def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+    """The batch, where each of its moments is the server's."""
+    for index, (name, kind) in enumerate(columns):
+        first = first_micros(batch.column(index))
+        if first is not None and first < FIRST_MICROS:
+            raise ValueUnreadable(name, str(kind), "it is after 294247-01-10 04:00:54.775807 or infinite")
+    return batch
+
+
+def first_micros(column: Any) -> int | None:
+    """The earliest moment of a column, also within lists; None where there is none."""
+    if pa.types.is_list(column.type):
+        column = column.flatten()
+    if not pa.types.is_timestamp(column.type):
+        return None
+    found: int | None = pc.min(column.view(pa.int64())).as_py()
+    return found
 
 
 def _unreadable(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:

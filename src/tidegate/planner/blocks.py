@@ -34,8 +34,9 @@ class Known:
     @property
     def operator(self) -> str:
         """The key of its state: the name it was given, else the label."""
-        is_option = any(option.key == "name" for option in self.connector.options.options)  # then the word is the connector's, not ours
-        return self.label if is_option or not self.block.name else self.block.name
+        if not self.block.name or any(option.key == "name" for option in self.connector.options.options):  # then the word is the connector's, not ours
+            return self.label
+        return self.block.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

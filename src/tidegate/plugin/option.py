@@ -71,13 +71,12 @@ class Block:
     data: Mapping[str, Any]
     locate: Callable[[Path], Location]
     prefix: str
-    _flat: bool = field(init=False, repr=False, compare=False)  # no map in it and no dot in its keys: what is not there by its key is nowhere
-    _plain: bool = field(init=False, repr=False, compare=False)  # no dot in its keys
+    _nested: bool = field(init=False, repr=False, compare=False)  # there are maps in it
+    _dotted: bool = field(init=False, repr=False, compare=False)  # and dots in its keys
 
     def __post_init__(self) -> None:
-        plain = not any("." in key for key in self.data)
-        object.__setattr__(self, "_plain", plain)
-        object.__setattr__(self, "_flat", plain and not any(isinstance(value, Mapping) for value in self.data.values()))
+        object.__setattr__(self, "_nested", any(isinstance(value, Mapping) for value in self.data.values()))
+        object.__setattr__(self, "_dotted", any("." in key for key in self.data))
 
     @staticmethod
     def of(block: PluginBlock) -> "Block":
@@ -98,10 +97,8 @@ class Block:
         """A value by flat key, else by walking nested maps, else as a block of all flat keys below it (`schema.fields { ... }`)."""
         if key in self.data:
             return (key,), self.data[key]
-        if self._flat:  # most keys are not given, and a job has hundreds of them
-            return None
-        found = self._walk(key) if "." in key else None
-        if found is not None or self._plain:
+        found = self._walk(key) if self._nested and "." in key else None
+        if found is not None or not self._dotted:  # most keys are not given, and a job could have hundreds of them
             return found
         dotted = f"{key}."
         below = {k[len(dotted) :]: v for k, v in self.data.items() if k.startswith(dotted)}

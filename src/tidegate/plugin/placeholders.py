@@ -10,16 +10,20 @@ WORD = re.compile(
     r"\$\{(database_name|schema_name|table_name|schema_full_name|table_full_name|primary_key|unique_key|field_names|comment|partition_keys)(?::([^}]*))?\}"
 )
 
+NAME_PARTS = "name-parts"
+"""The key in Table.options under which a source leaves the parts of a path where one of them has a dot in it. They count while the path is theirs."""
 
-def table_words(table: Table) -> dict[str, str]:
-    """What the placeholders stand for. Those that a table has nothing for are left out."""
-    parts = table.path.split(".")
+
+def table_words(table: Table, dot: str = ".") -> dict[str, str]:
+    """What the placeholders stand for; those that a table has nothing for are left out. `dot` is written for a dot within a name."""
+    known = [str(part) for part in table.options.get(NAME_PARTS, ())]
+    parts = [part.replace(".", dot) for part in known] if ".".join(known) == table.path else table.path.split(".")
     words = {
         "table_name": parts[-1],
         "database_name": parts[0] if len(parts) > 1 else "",
         "schema_name": parts[1] if len(parts) > 2 else "",
         "schema_full_name": ".".join(parts[:-1]),
-        "table_full_name": table.path,
+        "table_full_name": ".".join(parts),
         "primary_key": ",".join(table.primary_key),
         "unique_key": ",".join(table.unique_key),
         "field_names": ",".join(table.names()),

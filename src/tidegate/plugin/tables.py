@@ -32,16 +32,21 @@ Check = Callable[[Block, Values], Iterable[Problem]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuleSet:
-    """The options of a transform as rules: `required` are needed wherever the options are used, so not in a block that has only `table_transform`."""
+    """The options of a transform as rules: `required` are needed wherever the options are used, so not in a block that has only `table_transform`.
+
+    So is one of `any_of`; the check says so. Where neither is declared, a block is a rule whatever it has.
+    """
 
     options: OptionSet
     required: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
     check: Check | None = None
 
     def problems(self, block: Block, values: Values) -> Iterator[Problem]:
         """All problems of the block's own rule and of every entry of `table_transform`."""
         entries = values["table_transform"]
-        if entries is None or any(values[key] is not None for key in self.required):
+        deciding = (*self.required, *self.any_of)
+        if entries is None or not deciding or any(values[key] is not None for key in deciding):
             yield from self._rule_problems(block, values)
         yield from _pattern_problem(block, values)
         seen: set[str] = set()
@@ -83,7 +88,7 @@ class RuleSet:
         if entries:
             own = entries if values.get("rule_match_mode") == "ALL_MATCH" else entries[:1]
             return [self._read(entry) for entry in own]
-        if any(values.get(key) is None for key in self.required):
+        if any(values.get(key) is None for key in self.required) or (self.any_of and all(values.get(key) is None for key in self.any_of)):
             return []
         return [values] if _pattern(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
 

@@ -35,7 +35,7 @@ class FilterRowKind(ColumnsTransform):
 
     def kept(self, values: Values) -> list[int]:
         """The codes of the kinds that stay."""
-        named = {RowKind.parse(str(k)) for k in (values["include_kinds"] or values["exclude_kinds"])}
+        named = {RowKind.parse(str(k)) for k in (values["include_kinds"] or values["exclude_kinds"] or ())}
         return [k.code for k in RowKind if (k in named) == (values["include_kinds"] is not None)]
 
     def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule

@@ -175,8 +175,10 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     ),
 }
 
+_ANY_OF = {"Filter": ("include_fields", "exclude_fields"), "Copy": ("fields", "src_field", "dest_field"), "FilterRowKind": ("include_kinds", "exclude_kinds")}
 RULES = {
-    name: RuleSet(options=OptionSet((*options, *MULTI_TABLE)), required=required, check=check) for name, (_, options, required, check) in _DECLARED.items()
+    name: RuleSet(options=OptionSet((*options, *MULTI_TABLE)), required=required, any_of=_ANY_OF.get(name, ()), check=check)
+    for name, (_, options, required, check) in _DECLARED.items()
 }
 """The options of every transform, as rules for tables."""
 

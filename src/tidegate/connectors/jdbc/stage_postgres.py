@@ -21,9 +21,11 @@ import pyarrow.csv
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
+from tidegate.databases.errors import StatementRefused
 from tidegate.databases.postgres import PostgresSession
-from tidegate.databases.postgres_rows import connect, translated
+from tidegate.databases.postgres_rows import FIRST_MICROS, connect, first_micros, translated
 from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, DataType
 
 FEW_ROWS = 2000
@@ -86,7 +88,28 @@ class PostgresLoader(StageLoader):
             with closing(connection.cursor()) as cursor:
                 cursor.adbc_ingest(name.table, batch, mode="append", db_schema_name=name.schema)
         except adbc_driver_manager.Error as error:
-            raise translated(self._address, error) from None
+            self._let_go()
+            raise self._refused(error, batch) from None
+
+    def _refused(self, error: adbc_driver_manager.Error, batch: pa.RecordBatch) -> TidegateError:
+        """The driver breaks off without a reason where it cannot write a value; a connection that is lost has one."""
+        if getattr(error, "sqlstate", None) or not str(error).rstrip().endswith("COPY data:"):
+            return translated(self._address, error)
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            first = first_micros(column)
+            if first is not None and first < FIRST_MICROS:
+                why = f"the moment {first} microseconds after 1970 is before 4714-11-24 BC, column {field.name}; change or leave out such rows before the sink"
+                return StatementRefused(str(self._address), why)
+        types = ", ".join(dict.fromkeys(str(field.type) for field in batch.schema))
+        return StatementRefused(str(self._address), f"a value cannot be written; it has one of these types: {types}")
+
+    def _let_go(self) -> None:
+        """Close the Arrow driver's connections: one whose COPY failed would hold its table, and nobody could drop it."""
+        for connection in (self._arrow, self._own):
+            if connection is not None:
+                with suppress(adbc_driver_manager.Error):
+                    connection.close()
+        self._arrow = self._own = None
 
     def _load_text(self, name: TableName, batch: pa.RecordBatch) -> bool:
         """False where a value has no text that the server takes, such as a year before Christ: then nothing of the batch is staged."""
@@ -118,10 +141,7 @@ class PostgresLoader(StageLoader):
 
     def close(self) -> None:
         """All connections."""
-        for connection in (self._arrow, self._own):
-            if connection is not None:
-                with suppress(adbc_driver_manager.Error):
-                    connection.close()
+        self._let_go()
         self._session.close()
 
 

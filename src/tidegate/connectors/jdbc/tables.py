@@ -122,6 +122,8 @@ def _table(session: Session, dialect: Dialect, values: Values, entry: Values, na
 def _read(dialect: Dialect, values: Values, entry: Values, info: TableInfo, relation: str, name: TableName | None) -> TableRead:
     columns = tuple(_widened(column, values) for column in info.columns)
     table = info.as_table({column.name: dialect.data_type(column) for column in columns})
+    if name is None:
+        table = replace(table, options={})  # the name of a query is a path already
     splits = _split_column(table.columns, info, entry)
     return TableRead(table=table, relation=relation, columns=columns, split_column=splits, name=name, filter=_filter(dialect, values, entry), options=entry)
 

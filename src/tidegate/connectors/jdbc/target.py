@@ -1,7 +1,7 @@
 """Where the rows of an incoming table go: the target's name, columns and key, from the options. Pure; called by writer and committer, which must agree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.databases.catalogue import TableName
@@ -11,6 +11,9 @@ from tidegate.model.errors import UserError
 from tidegate.model.types import Column, DataType, Table, TypeName, parse_type
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+
+_DOT = "\0"
+"""A dot within a name, while a path is taken apart; no name has it."""
 
 
 class KeyMissing(UserError):
@@ -60,7 +63,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
         Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment, default=defaults.get(c.name)) for c in table.columns
     )
     return Target(
-        name=_name(values, words, dialect, address),
+        name=_name(values, table_words(table, _DOT), dialect, address),
         columns=columns,
         key=_key(table, values, words),
         kinds=table.kinds,
@@ -83,8 +86,9 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
             text = f"{database}.{text}"
         name = dialect.parse_table(text, address)
     except ValueError as error:
-        raise UserError(f"table: {error}") from None
-    return replace(name, table=written(name.table, values))  # its database and schema are there under their own names
+        raise UserError(f"table: {str(error).replace(repr(_DOT)[1:-1], '.')}") from None
+    database, schema, own = (part.replace(_DOT, ".") for part in (name.database, name.schema, name.table))
+    return TableName(database, schema, written(own, values))  # database and schema are there under their own names
 
 
 def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:

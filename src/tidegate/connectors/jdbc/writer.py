@@ -4,6 +4,7 @@ Nothing of it can be seen in a target. The tables are named by the attempt, so t
 dropped when the next generation opens the sink, or after the batch.
 """
 
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, 
 from tidegate.connectors.jdbc.target import Target, as_message, target_of
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import dialect_of
+from tidegate.databases.errors import StatementRefused
 from tidegate.databases.url import Address
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError
@@ -26,6 +28,7 @@ from tidegate.plugin.option import Values
 
 ROWS_HELD_MAX = 65_536
 BYTES_HELD_MAX = 16 << 20
+_STAGED_COLUMN = re.compile(r"column \S*\bc(\d+)\b")
 
 
 @dataclass(slots=True)
@@ -79,7 +82,10 @@ class JdbcWriter(Writer):
             staging.place = place
             failpoint("jdbcsink.stage.middle")
         for batch in _together(staging.held):
-            self._loader.load(staging.place, self._rows(staging, batch))
+            try:
+                self._loader.load(staging.place, self._rows(staging, batch))
+            except StatementRefused as error:
+                raise _named(error, staging) from None
         failpoint("jdbcsink.stage.after")
         staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
 
@@ -134,6 +140,14 @@ class JdbcWriter(Writer):
         if self._loader is not None:
             self._loader.close()
             self._loader = None
+
+
+def _named(error: StatementRefused, staging: _Staging) -> StatementRefused:
+    """With the names that the user knows: staging tables have others."""
+    found, columns = _STAGED_COLUMN.search(error.why), staging.table.columns
+    column = columns[int(found[1])] if found and not staging.shaped and int(found[1]) < len(columns) else None
+    about = f", column {column.name!r} ({column.type})" if column else ""
+    return StatementRefused(error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code)
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -48,7 +48,8 @@ def _capture(info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, gr
     if unknown:
         raise NoTables(f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of {info.name.path}, which has {', '.join(types)}")
     # Sinks that can add a column to their table look for this.
-    table = replace(info.as_table(types, kinds=True), primary_key=key, options={"schema-changes.enabled": True} if grows else {})
+    table = info.as_table(types, kinds=True)
+    table = replace(table, primary_key=key, options={**table.options, "schema-changes.enabled": True} if grows else table.options)
     split = config.get("snapshotSplitColumn")
     return CaptureTable(info=info, table=table, split=None if split is None else str(split))
 

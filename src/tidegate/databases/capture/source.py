@@ -253,7 +253,7 @@ class CaptureSource(Source):
         return order_of(key, self.session)
 
     def _read_chunk(self, path: str, payload: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Rows as they are now, then taken back to the position."""
+        """Rows as they are now, then taken back to the position. A table without rows gives an empty batch, so that sinks know of it."""
         chunk = Chunk(*payload["chunk"])
         table = self.captured[path].table
         schema, key = table_schema(table), table.primary_key
@@ -269,7 +269,12 @@ class CaptureSource(Source):
                     now = self.log_now(session)
                 for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
                     back.add(settle(batch, key))
-            yield from back.apply(spool, schema)
+            empty = chunk.low is None
+            for batch in back.apply(spool, schema):
+                empty = False
+                yield batch
+            if empty:
+                yield pa.RecordBatch.from_pylist([], schema=schema)
             failpoint("capture.chunk.after")
 
     def _rows(self, path: str, chunk: Chunk, order: list[str] | None) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,9 @@
 """Problems in the options of the column transforms are found before a job runs; fields that a table lacks when the table is known."""
 
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tidegate.connectors.columns.options import CONNECTORS, UNSUPPORTED
@@ -11,6 +13,7 @@ from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, Table, parse_type
+from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block, Values
 
@@ -182,6 +185,33 @@ def test_a_rule_for_a_table_comes_before_those_of_the_block() -> None:
     )
     after = {p: copy.table(Table(path=p, columns=TABLE.columns)).names()[len(TABLE.columns) :] for p in ("test.abc", "test.xyz", "test.www")}
     assert after == {"test.abc": ["name1"], "test.xyz": ["name2"], "test.www": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rows"),
+    [("FilterRowKind", {"include_kinds": ["DELETE"]}, 0), ("Filter", {"include_fields": ["id"]}, 1), ("Copy", {"src_field": "id", "dest_field": "other"}, 1)],
+)
+def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(name: str, options: dict[str, Any], rows: int) -> None:
+    transform, other = made(name, table_transform=[{"table_path": "db.t", **options}]), replace(TABLE, path="db.other")
+    batch = pa.RecordBatch.from_pylist([{"id": 1}], table_schema(TABLE))
+    assert (transform.table(other), transform.arrow(other, batch)) == (other, batch)
+    assert transform.arrow(TABLE, batch).num_rows == rows
+    assert transform.arrow(TABLE, batch).schema == table_schema(transform.table(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("FilterRowKind", {"include_kinds": ["NOPE"]}, "is no row kind"),
+        ("Filter", {"include_fields": ["id"], "exclude_fields": ["d"]}, "only one of include_fields, exclude_fields"),
+        ("Copy", {"src_field": "id"}, "dest_field is missing"),
+        ("TableRename", {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]}, "is no regular expression"),
+    ],
+)
+def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(name: str, options: dict[str, Any], message: str) -> None:
+    whole = {"Filter": {"fields": ["id"]}, "FilterRowKind": {"exclude_kinds": ["DELETE"]}, "Copy": {"fields": {"x": "id"}}}.get(name, {})
+    _, problems = read(name, {**options, "table_transform": [{"table_path": "db.t", **whole}]})
+    assert [message in p for p in problems] == [True], problems
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,26 @@ def test_placeholders_stand_for_the_incoming_table() -> None:
     assert list_for_table(["${unique_key}"], words) == []
 
 
+def test_a_dot_within_a_name_parts_nothing() -> None:
+    mysql, postgres, lite = parse_url("jdbc:mysql://h/db"), parse_url("jdbc:postgresql://h/db"), parse_url("jdbc:sqlite:/x/shop.db")
+
+    def arriving(name: TableName) -> Table:
+        return from_message(as_message(TableInfo(name=name, columns=()).as_table({})))
+
+    shop = arriving(TableName("shop", "", "a.b"))
+    assert (shop.path, for_table("${database_name}/${schema_name:none}/${table_name}", table_words(shop))) == ("shop.a.b", "shop/none/a.b")
+    for dotted in (shop, arriving(TableName("db", "public", "a.b"))):
+        assert target_of(dotted, values(), MYSQL, mysql).name == TableName("db", "", "a.b")
+        assert target_of(dotted, values(database="other"), MYSQL, mysql).name == TableName("other", "", "a.b")
+        assert target_of(dotted, values(table="sales.${table_name}_x", field_ide="UPPERCASE"), POSTGRES, postgres).name == TableName("db", "sales", "A.B_X")
+        assert target_of(dotted, values(), SQLITE, lite).name == TableName("", "", "a.b")
+    assert target_of(shop, values(table="${table_full_name}"), POSTGRES, postgres).name == TableName("db", "shop", "a.b")
+    assert target_of(replace(shop, path="shop.public.c"), values(), MYSQL, mysql).name == TableName("db", "", "c"), "renamed since"
+    with pytest.raises(UserError, match=r"'elsewhere\.public\.a\.b' is in the database 'elsewhere'"):
+        target_of(shop, values(table="elsewhere.public.${table_name}"), POSTGRES, postgres)
+    assert "name-parts" not in arriving(TableName("shop", "public", "orders")).options
+
+
 def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
     mysql, postgres = parse_url("jdbc:mysql://h/db"), parse_url("jdbc:postgresql://h/db?currentSchema=sales")
     assert target_of(ORDERS, values(), MYSQL, mysql).name == TableName("db", "", "orders")
