@@ -230,9 +230,9 @@ class Job:
         """Where its rows go."""
         return self.cluster.root / f"out-{self.id}"
 
-    def until(self, what: str, look: Callable[[], T]) -> T:
+    def until(self, what: str, look: Callable[[], T], patience_s: float = 0.0) -> T:
         """Wait, and tell of this job where it is in vain."""
-        return until(f"{what} of job {self.id}", look, self.cluster.patience_s, self.cluster.told)
+        return until(f"{what} of job {self.id}", look, max(patience_s, self.cluster.patience_s), self.cluster.told)
 
     def known(self) -> Known:
         """All its records."""
