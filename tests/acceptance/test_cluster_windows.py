@@ -199,7 +199,7 @@ def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(own
 
 
 def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_all_up_until_it_is_killed_and_costs_no_row(own_cluster: Cluster) -> None:
-    hung = own_cluster.server(failpoint="store.transact.middle@40=stop")
+    hung = own_cluster.server(failpoint="store.transact.middle@120=stop")
     own_cluster.worker()
     other = own_cluster.server()
     job = own_cluster.submit(flow())
