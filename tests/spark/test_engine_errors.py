@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from engine_parts import CONTEXT, Files, Numbers, Query, batch, graph, node, table
+from py4j.protocol import Py4JError
+from pyspark.sql.classic.dataframe import DataFrame
 
 from tidegate.model.errors import Domain, Fenced, TerminalError, TidegateError, TransientError, Unsupported, UserError
 from tidegate.spark.engine import SparkEngine
@@ -106,6 +109,20 @@ def test_an_operator_that_cannot_travel_is_named(engine: SparkEngine, tmp_path: 
 def test_a_connection_that_breaks_means_that_the_jvm_is_gone() -> None:
     with pytest.raises(JvmGone, match="the Spark driver JVM is gone"), translating():
         raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(("words", "kind"), [("An error occurred while calling o172.schema", JvmGone), ("... o172.schema. Trace:\nno such type", DataRefused)])
+def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(words: str, kind: type[TidegateError]) -> None:
+    """PySpark says of both that a type cannot be parsed."""
+
+    class Away:
+        """What is left of a frame in the JVM."""
+
+        def schema(self) -> None:
+            raise Py4JError(words)
+
+    with pytest.raises(kind), translating():
+        DataFrame.schema.func(SimpleNamespace(_jdf=Away()))
 
 
 def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:

@@ -151,10 +151,8 @@ def translating() -> Iterator[None]:
 
 def translated(error: BaseException) -> TidegateError:
     """Our error for one of Spark's."""
-    if isinstance(error, GONE):
-        return JvmGone()
     text = _text(error)
-    if text == NO_TEXT or _no_answer(error, text):
+    if text == NO_TEXT or any(_is_gone(each) for each in _wrapped(error)):
         return JvmGone()
     if SHUT_DOWN.search(text):
         return ApplicationEnded()
@@ -179,9 +177,19 @@ def _judged(text: str) -> TidegateError:
     return TaskFailed(useful_line(text))
 
 
-def _no_answer(error: BaseException, text: str) -> bool:
-    """py4j's own error without a trace from the Java side: nobody is there to answer."""
-    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those that PySpark has put into words of its own: a schema that cannot be asked for is called one that cannot be parsed."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = (found.__cause__ or found.__context__) if isinstance(found, PySparkException) else None
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether nobody is there to answer: the connection is lost, or py4j's own error has no trace from the Java side."""
+    if isinstance(error, GONE):
+        return True
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in str(error)
 
 
 def _text(error: BaseException) -> str:
