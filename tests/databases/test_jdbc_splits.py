@@ -8,10 +8,10 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from database_kit import Place, batches, everything, source
+from keys_kit import NOON, data, latin, moment, text, uuid
 
 from tidegate.connectors.jdbc.position import Position
 from tidegate.connectors.jdbc.source import JdbcSource
@@ -22,26 +22,6 @@ from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 
 ROWS = 260
 DAY = datetime.date(2024, 2, 27)
-NOON = datetime.datetime(2024, 3, 31, 0, 30)
-
-
-def _text(chance: random.Random) -> str:
-    """Cases, accents, spaces at the end, quotes: what collations order in their own ways."""
-    return "".join(
-        chance.choice(["a", "A", "ä", "Å", "ss", "ß", "b", "B", "_", "-", "0", "9", "10", "'", '"', "\\", "%", "Z", "z", "é", "É", " "]) for _ in range(3)
-    )
-
-
-def _latin(chance: random.Random) -> str:
-    return "".join(chance.choice("aAäÄbBzZéß_ ") for _ in range(3))
-
-
-def _bytes(chance: random.Random) -> bytes:
-    return chance.randbytes(chance.randint(0, 3))
-
-
-def _uuid(chance: random.Random) -> str:
-    return str(UUID(int=chance.getrandbits(128), version=4))
 
 
 def _decimal(chance: random.Random) -> str:
@@ -56,12 +36,8 @@ def _day(chance: random.Random) -> str:
     return str(DAY + datetime.timedelta(days=chance.randint(0, 400)))
 
 
-def _moment(chance: random.Random) -> str:
+def _near_moment(chance: random.Random) -> str:
     return str(NOON + datetime.timedelta(microseconds=chance.randint(0, 10**10)))
-
-
-def _far_moment(chance: random.Random) -> str:
-    return str(NOON + datetime.timedelta(seconds=chance.randint(0, 10**8), microseconds=chance.randint(0, 999_999)))
 
 
 def _enum(chance: random.Random) -> str:
@@ -80,37 +56,37 @@ class Key:
 
 
 KEYS = [
-    Key("maria", "varchar(20) collate utf8mb4_general_ci", _text),
-    Key("maria", "varchar(20) collate utf8mb4_unicode_520_ci", _text),
-    Key("maria", "varchar(20) collate utf8mb4_bin", _text),
-    Key("maria", "varchar(20) character set latin1 collate latin1_german1_ci", _latin),
-    Key("maria", "varbinary(8)", _bytes),
-    Key("maria", "uuid", _uuid),
+    Key("maria", "varchar(20) collate utf8mb4_general_ci", text),
+    Key("maria", "varchar(20) collate utf8mb4_unicode_520_ci", text),
+    Key("maria", "varchar(20) collate utf8mb4_bin", text),
+    Key("maria", "varchar(20) character set latin1 collate latin1_german1_ci", latin),
+    Key("maria", "varbinary(8)", data),
+    Key("maria", "uuid", uuid),
     Key("maria", "decimal(12,3)", _decimal, even=True),
     Key("maria", "bigint unsigned", _large, even=True),
     Key("maria", "date", _day, even=True),
-    Key("maria", "datetime(6)", _moment, even=True),
-    Key("maria", "timestamp(6) null", _far_moment),
+    Key("maria", "datetime(6)", _near_moment, even=True),
+    Key("maria", "timestamp(6) null", moment),
     Key("maria", "enum('z', 'm', 'a', 'B', '10', '9')", _enum),
-    Key("pg", "text", _text),
-    Key("pg", 'varchar(20) collate "C"', _text),
-    Key("pg", "char(8)", _text),
-    Key("pg", "bytea", _bytes),
-    Key("pg", "uuid", _uuid),
+    Key("pg", "text", text),
+    Key("pg", 'varchar(20) collate "C"', text),
+    Key("pg", "char(8)", text),
+    Key("pg", "bytea", data),
+    Key("pg", "uuid", uuid),
     Key("pg", "inet", lambda chance: f"10.{chance.randint(0, 3)}.{chance.randint(0, 255)}.1"),
     Key("pg", "numeric(12,3)", _decimal, even=True),
     Key("pg", "numeric", _decimal, extra=("NaN",)),
     Key("pg", "date", _day, even=True),
     Key("pg", "date", _day, extra=("infinity", "-infinity", "0044-03-15 BC")),
-    Key("pg", "timestamptz", _moment, even=True),
-    Key("pg", "timestamp", _far_moment, extra=("infinity",)),
+    Key("pg", "timestamptz", _near_moment, even=True),
+    Key("pg", "timestamp", moment, extra=("infinity",)),
     Key("pg", "mood", _enum),
-    Key("lite", "text", _text),
-    Key("lite", "text collate nocase", _text),
-    Key("lite", "blob", _bytes),
+    Key("lite", "text", text),
+    Key("lite", "text collate nocase", text),
+    Key("lite", "blob", data),
     Key("lite", "decimal_text(12,3)", _decimal),
     Key("lite", "date", _day),
-    Key("lite", "datetime", _moment),
+    Key("lite", "datetime", _near_moment),
 ]
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "TIDEGATE_FAILPOINT": ""}  # the order of sets is part of a seed; failpoints are places where something may happen
 
-HANGS_AFTER_S = 60  # a world takes a twentieth of a second
+HANGS_AFTER_S = 60  # a world takes a tenth of a second
 SWEPT_EVERY = 20  # worlds: what they leave is collected at once, and not looked through again and again while they last
 
 
