@@ -130,6 +130,7 @@ class BoundedFile(logging.handlers.RotatingFileHandler):
 def log_to(path: Path) -> None:
     """Send all logs of this process to one file; bounded. One file for each process, as two cannot share one that rotates."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them, and each costs every line a moment
     handler = BoundedFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_MAX, encoding="utf-8")
     handler.setFormatter(JsonLines())
     log = logging.getLogger("tidegate")

@@ -10,6 +10,7 @@ import hmac
 import logging
 from dataclasses import dataclass
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +23,7 @@ from tidegate.model.records import AccessToken, Role
 AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
+UNSEEING = frozenset({"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"})  # wishes that look at nothing here
 CHALLENGE = 'Basic realm="Tidegate", Bearer'
 
 
@@ -50,7 +52,9 @@ class Door:
         request = Request(scope)
         if request.method not in SAFE and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return await fail(403, "a page of another web site may not do this")(scope, receive, send)
-        path = request.url.path.removeprefix(self.root)
+        path = scope["path"].removeprefix(self.root)
+        if self.desk.behind() and not (request.method == "POST" and path in UNSEEING):
+            await run_in_threadpool(self.desk.look)
         open_to_all = path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (STRANGER if open_to_all else None)
         if who is None and request.method in SAFE and (path == "/" or path.startswith("/ui/")) and not self.desk.settings.http.basic_auth:
@@ -111,7 +115,7 @@ class Door:
         finally:
             place = request.client.host if request.client else ""
             asked = {key: request.query_params[key] for key in ("jobId", "jobName", "restore") if key in request.query_params}
-            more = {"by": who.name, "role": who.role.value, "from": place, "what": f"{request.method} {request.url.path}", "asked": asked, "answer": status}
+            more = {"by": who.name, "role": who.role.value, "from": place, "what": f"{request.method} {scope['path']}", "asked": asked, "answer": status}
             AUDIT.info("wish", extra=more)
 
 

@@ -1,10 +1,11 @@
 """What the handlers share: the picture of the store, how old it is, and the way to write wishes. Made by the composition root, one for each server.
 
-The picture is refreshed by a thread of the server; a handler asks for one more turn after it has written, so that the caller finds what it wrote. A picture
-that could not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
+The picture is refreshed by a thread of the server, and once more before the first request that comes after a wish was written here, so that the caller finds
+what it wrote. A picture that could not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 
 PICTURE_AGE_S_MAX = 5.0
+MOMENT_S = 1.0  # several turns of the picture
 
 
 class OutOfDate(StoreUnavailable):
@@ -46,6 +48,7 @@ class Desk:
         self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
         self.roll = Roll(picture)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
+        self._written_s, self._writing = float("-inf"), threading.Lock()  # when a wish was last written here
         self.logs: Path | None = None  # the folder of the logs that this server shows
         self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
@@ -59,13 +62,26 @@ class Desk:
             self._trouble = str(error) if isinstance(error, TidegateError) else f"it cannot be read ({type(error).__name__})"
             raise
 
-    def catch_up(self) -> None:
-        """After a write: the next read on this server must know of it. Many who write at once share a turn that began after the last of them. Where it
-        fails the write is done all the same, so nothing is raised."""
-        written_s = self.clock.monotonic_s()
+    def wrote(self) -> None:
+        """After a write: the next read on this server must know of it. Those who write one wish after the other, and read nothing, wait for no turn."""
+        with self._writing:  # so that the latest one is kept
+            self._written_s = self.clock.monotonic_s()
         self.on_write()
+
+    def behind(self) -> bool:
+        """Whether something was written here a moment ago that the picture may not have. After that it is the store that does not answer, and no reader
+        waits for it."""
+        return not self.picture.begun_after(self._written_s) and self.clock.monotonic_s() - self._written_s <= MOMENT_S
+
+    def catch_up(self) -> None:
+        """After a write of which the same answer tells."""
+        self.wrote()
+        self.look()
+
+    def look(self) -> None:
+        """One turn, unless one has begun after the last write; many share it. Where it fails the write is done all the same, so nothing is raised."""
         with contextlib.suppress(TransientError):
-            self.refresh(written_s)
+            self.refresh(self._written_s)
 
     def out_of_date(self) -> OutOfDate | None:
         """Why the picture must not be shown; None where it may."""

@@ -54,7 +54,7 @@ class Writes:
             record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by, key=digest_of(request_key))
         except UserError as error:
             raise refused(error) from error
-        self.desk.catch_up()
+        self.desk.wrote()
         return record
 
     async def stop_job(self, request: Request) -> Response:
@@ -74,7 +74,7 @@ class Writes:
         except UserError as error:
             if error.condition not in ("unknown-job", "job-ended"):
                 raise
-        self.desk.catch_up()
+        self.desk.wrote()
 
 
 async def body_of(request: Request) -> bytes:

@@ -142,7 +142,7 @@ class Picture:
         """Catch up with the store; the jobs that have changed. Nothing is done where another turn has begun after `behind_s` on the monotonic clock: all who
         wait to see what was written before then share it. StoreUnavailable leaves the copy as it was."""
         with self._refreshing:
-            if self._fresh_s is not None and self._fresh_s > behind_s:
+            if self.begun_after(behind_s):
                 return set()
             began_s = self.clock.monotonic_s()
             changed, before = self._maps.refresh(), self._view
@@ -155,6 +155,10 @@ class Picture:
             for listener in self._listeners_for_news:
                 listener.add(news)
         return ids
+
+    def begun_after(self, at_s: float) -> bool:
+        """Whether the last turn began after this time on the monotonic clock, so that everything is here that was written before it."""
+        return self._fresh_s is not None and self._fresh_s > at_s
 
     def age_s(self) -> float:
         """How old the copy may be."""

@@ -18,6 +18,8 @@ RESHAPING = ("tables_configs", "read_columns")
 def union_problems(known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
     """A problem for every input whose columns differ from those of the first."""
     for reader, givers in inputs.items():
+        if len(givers) < 2:
+            continue
         shapes = [(path, shape) for path in givers if path in known and (shape := _shape(known[path])) is not None]
         for path, shape in shapes[1:]:
             difference = _difference(shapes[0][1], shape)

@@ -132,6 +132,10 @@ class OptionSet:
     at_most_one: tuple[tuple[str, ...], ...] = ()
     bundled: tuple[tuple[str, ...], ...] = ()  # all of a group or none
     conditions: tuple[When, ...] = ()
+    _heads: tuple[frozenset[str], ...] = field(init=False, repr=False, compare=False)  # of each option, what its keys begin with
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_heads", tuple(frozenset(_heads((o.key, *o.fallbacks))) for o in self.options))
 
     def keys(self) -> list[str]:
         """Every key that is understood, fallbacks too."""
@@ -142,8 +146,12 @@ class OptionSet:
         values: Values = {}
         given: dict[str, Path] = {}
         problems: list[Problem] = []
-        for option in self.options:
-            self._read_one(option, block, values, given, problems)
+        heads = _heads(block.data)
+        for option, own in zip(self.options, self._heads, strict=True):  # there may be a hundred, and most are not given
+            if option.required or not own.isdisjoint(heads):
+                self._read_one(option, block, values, given, problems)
+            else:
+                values[option.key] = option.default
         problems += self._rules(block, values, given)
         problems += self._unknown(block, [*self.keys(), *also], strict)
         return values, problems
@@ -193,6 +201,11 @@ class OptionSet:
                 continue
             dotted = ".".join(map(str, path))
             yield block.problem(path, f"unknown option {dotted}", suggestion=nearest(dotted, list(known)), severity=severity)
+
+
+def _heads(keys: Iterable[str]) -> set[str]:
+    """What these keys begin with: whatever is found for a dotted key, flat or nested, stands below one with the same head."""
+    return {key.partition(".")[0] for key in keys}
 
 
 def unknown_paths(data: Mapping[str, Any], known: Sequence[str], above: Path = ()) -> Iterator[Path]:

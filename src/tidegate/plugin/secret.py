@@ -37,6 +37,8 @@ def unpacked(values: Mapping[str, Any]) -> Values:
 
 def secrets_in(address: str) -> list[str]:
     """The passwords that an address holds: before its host, or among its parameters."""
+    if "@" not in address and "=" not in address:  # most texts: there is none in what these expressions look for
+        return []
     found = [match["secret"] for pattern in (_USER_PART, _ORACLE) for match in pattern.finditer(address)]
     return found + [match["secret"] for match in _PARAMETER.finditer(address) if DELICATE.search(match["name"])]
 
@@ -50,7 +52,8 @@ def shown(address: str) -> str:
 
 def secret_texts(options: Mapping[str, Any]) -> frozenset[str]:
     """Every text in these options that must not be seen, packed or not, however deep, and in addresses too: for masking it in what others say."""
-    return frozenset(text for key, value in options.items() for text in _texts(key, value) if text)
+    told = ((key, value) for key, value in options.items() if isinstance(value, str | Mapping | list | tuple))  # the others, which are most, have no text
+    return frozenset(text for key, value in told for text in _texts(key, value) if text)
 
 
 def plan_texts(plan: Plan) -> frozenset[str]:

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tidegate.model.problem import Location, Problem
@@ -93,6 +94,7 @@ class RuleSet:
         return [values] if _pattern(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
 
 
+@lru_cache(maxsize=256)  # nearly always the same one; and filters of warnings are the whole process', not this thread's
 def _pattern(text: str) -> re.Pattern[str]:
     """A regular expression; what Python may understand in another way one day (`[[`) is no warning to a user."""
     with warnings.catch_warnings():

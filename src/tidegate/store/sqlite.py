@@ -14,7 +14,6 @@ from tidegate.store.backend import (
     Change,
     ChangeKind,
     Changes,
-    Check,
     Committed,
     Compacted,
     Forgotten,
@@ -28,7 +27,7 @@ from tidegate.store.backend import (
     Void,
 )
 from tidegate.store.combine import Combiner, Outcome
-from tidegate.store.errors import Conflict, StoreUnavailable
+from tidegate.store.sqlite_batch import Batch, Place, decided, judge, places_of
 from tidegate.store.sqlite_file import SQL, StoreFile
 
 BUSY_TIMEOUT_S = 30.0
@@ -62,7 +61,7 @@ class SqliteBackend:
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
             with self._file.reading() as db:
-                _judge(db, transaction.checks)
+                judge(transaction.checks, _versions(db, places_of([transaction])))
                 return _state(db)[0]
         return self._writers.apply(transaction, self._file.turn())
 
@@ -103,21 +102,15 @@ class SqliteBackend:
         self._file.close()
 
     def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """All of them in one commit; those that meet a conflict write nothing."""
-        outcomes: list[Outcome] = []
+        """All of them in one commit; those that meet a conflict write nothing. Few statements, however many transactions there are and however much they
+        write: around each statement this thread gives way to all others, with the store in its hands."""
         with self._file.writing_in_turn() as db:
-            for transaction in transactions:
-                try:
-                    _judge_token(db, transaction.token)
-                    _judge(db, transaction.checks)
-                except (Conflict, StoreUnavailable) as error:
-                    outcomes.append(error)
-                else:
-                    outcomes.append(_write_one(db, transaction))
-            if any(isinstance(outcome, int) for outcome in outcomes):
+            batch = decided(transactions, _state(db)[0], _versions(db, places_of(transactions)), _given_up(db, transactions))
+            if batch.outcomes_written:
+                _write(db, batch)
                 self._prune_if_due(db)
                 places.inside_transaction()
-        return outcomes
+        return batch.outcomes
 
     def _prune_if_due(self, db: sqlite3.Connection) -> None:
         revision, floor, change_rows = _state(db)
@@ -156,35 +149,26 @@ def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[Row]:
     return [Row(*row) for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})]
 
 
-def _judge(db: sqlite3.Connection, checks: tuple[Check, ...]) -> None:
-    if not checks:
-        return
-    pairs = json.dumps([(check.map, check.key) for check in checks])
-    versions = {(map, key): version for map, key, version in db.execute(SQL["versions"], {"pairs": pairs})}
-    for check in checks:
-        found = versions.get((check.map, check.key), 0)
-        if found != check.version:
-            raise Conflict(check.map, check.key, check.version, found)
+def _versions(db: sqlite3.Connection, places: Collection[Place]) -> dict[Place, int]:
+    if not places:
+        return {}
+    return {(map, key): version for map, key, version in db.execute(SQL["versions"], {"pairs": json.dumps(list(places))})}
 
 
-def _judge_token(db: sqlite3.Connection, token: Token) -> None:
-    if db.execute(SQL["find_void"], {"token": token.id}).fetchone():
-        raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+def _given_up(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> set[bytes]:
+    tokens = json.dumps([transaction.token.id.hex().upper() for transaction in transactions])
+    return {bytes.fromhex(token) for (token,) in db.execute(SQL["find_voids"], {"tokens": tokens})}
 
 
-def _write_one(db: sqlite3.Connection, transaction: Transaction) -> int:
-    """The revision. Few statements, however much is written: around each of them this thread gives way to all others, with the store in its hands."""
-    put = [(write.map, write.key, write.text) for write in transaction.writes if write.text is not None]
-    deleted = [at for write in transaction.writes if write.text is None and db.execute(SQL["delete"], (at := (write.map, write.key))).rowcount]
-    (revision,) = db.execute(SQL["advance"], {"rows": len(put) + len(deleted)}).fetchone()
-    if put:
-        entries = {"revision": revision, "entries": json.dumps(put), "kind": str(ChangeKind.PUT)}
-        db.execute(SQL["put"], entries)
-        db.execute(SQL["log_changes"], entries)
-    if deleted:
-        db.execute(SQL["log_changes"], {"revision": revision, "entries": json.dumps(deleted), "kind": str(ChangeKind.DELETE)})
-    db.execute(SQL["log_outcome"], {"revision": revision, "token": transaction.token.id})
-    return int(revision)
+def _write(db: sqlite3.Connection, batch: Batch) -> None:
+    if batch.gone:
+        db.execute(SQL["delete"], {"pairs": json.dumps(batch.gone)})
+    if batch.put:
+        db.execute(SQL["put"], {"entries": json.dumps(batch.put)})
+    if batch.changes:
+        db.execute(SQL["log_changes"], {"changes": json.dumps(batch.changes)})
+    db.executemany(SQL["log_outcome"], batch.outcomes_written)
+    db.execute(SQL["advance"], {"revision": batch.revision, "rows": len(batch.changes)})
 
 
 def _behind(prefix: str) -> str | None:

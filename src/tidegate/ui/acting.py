@@ -67,7 +67,7 @@ class Acting:
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             await run_in_threadpool(lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name))
-            self.desk.catch_up()
+            self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         return self.frame.page(request, "savepoint.html", job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()))
 
@@ -91,7 +91,7 @@ class Acting:
             query = {"jobId": str(job_id), "restore": (await _form(request)).get("restore", "latest")}
             wish, by = wish_of(query), who_of(request).name
             await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))
-            self.desk.catch_up()
+            self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         planned, refusal = None, ""
         try:

@@ -54,6 +54,31 @@ def test_a_job_without_an_id_gets_one_of_its_own_each_time(site) -> None:
     assert int(first) > 0
 
 
+def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then_has_one(site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.get("/overview")
+    turns: list[float] = []
+    real = site.desk.picture.refresh
+    monkeypatch.setattr(site.desk.picture, "refresh", lambda behind_s=float("inf"): (turns.append(behind_s), real(behind_s))[1])
+    jobs = [site.http.post("/submit-job", json=JSON).json()["jobId"] for _ in range(3)]
+    assert site.http.post("/stop-job", json={"jobId": jobs[0]}).status_code == 200
+    assert turns == []
+    site.clock.turn(0.01)
+    assert site.http.get(f"/job-info/{jobs[2]}").json()["jobStatus"] == "CREATED"
+    assert len(turns) == 1
+    assert len(site.http.get("/running-jobs").json()) == 3
+    assert len(turns) == 1
+
+
+def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.get("/overview")
+    assert site.http.post("/submit-job", json=JSON).status_code == 200
+    asked: list[float] = []
+    monkeypatch.setattr(site.desk.picture, "refresh", asked.append)
+    site.clock.turn(1.1)
+    assert site.http.get("/running-jobs").json() == []
+    assert asked == []
+
+
 def test_a_second_job_under_a_living_id_is_refused(site) -> None:
     assert site.http.post("/submit-job?jobId=5", json=JSON).status_code == 200
     assert "5" in refusal(site.http.post("/submit-job?jobId=5", json=JSON))

@@ -75,6 +75,7 @@ def routes(desk: Desk) -> APIRouter:
         wanted = job_id_of(job_id)
         job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
         writes.stop(wanted, How(body.how), who_of(request).name)
+        desk.look()
         return job_details(desk.current(), wanted, desk.clock.now_ms())
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])

@@ -43,7 +43,7 @@ def routes(desk: Desk) -> APIRouter:
     def make_savepoint(job_id: JobIdPath, body: models.SavepointWish, request: Request) -> models.SavepointState:
         """Want a savepoint, and with `stop` the end of the job with it. While one is being made, this joins it."""
         made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
-        desk.catch_up()
+        desk.wrote()
         return savepoint_state(made)
 
     @router.get("/jobs/{job_id}/savepoints/last", dependencies=[VIEWER])

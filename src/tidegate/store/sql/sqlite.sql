@@ -100,27 +100,31 @@ cross join entries on entries.map = json_extract(asked.value, '$[0]') and entrie
 select revision, floor, change_rows from state;
 
 -- name: advance
--- Take the next revision, and keep the number of rows of the log in sight without counting them.
-update state set revision = revision + 1, change_rows = change_rows + :rows returning revision;
+-- The newest revision; the number of rows of the log is kept in sight without counting them.
+update state set revision = :revision, change_rows = change_rows + :rows;
 
 -- name: put
--- Write entries, new or over the old ones: triples of map, key and value.
+-- Write entries, new or over the old ones: map, key, version and value of each.
 insert into entries (map, key, version, value)
-select json_extract(value, '$[0]'), json_extract(value, '$[1]'), :revision, json_extract(value, '$[2]') from json_each(:entries) where true
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]') from json_each(:entries) where true
 on conflict (map, key) do update set version = excluded.version, value = excluded.value;
 
 -- name: delete
--- Take an entry away.
-delete from entries where map = ? and key = ?;
+-- Take entries away: pairs of map and key, each looked up by its own.
+delete from entries where rowid in (
+  select entries.rowid
+  from json_each(:pairs) as asked
+  cross join entries on entries.map = json_extract(asked.value, '$[0]') and entries.key = json_extract(asked.value, '$[1]')
+);
 
 -- name: log_changes
--- For the change feed.
+-- For the change feed: revision, map, key and kind of each.
 insert into changes (revision, map, key, kind)
-select :revision, json_extract(value, '$[0]'), json_extract(value, '$[1]'), :kind from json_each(:entries);
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]') from json_each(:changes);
 
 -- name: log_outcome
 -- The proof that a transaction was written, for who lost the answer.
-insert into outcomes (revision, token) values (:revision, :token);
+insert into outcomes (revision, token) values (?, ?);
 
 -- name: find_outcome
 -- Was it written? The revision of a transaction is above what its author had seen before, so this reads only the newest rows.
@@ -129,6 +133,10 @@ select revision from outcomes where revision > :since and token = :token;
 -- name: find_void
 -- Was it given up?
 select revision from voids where token = :token;
+
+-- name: find_voids
+-- Which of these were given up? Tokens are told in hexadecimal figures here; there are hardly ever any to look through.
+select hex(token) from voids where hex(token) in (select value from json_each(:tokens));
 
 -- name: make_void
 -- Give it up: whoever brings this token later is turned away.

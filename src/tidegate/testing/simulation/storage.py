@@ -139,7 +139,8 @@ class MemoryStorage(CheckpointStorage):
         """Delete the checkpoints of a job whose ids are below this one, and which no newer generation has made."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
         for path in sorted(path for path in self.directories if path.startswith(prefix)):
-            if int(path.rpartition("/")[2]) < below and (generation is None or self.directories[path].manifest.generation <= generation):
+            there = self.directories.get(path)  # another leader may be at it
+            if there is not None and there.manifest.checkpoint < below and (generation is None or there.manifest.generation <= generation):
                 self.at("checkpoint.delete_job.middle")
                 self._remove(path)
 
