@@ -33,7 +33,7 @@ from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import COORDINATOR, Picture
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import together
+from tidegate.coordinator.together import Hands
 from tidegate.coordinator.transitions import Recorder
 from tidegate.election.elector import Elector, Leading
 from tidegate.home import Home
@@ -202,7 +202,7 @@ class Server:
         self.desk.logs = start.home.root / "logs"
         self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
-        reconciler = Reconciler(picture, recorder, settings, clock, many=together)
+        reconciler = Reconciler(picture, recorder, settings, clock, many=Hands())
         leadership = Leadership(self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved)
         leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
         self.desk.on_write = leader.wake

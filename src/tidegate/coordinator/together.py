@@ -4,6 +4,7 @@ Each move is a transaction of its own, with its own conditions; only the waiting
 side by side on etcd. Simulations and tests move one job after the other instead, as does every turn with a single job.
 """
 
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,21 +17,37 @@ def one_by_one(move: Move, jobs: Sequence[int]) -> int:
     return sum(move(job_id) for job_id in jobs)
 
 
-def together(move: Move, jobs: Sequence[int]) -> int:
-    """The same by several threads. It returns when all of them have ended; what the first of them raised is raised then, and ends the others after the job that
-    they have in hand."""
-    if len(jobs) <= 1:
-        return one_by_one(move, jobs)
-    crew = _Crew(move, jobs)
-    helpers = [threading.Thread(target=crew.work, name="leader-hand", daemon=True) for _ in range(min(HANDS_MAX, len(jobs)) - 1)]
-    for helper in helpers:
-        helper.start()
-    crew.work()
-    for helper in helpers:
-        helper.join()
-    if crew.error is not None:
-        raise crew.error
-    return crew.moved
+class Hands:
+    """The same by several threads, which stay for the next turn. For one caller at a time. A call returns when every job was moved; what was raised first is
+    raised then, and ends the others after the job that they have in hand."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[_Crew] = queue.SimpleQueue()
+        self._hands = 0
+
+    def __call__(self, move: Move, jobs: Sequence[int]) -> int:
+        """Move these jobs; how many were changed."""
+        if len(jobs) <= 1:
+            return one_by_one(move, jobs)
+        crew, helpers = _Crew(move, jobs), min(HANDS_MAX, len(jobs)) - 1
+        for _ in range(self._hands, helpers):
+            threading.Thread(target=self._help, name="leader-hand", daemon=True).start()
+        self._hands = max(self._hands, helpers)
+        for _ in range(helpers):
+            self._work.put(crew)
+        crew.work()
+        for _ in range(helpers):
+            crew.done.acquire()
+        if crew.error is not None:
+            raise crew.error
+        return crew.moved
+
+    def _help(self) -> None:
+        while True:
+            crew = self._work.get()
+            crew.work()
+            crew.done.release()
+            del crew  # and with it the jobs of a turn that is over
 
 
 class _Crew:
@@ -39,6 +56,7 @@ class _Crew:
     def __init__(self, move: Move, jobs: Sequence[int]) -> None:
         self.move, self.moved = move, 0
         self.error: BaseException | None = None
+        self.done = threading.Semaphore(0)  # one for each helper that has nothing left to do
         self._jobs: Iterator[int] = iter(jobs)
         self._lock = threading.Lock()
 

@@ -13,7 +13,7 @@ from tidegate.coordinator.attention import CALM_EVERY_S_MAX, SHARES, Ages, Calen
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import HANDS_MAX, one_by_one, together
+from tidegate.coordinator.together import HANDS_MAX, Hands, one_by_one
 from tidegate.election import Leading
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
@@ -298,7 +298,7 @@ def test_slots_are_counted_as_assignments_come_and_go() -> None:
     assert (taken.slots["a"], taken.slots["b"], taken.slots["c"]) == (0, 2, 0)
 
 
-@pytest.mark.parametrize("many", [one_by_one, together])
+@pytest.mark.parametrize("many", [one_by_one, Hands()])
 def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
     moved: list[int] = []
 
@@ -317,26 +317,39 @@ def test_moves_wait_for_the_store_at_the_same_time() -> None:
     def move(_: int) -> bool:
         return meeting.wait() >= 0
 
-    assert together(move, list(range(HANDS_MAX))) == HANDS_MAX
+    assert Hands()(move, list(range(HANDS_MAX))) == HANDS_MAX
 
 
 def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
-    done: list[int] = []
+    hands, begun, done = Hands(), [], []
 
     def move(job_id: int) -> bool:
+        begun.append(job_id)
         if job_id == 5:
             raise StoreUnavailable("the cable")
         done.append(job_id)
         return True
 
     with pytest.raises(StoreUnavailable, match="the cable"):
-        together(move, list(range(50)))
-    assert not [thread for thread in threading.enumerate() if thread.name == "leader-hand"]
+        hands(move, list(range(50)))
+    assert sorted(begun) == sorted([*done, 5])
+    assert hands(lambda _: True, list(range(50))) == 50  # the next turn
+
+
+def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
+    hands, who = Hands(), set()
+
+    def move(_: int) -> bool:
+        who.add(threading.get_ident())
+        return True
+
+    assert [hands(move, list(range(20))) for _ in range(50)] == [20] * 50
+    assert len(who) <= HANDS_MAX
 
 
 def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
     leader = Leader(here)
-    leader.reconciler.many = together
+    leader.reconciler.many = Hands()
     leader.worker(slots=30)
     for job_id in range(1, 31):
         here.submit(job_id)
