@@ -7,6 +7,7 @@ import pytest
 
 from tidegate.store.backend import Changes, Check, Retention, Token, Transaction, Void, Write
 from tidegate.store.combine import Outcome
+from tidegate.store.errors import StoreUnavailable
 from tidegate.store.sqlite import SqliteBackend
 from tidegate.store.sqlite_batch import decided
 
@@ -50,11 +51,12 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             number += 1
             given = transaction(chance, together.revision(), number)
             batch.append(aware(together, chance, given) if chance.random() < 0.7 else given)
-        if chance.random() < 0.3:
-            late = chance.choice(batch).token
-            assert [each.settle(late) for each in (together, alone)] == [Void(), Void()]
+        late = [chance.choice(batch).token] if chance.random() < 0.3 else []
+        assert [each.settle(token) for token in late for each in (together, alone)] == [Void(), Void()] * len(late)
         one_by_one = [outcome for each in batch for outcome in alone._write_all([each])]
-        assert told(together._write_all(batch)) == told(one_by_one)
+        at_once = together._write_all(batch)
+        assert told(at_once) == told(one_by_one)
+        assert [isinstance(outcome, StoreUnavailable) for outcome in at_once] == [each.token in late for each in batch]
         assert left(together) == left(alone)
         assert [together.settle(each.token) for each in batch] == [alone.settle(each.token) for each in batch]
     together.close()
