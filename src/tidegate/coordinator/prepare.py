@@ -89,7 +89,8 @@ def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepa
     if start is Start.FRESH:
         return _fresh(storage, request, origin if own and not origin.named else None)
     if start is Start.NOTHING and own:
-        return Prepared(start=start, report=_base(request, start, origin), numbers=numbers_of(known, storage), states={s.pipeline: s for s in origin.states})
+        states = {s.pipeline: s for s in origin.states}
+        return Prepared(start=start, report=_base(request, start, origin), numbers=numbers_of(known, storage), lineage=origin.lineage, states=states)
     try:
         return _resumed(store, storage, request, origin)
     except Incompatible:

@@ -12,7 +12,7 @@ from tidegate.coordinator.observe import Picture
 from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
 from tidegate.election.elector import Elector, Leading
 from tidegate.model.job import JobEnv
-from tidegate.model.records import CLEANUP, FINISHED, JobStatus, Wish
+from tidegate.model.records import CLEANUP, FINISHED, JobStatus, PipelineStatus, Wish
 
 
 def tidy(here: Installation) -> None:
@@ -90,6 +90,15 @@ def test_a_restore_continues_lineage_generations_and_ids(here: Installation) -> 
     assert again.initialization_ms > first.initialization_ms
     assert here.pipeline().next_checkpoint == 3
     assert here.state().generation == 1, "the end took a generation of its own"
+
+
+def test_a_job_that_was_canceled_when_its_work_was_done_is_ended_in_its_own_lineage(here: Installation) -> None:
+    first = here.submit()
+    here.checkpoint(status=PipelineStatus.FINISHED)
+    here.ended(JobStatus.CANCELED)
+    again = here.submit(restore="latest")
+    assert (again.lineage, here.pipeline().lineage) == (first.lineage, first.lineage), "what is in the sinks was written under it"
+    assert here.pipeline().status is PipelineStatus.FINISHED
 
 
 def test_a_job_with_an_unfinished_run_is_never_started_over_silently(here: Installation) -> None:
