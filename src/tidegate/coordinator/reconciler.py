@@ -42,7 +42,7 @@ from tidegate.model.records import (
 from tidegate.model.runway import outlook
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import is_alive
-from tidegate.store.base import Check, Delete
+from tidegate.store.base import Check, Delete, OutcomeUnknown
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
@@ -133,7 +133,7 @@ class Reconciler:
                 LOG.warning("an entry of an ended job among the running ones", extra={"job_id": job_id})
                 return True
             return self._decide(leading, known, self.view(known, places))
-        except (Overtaken, Conflict):
+        except (Overtaken, Conflict, OutcomeUnknown):  # what is there now decides
             self.changed.add({job_id})
             return False
         except StoreUnavailable:

@@ -29,8 +29,8 @@ from tidegate.model.records import (
     PipelineStatus,
     Wish,
 )
-from tidegate.store.backend import Backend
-from tidegate.store.base import Put
+from tidegate.store.backend import Backend, Token
+from tidegate.store.base import OutcomeUnknown, Put
 from tidegate.store.errors import StoreUnavailable
 
 STREAM = JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=10_000, checkpoint_timeout_ms=30_000)
@@ -345,6 +345,26 @@ def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
 
     assert [hands(move, list(range(20))) for _ in range(50)] == [20] * 50
     assert len(who) <= HANDS_MAX
+
+
+def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_and_is_no_mistake(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, real, lost = Leader(here), here.store.transact, []
+    leader.worker(slots=1)
+    here.submit(1)
+
+    def transact(checks: Any = (), writes: Any = ()) -> int:
+        revision = real(checks, writes)
+        if not lost and any(write.map == STATES for write in writes):
+            lost.append(revision)
+            raise OutcomeUnknown(Token(id=b"1", since=0), "its trace is gone")
+        return revision
+
+    monkeypatch.setattr(here.store, "transact", transact)
+    leader.turns(3)
+    assert (len(lost), here.state(1).status) == (1, JobStatus.SCHEDULED)
+    assert "could not be reconciled" not in caplog.text
 
 
 def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
