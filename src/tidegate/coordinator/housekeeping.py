@@ -32,7 +32,7 @@ from tidegate.model.records import (
     CleanupRecord,
 )
 from tidegate.pipeline.clock import Clock
-from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
@@ -87,7 +87,7 @@ class Housekeeper:
     def _guarded(self, job_id: int, act: Callable[[], None]) -> None:
         try:
             act()
-        except (Conflict, StoreUnavailable):
+        except (Conflict, StoreUnavailable, OutcomeUnknown):
             raise
         except Exception as error:  # one job that cannot be tidied must not keep the others
             LOG.exception("tidying failed", extra={"job_id": job_id, "why": str(error)})

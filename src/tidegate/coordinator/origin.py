@@ -55,12 +55,7 @@ class Origin:
 def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
     """The last run of a job: by the store, else by what it has left in the storage."""
     states = tuple(p.value for p in known.pipelines) or (rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ())
-    if known.pipelines:
-        what = f"the last run of job {known.job_id}"
-    elif known.unused:
-        what = f"job {known.job_id}, which nobody has had"
-    else:
-        what = f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
+    what = f"the last run of job {known.job_id}" if known.pipelines else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
     return _origin(what, known, states)
 
 
