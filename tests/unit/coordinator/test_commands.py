@@ -1,6 +1,7 @@
 """Submit and stop: durable wishes, refused whole or accepted whole."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from coordinator_parts import Installation, plan
@@ -13,6 +14,8 @@ from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
 from tidegate.election.elector import Elector, Leading
 from tidegate.model.job import JobEnv
 from tidegate.model.records import CLEANUP, FINISHED, JobStatus, PipelineStatus, Wish
+from tidegate.store.backend import Token
+from tidegate.store.base import OutcomeUnknown
 
 
 def tidy(here: Installation) -> None:
@@ -231,3 +234,26 @@ def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(here:
     assert here.store.revision() == revision
     with pytest.raises(UnknownJob, match="there is no job 8"):
         here.commands.stop(8, Wish.CANCEL)
+
+
+def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_again_and_is_no_mistake(
+    here: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.submit()
+    here.ended(JobStatus.FINISHED)
+    here.clock.ms += here.settings.state_cleanup_delay_ms
+    real, lost = here.store.transact, []
+
+    def transact(checks: Any = (), writes: Any = ()) -> int:
+        revision = real(checks, writes)
+        if not lost and any(write.map == CLEANUP for write in writes):
+            lost.append(revision)
+            raise OutcomeUnknown(Token(id=b"1", since=0), "its trace is gone")
+        return revision
+
+    monkeypatch.setattr(here.store, "transact", transact)
+    with pytest.raises(OutcomeUnknown):
+        tidy(here)
+    tidy(here)
+    assert (len(lost), here.store.get(CLEANUP, "7")) == (1, None)
+    assert "tidying failed" not in caplog.text
