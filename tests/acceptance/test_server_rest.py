@@ -8,9 +8,11 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow.dataset
 import pytest
 from cluster_members import until
@@ -217,3 +219,23 @@ def test_the_log_of_a_server_is_a_json_object_a_line(world: World) -> None:
 def test_a_server_needs_no_pyspark_in_its_process() -> None:
     code = "import tidegate.server, tidegate.cli.server, sys; print([m for m in sys.modules if m.startswith(('pyspark', 'py4j', 'pyarrow', 'pandas'))])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_large_job_files_at_once_are_refused_and_do_not_delay_the_leader(world: World) -> None:
+    """Three files of nine megabytes, with a lease that is half as long as the default."""
+    config = world.place / "engine.yaml"
+    config.write_text("seatunnel:\n  engine:\n    coordinator:\n      lease-ms: 1500\n")
+    port, _ = world.serve("--config", str(config))
+    text = "".join(f"key{i} = 1\n" for i in range(700_000)).encode()
+
+    def submit(_: int) -> int:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            return client.post("/submit-job?format=hocon", content=text).status_code
+
+    terms: set[int | None] = set()
+    with ThreadPoolExecutor(3) as pool:
+        answers = [pool.submit(submit, number) for number in range(3)]
+        while not all(answer.done() for answer in answers):
+            terms |= {each["term"] for each in rest(port, "/api/v1/coordinators")}
+    assert [answer.result() for answer in answers] == [400, 400, 400]
+    assert terms == {1}

@@ -3,6 +3,7 @@
 A request has no place on the server's disk and no part in its environment: it can include no files, and `${NAME}` finds no variable of the server's process.
 """
 
+from tidegate.api.planner_process import judge_isolated
 from tidegate.config.hocon import Unreadable
 from tidegate.config.load import Format, read_text
 from tidegate.model.errors import UserError
@@ -11,6 +12,8 @@ from tidegate.model.problem import BadJob, Problem, Severity
 from tidegate.planner.plan import in_file_order, plan
 
 NAME = "job"  # how problems name the text, and the job's name where nobody gave one
+ISOLATED_CHARS_MIN = 32_768
+"""From this length on a text is planned in a process of its own; below it, it costs milliseconds."""
 
 
 def format_of(text: str | None) -> Format:
@@ -38,7 +41,14 @@ def plan_text(text: str, format: Format) -> Plan:
 
 
 def judged(text: str, format: Format) -> tuple[Plan | None, list[Problem]]:
-    """The plan of a job, where it has one, and everything that is to be said about it, warnings too."""
+    """The plan of a job, where it has one, and all its problems, warnings too."""
+    if len(text) >= ISOLATED_CHARS_MIN:
+        return judge_isolated(text, format.value)
+    return judge_here(text, format)
+
+
+def judge_here(text: str, format: Format) -> tuple[Plan | None, list[Problem]]:
+    """The same in this process."""
     reading = read_text(text, NAME, format, read=_no_file)
     if reading.spec is None:
         return None, list(reading.problems)

@@ -28,6 +28,8 @@ _EXPRESSION_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|(->)|(:)|([^"])')
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 _LONG_MAX = 2**63
+TOKENS_MAX = 500_000
+"""Tokens of one file: more than the largest job file that the planner takes can have."""
 
 
 class Kind(StrEnum):
@@ -94,6 +96,9 @@ class Lexer:
             blank = _SPACE.match(self._text, self._place)
             space = blank.group() if blank else ""
             self._place += len(space)
+            if len(tokens) >= TOKENS_MAX:
+                self._complain(f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job file")
+                return [Token(Kind.END, "end of the file", self._line)]
             if self._place >= size:
                 tokens.append(Token(Kind.END, "end of the file", self._line, space))
                 return tokens

@@ -121,7 +121,7 @@ class Builder:
         existing = branch.entries.get(key)
         if not path and key in PLUGIN_KEYS and isinstance(existing, Sequence) and isinstance(built, Sequence):
             self.warn(each.at, f"`{key}` was already given on line {branch.places[key].line}: this one replaces it")
-        branch.put(key, merged(existing, built), each.at)
+        branch.put(key, merged(existing, built, in_place=True), each.at)
 
     def _nested(self, each: Field, path: Path) -> Value:
         """The value under its first name: `a->b = 1` is an object with b."""
@@ -144,7 +144,8 @@ class Builder:
         inner = self._branch(node, path)
         self._prefix = outer
         for key, value in inner.entries.items():
-            branch.put(key, merged(branch.entries.get(key), value), inner.places[key])
+            existing = branch.entries.get(key)
+            branch.put(key, merged(existing, value, in_place=True), inner.places[key])
 
     def _plugins(self, node: ObjectNode, path: Path) -> Sequence:
         items: list[Value] = []
@@ -181,8 +182,12 @@ def _named(value: Value, each: Field) -> Value:
     return Stack(each.at, [below, value])
 
 
-def merged(existing: Value | None, new: Value) -> Value:
-    """A later value over an earlier one: objects merge, other values replace, unknown ones wait."""
+def merged(existing: Value | None, new: Value, *, in_place: bool = False) -> Value:
+    """A later value over an earlier one: objects merge, other values replace, unknown ones wait.
+
+    `in_place` changes `existing` instead of copying it, for a caller that owns it: the builder,
+    whose cost must not grow with the square of how often a key is given.
+    """
     if existing is None and not isinstance(new, Append):
         return new
     if isinstance(new, Leaf | Sequence):
@@ -190,16 +195,27 @@ def merged(existing: Value | None, new: Value) -> Value:
     if existing is None:
         return Stack(new.at, [new])
     if isinstance(new, Branch) and isinstance(existing, Branch):
-        return merge_branches(existing, new)
+        return merge_branches(existing, new, in_place=in_place)
     if isinstance(new, Branch) and isinstance(existing, Leaf | Sequence):
         return new
-    layers = list(existing.layers) if isinstance(existing, Stack) else [existing]
-    return Stack(new.at, [*layers, *(new.layers if isinstance(new, Stack) else [new])])
+    return _stacked(existing, new, in_place=in_place)
 
 
-def merge_branches(below: Branch, above: Branch) -> Branch:
-    """A new object with the keys of both; those of `above` win."""
-    result = Branch(below.at, dict(below.entries), dict(below.places))
+def _stacked(existing: Value, new: Value, *, in_place: bool) -> Stack:
+    layers = new.layers if isinstance(new, Stack) else [new]
+    if not isinstance(existing, Stack):
+        return Stack(new.at, [existing, *layers])
+    if not in_place:
+        return Stack(new.at, [*existing.layers, *layers])
+    existing.layers.extend(layers)
+    existing.at = new.at
+    return existing
+
+
+def merge_branches(below: Branch, above: Branch, *, in_place: bool = False) -> Branch:
+    """An object with the keys of both; those of `above` win."""
+    result = below if in_place else Branch(below.at, dict(below.entries), dict(below.places))
     for key, value in above.entries.items():
-        result.put(key, merged(result.entries.get(key), value), above.places[key])
+        existing = result.entries.get(key)
+        result.put(key, merged(existing, value, in_place=in_place), above.places[key])
     return result

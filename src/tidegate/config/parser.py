@@ -13,6 +13,7 @@ from tidegate.model.problem import Location
 
 # Deeper than any job file, and far from the end of Python's own stack.
 DEPTH_MAX = 60
+KEY_TOKENS_MAX = 200
 PATH_SEPARATOR = "->"  # the reference's: a dot does not nest
 _SEPARATORS = (Kind.COLON, Kind.EQUALS, Kind.PLUS_EQUALS)
 _KEYS = (Kind.STRING, Kind.TEXT, Kind.NUMBER, Kind.WORD)
@@ -204,6 +205,9 @@ class Parser:
         names, fixed = [""], [False]
         while (token := self._peek()).kind in _KEYS:
             self._place += 1
+            if self._place - start > KEY_TOKENS_MAX:
+                self._complain(first, f"a key of more than {KEY_TOKENS_MAX} words: is a quote missing?")
+                return None
             if token is not first:
                 names[-1] += token.space
             if token.kind is Kind.STRING or self.strict_json:
@@ -222,6 +226,9 @@ class Parser:
             return None
         if not all(name or was for name, was in zip(names, fixed, strict=True)):
             self._complain(first, f"the key `{PATH_SEPARATOR.join(names)[:60]}` has an empty name in it")
+            return None
+        if len(names) + len(self._open) > DEPTH_MAX:
+            self._complain(first, f"keys are nested more than {DEPTH_MAX} deep")
             return None
         return tuple(names)
 

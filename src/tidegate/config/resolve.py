@@ -17,10 +17,18 @@ from tidegate.model.problem import Location
 Lookup: TypeAlias = Callable[[str], str | list[str] | None]
 Resolved: TypeAlias = Leaf | Branch | Sequence
 
-# Substitutions can double a value again and again; a job file is small.
+# Substitutions can double a value again and again; a job file is small. Every limit is checked
+# before a value is made, so that a file of a few hundred bytes cannot fill the memory.
 VALUES_MAX = 100_000
+COPIES_MAX = 10 * VALUES_MAX
+"""Keys that merging may copy in one file; elements of lists cost a twentieth of that."""
+ELEMENTS_PER_COPY = 20
 TEXT_MAX = 1_000_000
+"""Characters that substitutions may join into new texts."""
+RESULT_CHARS_MAX = 20_000_000
+"""Characters of all texts in the result, each counted where it is used."""
 DEPTH_MAX = 150
+NAME_DOTS_MAX = 50
 
 
 class TooBig(Exception):
@@ -40,6 +48,9 @@ class Resolver:
     _done: dict[int, tuple[Value, Resolved | None]] = field(default_factory=dict)  # with the value, so that its id stays its own
     _steps: int = 0
     _texts: int = 0
+    _copies: float = 0
+    _result_values: int = 0
+    _result_chars: int = 0
 
     def data(self) -> tuple[dict[str, Data], Positions]:
         """Plain data and the place of every key and element."""
@@ -53,10 +64,13 @@ class Resolver:
         return (flat if isinstance(flat, dict) else {}), positions
 
     def _flatten(self, value: Value, path: Path, positions: Positions) -> Data:
-        self._steps += 1
-        if self._steps > 3 * VALUES_MAX:
+        self._result_values += 1
+        if self._result_values > VALUES_MAX:
             raise TooBig(f"with its substitutions this file has more than {VALUES_MAX} values")
         if isinstance(value, Leaf):
+            self._result_chars += len(value.text)
+            if self._result_chars > RESULT_CHARS_MAX:
+                raise TooBig(f"with its substitutions this file has more than {RESULT_CHARS_MAX} characters")
             return value.value
         if isinstance(value, Sequence):
             items: list[Data] = []
@@ -83,7 +97,7 @@ class Resolver:
             return self._folded.get(id(value))
         self._steps += 1
         if self._steps > VALUES_MAX or len(self._active) > DEPTH_MAX:
-            raise TooBig("the substitutions of this file go too deep or make it too big")
+            raise TooBig(f"this file has more than {VALUES_MAX} values, or its substitutions nest more than {DEPTH_MAX} deep")
         self._active.append(value)
         try:
             result = self._inside(value)
@@ -125,15 +139,23 @@ class Resolver:
     def _fold(self, stack: Stack) -> Resolved | None:
         """The layers of a key over one another; while one is resolved, a reference to the key itself sees those before."""
         result: Resolved | None = None
+        owned = False  # whether `result` is a list of this call's own that nothing else refers to
         for layer in stack.layers:
             self._folded[id(stack)] = result
             new = self._resolve(layer)
             if isinstance(layer, Append) and isinstance(new, Sequence):
-                result = self._appended(layer, result, new)
+                plain = isinstance(layer.value, Leaf)  # any other value may refer to `result`
+                if owned and plain and isinstance(result, Sequence):
+                    result.items.extend(new.items)
+                else:
+                    result = self._appended(layer, result, new)
+                owned = plain and isinstance(result, Sequence)
             elif isinstance(new, Branch) and isinstance(result, Branch):
-                result = self._branch(merge_branches(result, new))
+                result = self._merged(result, new)
+                owned = False
             elif new is not None:
                 result = new
+                owned = False
         del self._folded[id(stack)]
         return result
 
@@ -141,9 +163,25 @@ class Resolver:
         if before is None:
             return new
         if isinstance(before, Sequence):
-            return Sequence(before.at, [*before.items, *new.items])
+            return self._concatenated(before, new)
         self.problems.add(layer.at, "`+=` needs a list on its left side, and this key has another value before")
         return before
+
+    def _concatenated(self, first: Sequence, second: Sequence) -> Sequence:
+        count = len(first.items) + len(second.items)
+        self._count_copies(count, count / ELEMENTS_PER_COPY)
+        return Sequence(first.at, [*first.items, *second.items])
+
+    def _merged(self, below: Branch, above: Branch) -> Branch:
+        count = len(below.entries) + len(above.entries)
+        self._count_copies(count, count)
+        return self._branch(merge_branches(below, above))
+
+    def _count_copies(self, count: int, cost: float) -> None:
+        """Refuse a copy before it is made."""
+        self._copies += cost
+        if count > VALUES_MAX or self._copies > COPIES_MAX:
+            raise TooBig(f"the substitutions of this file make more than {VALUES_MAX} values, or copy more than {COPIES_MAX}")
 
     # --- concatenation
 
@@ -158,9 +196,9 @@ class Resolver:
         result = solid[0]
         for part in solid[1:]:
             if isinstance(result, Branch) and isinstance(part, Branch):
-                result = self._branch(merge_branches(result, part))
+                result = self._merged(result, part)
             elif isinstance(result, Sequence) and isinstance(part, Sequence):
-                result = Sequence(result.at, [*result.items, *part.items])
+                result = self._concatenated(result, part)
             else:
                 loose.append(Leaf(part.at, None, ""))
         if loose:
@@ -172,10 +210,10 @@ class Resolver:
             return None
         if len(parts) == 1:
             return parts[0]
-        text = "".join(part.text for part in parts)
-        self._texts += len(text)
+        self._texts += sum(len(part.text) for part in parts)
         if self._texts > TEXT_MAX:
             raise TooBig("the substitutions of this file make more than a million characters")
+        text = "".join(part.text for part in parts)
         return Leaf(at, text, text, missing=next((part.missing for part in parts if part.missing), ""))
 
     # --- references
@@ -250,5 +288,7 @@ class Resolver:
 
 
 def _cuts(name: str) -> list[tuple[str, str]]:
-    """`a.b.c` as (a, b.c) and (a.b, c)."""
+    """`a.b.c` as (a, b.c) and (a.b, c); nothing for a name with more dots than any key has."""
+    if name.count(".") > NAME_DOTS_MAX:
+        return []
     return [(name[:i], name[i + 1 :]) for i in range(1, len(name) - 1) if name[i] == "."]

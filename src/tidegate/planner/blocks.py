@@ -72,6 +72,8 @@ def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Prob
     """What the connector itself finds. It may be anybody's code: where it stumbles, that is a problem of this block and hides no other."""
     try:
         yield from connector.check(block, values) if connector.check else ()
+    except RecursionError:
+        yield block.problem((), f"the options of {connector.name} are nested too deeply")
     except Exception as error:
         yield block.problem((), f"{connector.name} cannot make sense of these options: {type(error).__name__}: {error}")
 

@@ -3,13 +3,21 @@
 Called by query.py only. Says nothing about what a function means (functions_*.py do).
 """
 
-from sqlglot import exp, parser, tokens
+from collections.abc import Iterator
+
+from sqlglot import TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from tidegate.connectors.sql.problem import SqlError
 from tidegate.model.problem import nearest
 
+DEPTH_MAX = 32
+"""Nesting of brackets and calls. sqlglot recurses; whether a query is accepted must not depend on
+how deep the caller's stack already is."""
+CHAIN_MAX = 250
+"""Depth of the parsed tree: `a or b or c` nests to the left, once for each operator."""
+CHARS_MAX = 1_000_000
 _KEPT = ("CAST", "TRY_CAST", "EXTRACT")  # those with a syntax of their own; all others are name(arguments)
 
 
@@ -32,8 +40,13 @@ class JobSql(Dialect):
 
 def parse_select(query: str) -> exp.Select:
     """The one SELECT of a query; SqlError says what it is instead, with its line."""
+    if len(query) > CHARS_MAX:
+        raise SqlError(f"the query is too long: it has {len(query)} characters, more than {CHARS_MAX}")
     try:
+        _check_nesting(query)
         statements = [s for s in JobSql().parse(query) if s is not None]
+    except RecursionError:
+        raise _too_deep() from None
     except ParseError as error:
         raise _not_sql(query, error) from error
     except TokenError as error:
@@ -42,7 +55,35 @@ def parse_select(query: str) -> exp.Select:
         raise SqlError(f"the query holds {len(statements)} statements: write one SELECT")
     if not isinstance(statements[0], exp.Select) or not statements[0].expressions:
         raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
+    if any(depth > CHAIN_MAX for depth in _depths(statements[0])):
+        raise SqlError(f"the query is too deep: more than {CHAIN_MAX} operators in one expression. Use IN (...), or several Sql transforms")
     return statements[0]
+
+
+def _check_nesting(query: str) -> None:
+    depth = 0
+    for token in JobSql().tokenize(query):
+        opens = token.token_type in (TokenType.L_PAREN, TokenType.CASE)
+        closes = token.token_type in (TokenType.R_PAREN, TokenType.END)
+        depth += opens - closes
+        if depth > DEPTH_MAX:
+            raise _too_deep(token.line)
+
+
+def _too_deep(line: int = 1) -> SqlError:
+    return SqlError(
+        f"the query is too deep: brackets, calls and CASE nest more than {DEPTH_MAX} levels. Use several Sql transforms",
+        line=line,
+    )
+
+
+def _depths(select: exp.Select) -> Iterator[int]:
+    """The depth of every node, without recursion."""
+    stack: list[tuple[exp.Expr, int]] = [(select, 1)]
+    while stack:
+        node, depth = stack.pop()
+        yield depth
+        stack.extend((child, depth + 1) for child in node.iter_expressions())
 
 
 def _not_sql(query: str, error: ParseError) -> SqlError:

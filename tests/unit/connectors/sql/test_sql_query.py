@@ -188,3 +188,27 @@ def test_options_are_read_without_spark_and_arrow() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select id from t where " + " or ".join(["id = 1"] * 20_000),
+        "select " + "+".join(["id"] * 20_000) + " as x from t",
+        "select id from t where " + "(" * 20_000 + "id = 1" + ")" * 20_000,
+        "select " + "abs(" * 500 + "id" + ")" * 500 + " as x from t",
+        "select " + "case when id = 1 then " * 500 + "1" + " end" * 500 + " as x from t",
+        "select id from t where " + "not " * 20_000 + "id = 1",
+        "select " + "-" * 1 + " -".join([""] * 5_000) + "id as x from t",
+        "select '" + "x" * 1_000_001 + "' as x from t",
+    ],
+    ids=["or", "plus", "brackets", "calls", "case", "not", "minus", "long"],
+)
+def test_a_query_that_is_too_deep_or_too_long_is_named_as_such(query: str) -> None:
+    (problem,) = read(query=query)[1]
+    assert "too deep" in problem.message or "too long" in problem.message
+
+
+def test_a_query_with_many_operators_and_some_brackets_is_good() -> None:
+    assert read(query="select id from t where " + " or ".join(["id = 1"] * 200))[1] == []
+    assert read(query="select " + "(" * 30 + "id" + ")" * 30 + " as x from t")[1] == []

@@ -1,0 +1,97 @@
+"""Plan a large job text in a process of its own, with limits of time and memory. Called by job_text.
+
+A server's threads share one interpreter: a text of megabytes that is parsed beside the leader
+delays its lease, and what it allocates is taken from the jobs. The limits are set by the child for
+itself, so that whatever the text does ends there. One text at a time; who waits too long is
+answered that the server is busy.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.model.document import from_document, to_document
+from tidegate.model.errors import TransientError, UserError
+from tidegate.model.plan import Plan
+from tidegate.model.problem import Problem
+
+CPU_S_MAX = 30
+WALL_S_MAX = 120
+"""A child on a busy machine, or one that waits for a slow disk."""
+MEMORY_BYTES_MAX = 2 << 30
+WAIT_S_MAX = 60
+_turn = threading.Semaphore()
+
+Judge = Callable[[str, str], tuple[Plan | None, list[Problem]]]
+
+
+class JobTooLarge(UserError):
+    """A job text whose reading exceeds a limit."""
+
+    condition = "job-too-large"
+
+
+class PlannerBusy(TransientError):
+    """Another large job text is being read."""
+
+    condition = "busy"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """What the child prints."""
+
+    plan: Plan | None
+    problems: tuple[Problem, ...]
+
+
+def judge_isolated(text: str, format: str) -> tuple[Plan | None, list[Problem]]:
+    """The plan and the problems of a text, as the planner in this process would give them."""
+    if not _turn.acquire(timeout=WAIT_S_MAX):
+        raise PlannerBusy("the server is reading another large job file; try again")
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", __name__, str(CPU_S_MAX), str(MEMORY_BYTES_MAX)],
+            input=json.dumps({"text": text, "format": format}).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=WALL_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _too_large() from None
+    finally:
+        _turn.release()
+    if child.returncode:
+        raise _too_large()
+    judged = from_document(Judged, json.loads(child.stdout), "the plan of a job")
+    return judged.plan, list(judged.problems)
+
+
+def _too_large() -> JobTooLarge:
+    return JobTooLarge(
+        f"the job file is too large or too complex: reading it takes more than {CPU_S_MAX} s of "
+        f"processor time or {MEMORY_BYTES_MAX >> 20} MiB of memory. Split it into several jobs"
+    )
+
+
+def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
+    """Read one text from standard input and print what the planner says of it."""
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    asked: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    plan, problems = judge(asked["text"], asked["format"])
+    answer = to_document(Judged(plan=plan, problems=tuple(problems)))
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    from tidegate.api.job_text import judge_here
+    from tidegate.config.load import Format
+
+    serve(lambda text, format: judge_here(text, Format(format)), *map(int, sys.argv[1:]))
