@@ -8,7 +8,7 @@ from tidegate.config.hocon import Unreadable
 from tidegate.config.load import Format, read_text
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.problem import BadJob, Problem, Severity
+from tidegate.model.problem import BadJob, Problem, Severity, Strictness
 from tidegate.planner.plan import in_file_order, plan
 
 NAME = "job"  # how problems name the text, and the job's name where nobody gave one
@@ -24,6 +24,13 @@ def format_of(text: str | None) -> Format:
         raise UserError(f"format={text} is not known: say json, hocon or sql") from None
 
 
+def strictness_of(lenient: str | None) -> Strictness:
+    """The `lenient` of a request."""
+    if (lenient or "false").lower() not in ("true", "false"):
+        raise UserError(f"lenient={lenient} is not known: say true or false")
+    return Strictness.LENIENT if lenient and lenient.lower() == "true" else Strictness.NORMAL
+
+
 def decoded(body: bytes) -> str:
     """The text of a body."""
     try:
@@ -32,27 +39,27 @@ def decoded(body: bytes) -> str:
         raise UserError("the body of the request is not UTF-8 text") from None
 
 
-def plan_text(text: str, format: Format) -> Plan:
+def plan_text(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> Plan:
     """The plan of a job; BadJob with all problems."""
-    planned, problems = judged(text, format)
+    planned, problems = judged(text, format, strictness)
     if planned is None:
         raise BadJob([problem for problem in problems if problem.severity is Severity.ERROR])
     return planned
 
 
-def judged(text: str, format: Format) -> tuple[Plan | None, list[Problem]]:
+def judged(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> tuple[Plan | None, list[Problem]]:
     """The plan of a job, where it has one, and all its problems, warnings too."""
     if len(text) >= ISOLATED_CHARS_MIN:
-        return judge_isolated(text, format.value)
-    return judge_here(text, format)
+        return judge_isolated(text, format.value, strictness.value)
+    return judge_here(text, format, strictness)
 
 
-def judge_here(text: str, format: Format) -> tuple[Plan | None, list[Problem]]:
+def judge_here(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> tuple[Plan | None, list[Problem]]:
     """The same in this process."""
     reading = read_text(text, NAME, format, read=_no_file)
     if reading.spec is None:
         return None, list(reading.problems)
-    planned = plan(reading.spec)
+    planned = plan(reading.spec, strictness=strictness)
     wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
     problems = in_file_order([*reading.problems, *(problem for problem in planned.problems if problem.path not in wrong)], NAME)
     return None if reading.errors else planned.plan, problems

@@ -27,7 +27,7 @@ MEMORY_BYTES_MAX = 2 << 30
 WAIT_S_MAX = 60
 _turn = threading.Semaphore()
 
-Judge = Callable[[str, str], tuple[Plan | None, list[Problem]]]
+Judge = Callable[[str, str, str], tuple[Plan | None, list[Problem]]]
 
 
 class JobTooLarge(UserError):
@@ -50,14 +50,14 @@ class Judged:
     problems: tuple[Problem, ...]
 
 
-def judge_isolated(text: str, format: str) -> tuple[Plan | None, list[Problem]]:
+def judge_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None, list[Problem]]:
     """The plan and the problems of a text, as the planner in this process would give them."""
     if not _turn.acquire(timeout=WAIT_S_MAX):
         raise PlannerBusy("the server is reading another large job file; try again")
     try:
         child = subprocess.run(
             [sys.executable, "-m", __name__, str(CPU_S_MAX), str(MEMORY_BYTES_MAX)],
-            input=json.dumps({"text": text, "format": format}).encode(),
+            input=json.dumps({"text": text, "format": format, "strictness": strictness}).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=WALL_S_MAX,
@@ -85,7 +85,7 @@ def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     asked: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    plan, problems = judge(asked["text"], asked["format"])
+    plan, problems = judge(asked["text"], asked["format"], asked["strictness"])
     answer = to_document(Judged(plan=plan, problems=tuple(problems)))
     sys.stdout.write(json.dumps(answer))
 
@@ -93,5 +93,9 @@ def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
 if __name__ == "__main__":
     from tidegate.api.job_text import judge_here
     from tidegate.config.load import Format
+    from tidegate.model.problem import Strictness
 
-    serve(lambda text, format: judge_here(text, Format(format)), *map(int, sys.argv[1:]))
+    serve(
+        lambda text, format, strictness: judge_here(text, Format(format), Strictness(strictness)),
+        *map(int, sys.argv[1:]),
+    )

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate.api.access import who_of
 from tidegate.api.desk import Desk
-from tidegate.api.job_text import decoded, format_of, plan_text
+from tidegate.api.job_text import decoded, format_of, plan_text, strictness_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import flag, refused, wish_of
 from tidegate.config.load import Format
@@ -49,7 +49,7 @@ class Writes:
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         if request_key and job_id is None:
             job_id = id_of_key(request_key, by)
-        plan = plan_text(decoded(body), format)
+        plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
         try:
             record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by, key=digest_of(request_key))
         except UserError as error:

@@ -17,6 +17,7 @@ from tidegate.cli.state import AS_JSON, CONFIG, HOME, echo
 from tidegate.cli.state_tables import size, table
 from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
+from tidegate.model.problem import Strictness
 from tidegate.model.records import FINISHED, JOBS, METRICS, MONITOR, PIPELINES, STATES, CheckpointHistory, JobOutcome, JobRecord, PipelineState
 from tidegate.store.base import Store
 
@@ -41,7 +42,7 @@ def capacity(file: str | None, variable: Sequence[str], home: str | None, config
       tidegate capacity
       tidegate capacity job.conf --json
     """
-    plan = planned(file, variable, strict=False) if file else None
+    plan = planned(file, variable, strict=Strictness.NORMAL) if file else None
     with installation(home, config) as here:
         if plan is None:
             document, lines = fleet(here)

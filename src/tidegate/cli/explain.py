@@ -13,6 +13,7 @@ from tidegate.cli.job_file import counted, load, options, print_problems, summar
 from tidegate.cli.validate import problem_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, Delivery, PipelinePlan, Plan
+from tidegate.model.problem import Strictness
 from tidegate.pipeline.admission import Pace
 from tidegate.planner.drawing import draw
 
@@ -26,7 +27,7 @@ _PROMISES = {
 @click.argument("file", metavar="FILE")
 @options
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
-def explain(file: str, variable: Sequence[str], strict: bool, as_json: bool) -> None:
+def explain(file: str, variable: Sequence[str], strict: Strictness, as_json: bool) -> None:
     """Show what a job file means: its graph, its pipelines, what the sinks promise and what state each action keeps.
 
     \b

@@ -18,7 +18,7 @@ from tidegate.config.load import Reading, read_job
 from tidegate.config.variables import read_variables
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.problem import Location, Problem, ProblemKind, Severity
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, Strictness
 from tidegate.planner.plan import Planned, in_file_order, plan
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,19 +26,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXCERPT_CHARS_MAX = 120
 # A line that may hold a secret is named by its number and not shown.
 _DELICATE = re.compile(r"pass|secret|token|key|auth|credential|user|shade|://[^/\s]*@", re.IGNORECASE)
+_STRICTNESS = {
+    Strictness.STRICT: "Every unknown key is an error.",
+    Strictness.LENIENT: "Unknown options of a connector are warnings, not errors.",
+}
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
 
 
-def load(path: str, *, variables: Mapping[str, str], environ: Mapping[str, str], strict: bool = False) -> Planned:
+def load(path: str, *, variables: Mapping[str, str], environ: Mapping[str, str], strict: Strictness = Strictness.NORMAL) -> Planned:
     """A job file read and planned: all problems of both, in file order. A file that is not there is a problem too."""
     try:
-        reading = read_job(path, variables=variables, environment=environ, strict=strict)
+        reading = read_job(path, variables=variables, environment=environ, strict=strict is Strictness.STRICT)
     except UserError as error:
         problem = Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path))
         return Planned(plan=None, problems=[problem])
     if reading.spec is None:
         return Planned(plan=None, problems=list(reading.problems))
-    planned = plan(reading.spec, strict=strict)
+    planned = plan(reading.spec, strictness=strict)
     problems = in_file_order([*reading.problems, *_news(reading, planned.problems)], reading.spec.file)
     return Planned(plan=None if reading.errors else planned.plan, problems=problems)
 
@@ -49,7 +53,7 @@ def _news(reading: Reading, problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.path not in wrong]
 
 
-def planned(file: str, variable: Sequence[str], strict: bool) -> Plan:
+def planned(file: str, variable: Sequence[str], strict: Strictness) -> Plan:
     """The plan of a good job file. Problems go to stderr; with an error among them the command ends with BAD_INPUT."""
     judged = load(file, variables=values_of(variable), environ=os.environ, strict=strict)
     print_problems(judged.problems, sys.stderr)
@@ -111,8 +115,13 @@ def values_of(variable: Sequence[str]) -> dict[str, str]:
         raise click.UsageError(str(error)) from None
 
 
+def _strictness(_context: object, _option: object, value: str | None) -> Strictness:
+    return Strictness(value or Strictness.NORMAL)
+
+
 def options(command: F) -> F:
-    """`-i NAME=VALUE` (as `variable`, as often as wanted) and `--strict`, alike in every verb that takes a job file."""
-    command = click.option("--strict", is_flag=True, help="Unknown keys are errors, not warnings.")(command)
+    """`-i NAME=VALUE` as `variable`, `--strict` and `--lenient` as `strict`: for every verb with a job file."""
+    for name, text in _STRICTNESS.items():
+        command = click.option(f"--{name}", "strict", flag_value=name.value, callback=_strictness, help=text)(command)
     text = "Value of ${NAME} in the job file; may be repeated."
     return click.option("-i", "--variable", multiple=True, metavar="NAME=VALUE", help=text)(command)

@@ -15,6 +15,7 @@ import click
 from tidegate.cli import job_file, restore_words
 from tidegate.home import Home
 from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.problem import Strictness
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMES = ("file", "home", "job_id", "name", "restoring", "config", "as_json", "variable", "strict")
@@ -32,7 +33,7 @@ class Said:
     config: Path | None
     as_json: bool
     variable: tuple[str, ...]
-    strict: bool
+    strict: Strictness
 
 
 def options(command: F) -> F:

@@ -20,6 +20,7 @@ from tidegate.config.load import resolved_json
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
+from tidegate.model.problem import Strictness
 
 NOT_SET = "SeaTunnel"  # the reference's default of --name, which means: not given
 SAMPLE_MAX = 10_000
@@ -78,7 +79,7 @@ def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
 
 def _check(asked: Mapping[str, Any]) -> None:
     """Judge the file, and as far as is wanted what it names."""
-    plan = job_file.planned(_file(asked), asked["variable"], strict=True)
+    plan = job_file.planned(_file(asked), asked["variable"], strict=Strictness.STRICT)
     if asked["dry_run"] in ("connect", "sample"):
         _look_outside(plan, asked)
     click.echo(f"{asked['file']} is good; nothing was started")
@@ -156,7 +157,7 @@ def _state(client: Client, job_id: str) -> dict[str, Any]:
 
 
 def _shaded(file: str, variable: Sequence[str], *, encrypt: bool) -> str:
-    job_file.planned(file, variable, strict=False)
+    job_file.planned(file, variable, strict=Strictness.NORMAL)
     document = Document(name=file, data=json.loads(resolved_json(file, variables=job_file.values_of(variable))), positions={})
     return json.dumps((encode if encrypt else decode)(document).data, indent=2, ensure_ascii=False)
 
@@ -172,7 +173,7 @@ def _submit(client: Client, asked: Mapping[str, Any]) -> None:
         query |= {"restoreMode": "CHECKPOINT", "restoreSourceJobId": str(asked["restore_with_checkpoint"])}
     if asked["set_job_id"]:
         query["jobId"] = str(asked["set_job_id"])
-    taken = submit.send(client, file, asked["variable"], False, query)
+    taken = submit.send(client, file, asked["variable"], Strictness.NORMAL, query)
     click.echo(f"Job id: {taken['jobId']}")
     if asked["detached"]:
         return

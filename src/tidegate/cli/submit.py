@@ -13,6 +13,7 @@ from tidegate.cli import exits, job_file, remote
 from tidegate.client import Client
 from tidegate.config.load import resolved_json
 from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.problem import Strictness
 from tidegate.model.records import TERMINAL, JobStatus
 
 LOOK_EVERY_S = 1.0
@@ -29,7 +30,7 @@ EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.SAVEPOINT_DONE: exit
 @job_file.options
 @remote.options
 def submit(
-    client: Client, file: str, job_id: int | None, name: str | None, restore: str | None, wait: bool, as_json: bool, variable: Sequence[str], strict: bool
+    client: Client, file: str, job_id: int | None, name: str | None, restore: str | None, wait: bool, as_json: bool, variable: Sequence[str], strict: Strictness
 ) -> None:
     """Hand a job to the servers, which run it from then on.
 
@@ -56,9 +57,11 @@ def submit(
     sys.exit(code_of(ended))
 
 
-def send(client: Client, file: str, variable: Sequence[str], strict: bool, query: Mapping[str, str]) -> dict[str, str]:
+def send(client: Client, file: str, variable: Sequence[str], strict: Strictness, query: Mapping[str, str]) -> dict[str, str]:
     """Judge a job file and hand it over; the command ends where it has errors."""
     job_file.planned(file, variable, strict)
+    if strict is Strictness.LENIENT:
+        query = {**query, "lenient": "true"}
     text = resolved_json(file, variables=job_file.values_of(variable), environment=os.environ)
     return client.submit(text.encode(), query)
 

@@ -10,7 +10,7 @@ import click
 
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.cli.job_file import counted, load, options, print_problems, summary, values_of
-from tidegate.model.problem import Problem
+from tidegate.model.problem import Problem, Strictness
 from tidegate.planner.plan import Planned
 
 
@@ -18,7 +18,7 @@ from tidegate.planner.plan import Planned
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options
 @click.option("--json", "as_json", is_flag=True, help="For machines: a list with the problems of each file.")
-def validate(files: tuple[str, ...], variable: Sequence[str], strict: bool, as_json: bool) -> None:
+def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness, as_json: bool) -> None:
     """Judge job files: all their problems at once, each with its line and what to write instead.
 
     Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and do no harm.

@@ -13,7 +13,8 @@ class ProblemKind(StrEnum):
     SYNTAX = "syntax"  # the text is not HOCON, JSON or the SQL form
     WIRING = "wiring"  # blocks that do not fit together
     UNKNOWN_PLUGIN = "unknown-plugin"  # no connector of this name
-    OPTION = "option"  # a value, a missing or an unknown key
+    OPTION = "option"  # a value or a missing key
+    UNKNOWN_OPTION = "unknown-option"  # a key that nobody knows
 
 
 class Severity(StrEnum):
@@ -22,6 +23,14 @@ class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     NOTICE = "notice"
+
+
+class Strictness(StrEnum):
+    """What an option or key is that nobody knows."""
+
+    LENIENT = "lenient"  # a warning
+    NORMAL = "normal"  # an error in a connector's block, elsewhere a warning
+    STRICT = "strict"  # an error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """One block of a job file by itself: its connector, its options, what it can do with them. Called by plan.py; knows nothing of the other blocks."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 from tidegate.config.structure import COMMON_KEYS
 from tidegate.model.job import BlockKind, JobMode, PluginBlock
-from tidegate.model.problem import Problem, ProblemKind, Severity
-from tidegate.planner.elsewhere import REFERENCE_NAMES
+from tidegate.model.problem import Problem, ProblemKind, Severity, Strictness
+from tidegate.planner.elsewhere import REFERENCE_NAMES, SEATUNNEL_OPTIONS
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Block, Values
@@ -47,15 +47,16 @@ class Unknown:
     problems: list[Problem]
 
 
-def examine(block: PluginBlock, mode: JobMode, *, strict: bool) -> Known | Unknown:
+def examine(block: PluginBlock, mode: JobMode, strictness: Strictness) -> Known | Unknown:
     """Everything that can be said about a block alone."""
     try:
         connector = registry.find(block.kind, block.plugin)
     except UnknownConnector as error:
         return Unknown(block=block, problems=[_unknown(block, error)])
     whole = Block.of(block)
-    values, problems = connector.options.read(whole, strict=strict, also=COMMON_KEYS)
+    values, problems = connector.options.read(whole, also=COMMON_KEYS)
     problems = [*problems, *_deeper(connector, whole, values)]
+    problems = [_weighed(problem, block, connector, strictness) for problem in problems]
     # Options that are wrong promise nothing; and what refines capabilities may take right ones for granted.
     is_wrong = any(problem.severity is Severity.ERROR for problem in problems)
     capabilities = connector.capabilities if is_wrong else connector.capabilities_of(values)
@@ -66,6 +67,25 @@ def examine(block: PluginBlock, mode: JobMode, *, strict: bool) -> Known | Unkno
         capabilities=capabilities,
         problems=[*problems, *_mode_problems(block, connector, capabilities, mode)],
     )
+
+
+def _weighed(problem: Problem, block: PluginBlock, connector: Connector, strictness: Strictness) -> Problem:
+    """An unknown option as an error or a warning.
+
+    By default it is an error, unless SeaTunnel knows it for a connector of this name: such a job
+    file is right, and the option only has no effect here.
+    """
+    if problem.kind is not ProblemKind.UNKNOWN_OPTION or strictness is Strictness.LENIENT:
+        return problem
+    key = problem.path.removeprefix(f"{block.path}.")
+    if strictness is Strictness.NORMAL and key in _without_effect(connector):
+        return replace(problem, message=f"{key} has no effect here", suggestion="")
+    return replace(problem, severity=Severity.ERROR)
+
+
+def _without_effect(connector: Connector) -> frozenset[str]:
+    twins = [c for c in registry.connectors() if c.name == connector.name and c is not connector]
+    return SEATUNNEL_OPTIONS.union(*(twin.options.keys() for twin in twins))
 
 
 def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Problem]:

@@ -1,4 +1,7 @@
-"""Names of the reference's connectors, so that one that is not here is told apart from one that is misspelt. Asked by blocks.py, only after the registry."""
+"""Names that SeaTunnel knows and that are not here: its connectors, and options of those that are here.
+
+Asked by blocks.py, only after the registry, to tell a name that is not supported from a misspelt one.
+"""
 
 _NAMES = """
 ActiveMQ Aerospike Airtable AmazonDynamodb AmazonSqs BigQuery Cassandra Clickhouse ClickhouseFile Cloudberry CosFile DataHub Databend DB2-CDC DingTalk Doris
@@ -11,3 +14,14 @@ Tablestore TDengine TiDB-CDC Typesense Web3j WeChat
 
 REFERENCE_NAMES = {name.lower(): name for name in _NAMES.split()}
 """Lower case -> as the reference writes it."""
+
+_OPTIONS = """
+base-url comment compatibleMode decimal_type_narrowing hostname kerberos_keytab_path
+kerberos_principal krb5_path multi_table_sink_replica port schema schema-name server-id
+startup.specific-offset.file startup.specific-offset.pos startup.timestamp
+stop.specific-offset.file stop.specific-offset.pos stop.timestamp table_list table_path
+tables_configs tablePrefix tableSuffix use_kerberos
+"""
+
+SEATUNNEL_OPTIONS = frozenset(_OPTIONS.split())
+"""Options of SeaTunnel's own connectors that have no effect here: warnings, not misspelt options."""

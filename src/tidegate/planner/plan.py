@@ -7,7 +7,7 @@ from pathlib import PurePath
 from tidegate.checkpoints.paths import operator_directory
 from tidegate.model.job import BlockKind, JobSpec
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.problem import Problem, ProblemKind, Severity
+from tidegate.model.problem import Problem, ProblemKind, Severity, Strictness
 from tidegate.planner.blocks import Known, examine
 from tidegate.planner.graph import circles, components, ordered
 from tidegate.planner.kinds import kind_problems
@@ -31,9 +31,9 @@ class Planned:
         return [problem for problem in self.problems if problem.severity is Severity.ERROR]
 
 
-def plan(spec: JobSpec, *, strict: bool = False) -> Planned:
-    """Judge and plan a job. `strict` makes unknown keys errors."""
-    examined = [examine(block, spec.env.mode, strict=strict) for block in spec.blocks()]
+def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planned:
+    """Judge and plan a job."""
+    examined = [examine(block, spec.env.mode, strictness) for block in spec.blocks()]
     known = {one.block.path: one for one in examined if isinstance(one, Known)}
     edges, wrong = wire(spec)
     problems = [*spec.notices, *(problem for one in examined for problem in one.problems), *wrong]

@@ -86,7 +86,19 @@ class Block:
     def problem(self, path: Path, message: str, **more: Any) -> Problem:
         """An option problem at a place of this block."""
         dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
-        return Problem(kind=ProblemKind.OPTION, message=message, at=self.locate(path), path=(self.prefix + dotted).lstrip("."), **more)
+        more.setdefault("kind", ProblemKind.OPTION)
+        return Problem(message=message, at=self.locate(path), path=(self.prefix + dotted).lstrip("."), **more)
+
+    def unknown(self, path: Path, known: Iterable[str], severity: Severity = Severity.WARNING) -> Problem:
+        """The problem of a key that is not among the known ones."""
+        dotted = ".".join(map(str, path))
+        return self.problem(
+            path,
+            f"unknown option {dotted}",
+            kind=ProblemKind.UNKNOWN_OPTION,
+            suggestion=nearest(dotted, list(known)),
+            severity=severity,
+        )
 
     def inside(self, path: Path, data: Mapping[str, Any]) -> "Block":
         """A nested block, such as one of `tables_configs`."""
@@ -199,8 +211,7 @@ class OptionSet:
         for path in unknown_paths(block.data, known):
             if str(path[0]).startswith(blocks):
                 continue
-            dotted = ".".join(map(str, path))
-            yield block.problem(path, f"unknown option {dotted}", suggestion=nearest(dotted, list(known)), severity=severity)
+            yield block.unknown(path, known, severity)
 
 
 def _heads(keys: Iterable[str]) -> set[str]:

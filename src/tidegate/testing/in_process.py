@@ -18,6 +18,7 @@ from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import DriverOrder, EngineSettings
+from tidegate.model.problem import Strictness
 from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
@@ -75,7 +76,7 @@ def run_in_process(
     `save`: with its first savepoint, where there is none yet."""
     clock = SystemClock()
     home.make()
-    plan = planned(file, variables, strict=False)
+    plan = planned(file, variables, strict=Strictness.NORMAL)
     store, storage = open_store(home.store_url, compaction_threshold=compaction_threshold), CheckpointStorage(home.checkpoints)
     try:
         submission = Submission(

@@ -9,6 +9,7 @@ from tidegate.api import job_text, planner_process
 from tidegate.api.job_text import ISOLATED_CHARS_MIN, judge_here, judged
 from tidegate.api.planner_process import JobTooLarge, PlannerBusy, judge_isolated
 from tidegate.config.load import Format
+from tidegate.model.problem import Strictness
 
 JOB = {
     "env": {"job.mode": "BATCH", "job.name": "large"},
@@ -28,20 +29,20 @@ def large(job: dict[str, object]) -> str:
 
 
 def test_a_large_text_gets_the_plan_and_the_problems_of_a_small_one() -> None:
-    assert judge_isolated(large(JOB), "json") == judge_here(json.dumps(JOB), Format.JSON)
+    assert judge_isolated(large(JOB), "json", "lenient") == judge_here(json.dumps(JOB), Format.JSON, Strictness.LENIENT)
     wrong = {**JOB, "sink": [{"plugin_name": "Consol", "plugin_input": "t"}]}
-    plan, problems = judge_isolated(large(wrong), "json")
+    plan, problems = judge_isolated(large(wrong), "json", "normal")
     assert plan is None
     assert problems == judge_here(json.dumps(wrong), Format.JSON)[1]
 
 
 def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(job_text, "judge_isolated", lambda _, form: (seen.append(form), []))
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr(job_text, "judge_isolated", lambda _, form, how: (seen.append((form, how)), []))
     judged(json.dumps(JOB), Format.JSON)
     assert seen == []
     judged(large(JOB), Format.JSON)
-    assert seen == ["json"]
+    assert seen == [("json", "normal")]
 
 
 @pytest.mark.parametrize(("limit", "value"), [("CPU_S_MAX", 0), ("MEMORY_BYTES_MAX", 1 << 20)])
@@ -49,7 +50,7 @@ def test_a_text_that_exceeds_a_limit_is_refused_by_name(monkeypatch: pytest.Monk
     """The limits are the child's own: they are set where it is started, by its arguments."""
     monkeypatch.setattr(planner_process, limit, value)
     with pytest.raises(JobTooLarge, match="too large or too complex"):
-        judge_isolated(large(JOB), "json")
+        judge_isolated(large(JOB), "json", "lenient")
 
 
 def test_a_text_that_waits_too_long_for_its_turn_is_told_to_try_again(
@@ -58,4 +59,4 @@ def test_a_text_that_waits_too_long_for_its_turn_is_told_to_try_again(
     monkeypatch.setattr(planner_process, "WAIT_S_MAX", 0.01)
     monkeypatch.setattr(planner_process, "_turn", threading.Semaphore(0))
     with pytest.raises(PlannerBusy, match="try again"):
-        judge_isolated(large(JOB), "json")
+        judge_isolated(large(JOB), "json", "lenient")

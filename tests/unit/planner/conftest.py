@@ -5,6 +5,7 @@ import pytest
 from tidegate.config.load import read_text
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Problem
+from tidegate.model.problem import Strictness
 from tidegate.planner.plan import Planned, plan
 
 SCHEMA = "schema { fields { id = bigint, name = string } }"
@@ -20,12 +21,12 @@ class Job:
 
     fake = staticmethod(fake)
 
-    def planned(self, text: str, *, strict: bool = False) -> Planned:
-        reading = read_text(text, "job.conf", strict=strict)
+    def planned(self, text: str, *, strict: Strictness = Strictness.NORMAL) -> Planned:
+        reading = read_text(text, "job.conf", strict=strict is Strictness.STRICT)
         assert reading.spec is not None, reading.problems
-        return plan(reading.spec, strict=strict)
+        return plan(reading.spec, strictness=strict)
 
-    def of(self, *, source: str, sink: str, transform: str = "", env: str = "", strict: bool = False) -> Planned:
+    def of(self, *, source: str, sink: str, transform: str = "", env: str = "", strict: Strictness = Strictness.NORMAL) -> Planned:
         return self.planned(f"env {{ {env} }}\nsource {{\n{source}\n}}\ntransform {{\n{transform}\n}}\nsink {{\n{sink}\n}}\n", strict=strict)
 
     def good(self, **parts: str) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 from tidegate.model.document import from_document, to_document
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.plan import Action, Delivery, Plan
-from tidegate.model.problem import ProblemKind, Severity
+from tidegate.model.problem import ProblemKind, Severity, Strictness
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Kind, Option, OptionSet
@@ -158,12 +158,44 @@ def test_problems_of_all_blocks_come_at_once_in_file_order(job) -> None:
     assert [problem.at.line for problem in problems] == sorted(problem.at.line for problem in problems)
 
 
-def test_unknown_keys_are_warnings_and_errors_when_strict(job) -> None:
-    parts = {"source": job.fake("", "row.nom = 3"), "sink": "Console {}"}
-    planned = job.of(**parts)
-    assert planned.plan is not None
-    assert [(p.severity, p.suggestion) for p in planned.problems] == [(Severity.WARNING, "row.num")]
-    assert [p.severity for p in job.of(**parts, strict=True).problems] == [Severity.ERROR]
+@pytest.mark.parametrize(
+    ("strict", "severity"),
+    [
+        (Strictness.LENIENT, Severity.WARNING),
+        (Strictness.NORMAL, Severity.ERROR),
+        (Strictness.STRICT, Severity.ERROR),
+    ],
+)
+def test_an_unknown_option_is_an_error_unless_lenient(job, strict, severity) -> None:
+    planned = job.of(source=job.fake("", "row.nom = 3"), sink="Console {}", strict=strict)
+    (problem,) = planned.problems
+    assert (problem.kind, problem.severity) == (ProblemKind.UNKNOWN_OPTION, severity)
+    assert problem.suggestion == "row.num"
+    assert (planned.plan is None) == (severity is Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "path"),
+    [
+        ("FakeSource { tables_configs = [{ row.nums = 3, schema { fields { a = int } } }] }", "Console {}", "source[0].tables_configs[0].row.nums"),
+        ("FakeSource { schema { fields { a = int } } }", "Assert { rules { row_rules = [{ rule_typ = MAX_ROW, rule_value = 1 }] } }", "rule_typ"),
+    ],
+)
+def test_an_unknown_option_inside_of_a_nested_block_is_an_error_too(job, source, sink, path) -> None:
+    problems = job.of(source=source, sink=sink).problems
+    unknown = [p for p in problems if p.kind is ProblemKind.UNKNOWN_OPTION]
+    assert [p.severity for p in unknown] == [Severity.ERROR]
+    assert unknown[0].path.endswith(path)
+
+
+def test_an_option_that_only_seatunnel_has_is_a_warning_unless_strict(job) -> None:
+    parts = {"source": job.fake("", "multi_table_sink_replica = 2"), "sink": "Console {}"}
+    (problem,) = job.of(**parts).problems
+    assert (problem.severity, problem.message) == (
+        Severity.WARNING,
+        "multi_table_sink_replica has no effect here",
+    )
+    assert job.of(**parts, strict=Strictness.STRICT).plan is None
 
 
 def test_notices_of_the_reader_are_among_the_problems_once(job) -> None:

@@ -33,7 +33,7 @@ def routes() -> APIRouter:
     @router.post("/validate", dependencies=[OPERATOR])
     def validate_job(body: models.Submission) -> models.Judgement:
         """Every problem of a job file, with its line, and the graph that it describes; nothing is started."""
-        plan, problems = judged(decoded(body.text.encode()), format_of(body.format))
+        plan, problems = judged(decoded(body.text.encode()), format_of(body.format), body.strictness)
         good = plan is not None
         return models.Judgement(good=good, problems=[_problem(problem) for problem in problems], graph=shapes.graph(plan) if plan else [])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tidegate.model.problem import Strictness
 from tidegate.model.records import CheckpointHealth, CheckpointKind, JobStatus, PipelineStatus
 
 JobId = str
@@ -170,6 +171,12 @@ class Submission(Model):
     id: JobId | None = Field(default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made")
     name: str | None = Field(default=None, min_length=1, max_length=500)
     restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
+    lenient: bool = Field(default=False, description="unknown options of connectors are warnings")
+
+    @property
+    def strictness(self) -> Strictness:
+        """What an unknown option of a connector is."""
+        return Strictness.LENIENT if self.lenient else Strictness.NORMAL
 
 
 class Accepted(Model):

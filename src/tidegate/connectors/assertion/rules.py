@@ -1,7 +1,7 @@
 """The `rules` block of Assert as data, with all its problems. Called by options.py (to check) and sink.py (to run). No Arrow here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -103,7 +103,7 @@ def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[Rules, list[Probl
 def _unknown(block: Block, at: Path, data: Mapping[str, Any], known: tuple[str, ...]) -> Iterable[Problem]:
     for path in unknown_paths(data, known):
         word = ".".join(map(str, path))
-        yield block.problem((*at, *path), f"unknown option {word}", suggestion=nearest(word, list(known)), severity=Severity.WARNING)
+        yield replace(block.unknown((*at, *path), known), message=f"unknown option {word}", suggestion=nearest(word, list(known)))
 
 
 def _list(block: Block, path: Path, raw: Any, problems: list[Problem]) -> list[tuple[Path, Mapping[str, Any]]]:
