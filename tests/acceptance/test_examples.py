@@ -4,8 +4,10 @@ import contextlib
 import csv
 import datetime
 import json
+import os
 import re
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -307,10 +309,15 @@ def install_countdown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connector that docs/how-to/write-a-connector.md builds, as if its package were installed."""
     options, *code = blocks_of("docs/how-to/write-a-connector.md", "python")
     (place / "countdown_options.py").write_text(options)
-    (place / "countdown.py").write_text("\n\n".join(code))
+    (place / "countdown.py").write_text("\n\n".join(code[:-1]))
+    (place / "test_countdown.py").write_text(code[-1])
+    (entry_point,) = blocks_of("docs/how-to/write-a-connector.md", "toml")
+    information = place / "countdown-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: countdown\nVersion: 1\n")
+    (information / "entry_points.txt").write_text(entry_point.replace('[project.entry-points."tidegate.connectors"]', "[tidegate.connectors]").replace('"', ""))
     monkeypatch.syspath_prepend(place)
-    monkeypatch.setattr(registry, "BUILT_IN", (*registry.BUILT_IN, "countdown_options"))
-    registry.connectors.cache_clear()
+    registry.loaded.cache_clear()
     for name in ("countdown", "countdown_options"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
@@ -318,7 +325,7 @@ def install_countdown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _only_our_own_connectors() -> Iterator[None]:
     yield
-    registry.connectors.cache_clear()
+    registry.loaded.cache_clear()
 
 
 @pytest.mark.parametrize("fault", ["batch.commit.after", "checkpoint.publish.before", "ledger.complete.before"])
@@ -336,6 +343,16 @@ def test_the_connector_of_the_documents_writes_every_number_once(fault: str, tmp
     assert (ran.outcome.status, ran.outcome.rows_read, ran.outcome.checkpoints) == (JobStatus.FINISHED, 50, 8)
     with contextlib.closing(sqlite3.connect(tmp_path / "countdown.db")) as db:
         assert sorted(n for (n,) in db.execute("select number from countdown")) == list(range(1, 51))
+
+
+def test_the_test_of_the_documents_passes_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_countdown(tmp_path, monkeypatch)
+    (text,) = blocks_of("docs/how-to/write-a-connector.md", "hocon")
+    (tmp_path / "countdown.conf").write_text(text)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "out": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_countdown.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 class FailsOnce:

@@ -40,7 +40,7 @@ def main(first: int, count: int, trace: bool) -> None:
     logging.disable(logging.CRITICAL)
     os.fsync = lambda _: None  # a simulated kill loses nothing that was written
     registry.BUILT_IN = ("sim_parts",)
-    registry.connectors.cache_clear()
+    registry.loaded.cache_clear()
     totals: dict[str, int] = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-sim-") as place:

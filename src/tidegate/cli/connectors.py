@@ -35,6 +35,8 @@ def connectors() -> None:
 def list_all(as_json: bool) -> None:
     """All connectors, one line each."""
     found = registry.connectors()
+    for package in registry.broken_packages():
+        click.echo(f"tidegate: {package}", err=True)
     if as_json:
         click.echo(json.dumps([_head(connector) for connector in found], indent=2, ensure_ascii=False))
         return

@@ -23,6 +23,7 @@ from pathlib import Path
 import click
 
 from tidegate.home import Home
+from tidegate.plugin import registry
 from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
 
 PYTHON_MIN = (3, 11)
@@ -143,6 +144,13 @@ def check_packages(_: Place) -> Iterator[Finding]:
             yield Finding(name=package, level=Level.OK, found=version)
         else:
             yield Finding(name=package, level=Level.WARNING, found=f"{version}, not tested with it", repair=install)
+
+
+def check_connectors(_: Place) -> Iterator[Finding]:
+    """Installed packages with connectors that cannot be used."""
+    for package in registry.broken_packages():
+        repair = f"repair or uninstall {package.package.partition(' ')[0]}"
+        yield Finding(name="connectors", level=Level.WARNING, found=str(package), repair=repair)
 
 
 def is_between(version: str, oldest: str, first_unsupported: str | None) -> bool:
@@ -278,7 +286,7 @@ def check_limits(_: Place) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Place], Iterator[Finding]], ...] = (
-    *(check_python, check_system, check_java, check_packages, check_sockets),
+    *(check_python, check_system, check_java, check_packages, check_connectors, check_sockets),
     *(check_home, check_temporary, check_memory, check_processors, check_limits),
 )
 

@@ -127,6 +127,7 @@ def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
     if other and not error.suggestion:
         return Problem(kind=kind, message=f"{block.plugin} is a {' and a '.join(other)}, not a {block.kind.value}", at=at, path=block.path)
     message = f"there is no {block.kind.value} {block.plugin!r}"
+    message += "".join(f". {package}" for package in registry.broken_packages())
     return Problem(kind=kind, message=message, at=at, path=block.path, expected=f"one of {', '.join(here)}", suggestion=error.suggestion)
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidegate.model.errors import TerminalError
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
@@ -69,13 +70,27 @@ class Connector:
 
     def load(self) -> Any:
         """The implementing class."""
-        return _named(self.implementation)
+        return self._named(self.implementation)
 
     def dropper(self) -> "Callable[[Resource, Values], None] | None":
         """What drops a resource; None where there is nothing to do outside."""
-        return _named(self.drop) if self.drop else None
+        return self._named(self.drop) if self.drop else None
+
+    def _named(self, text: str) -> Any:
+        module, _, name = text.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise BrokenConnector(self, text, error) from error
 
 
-def _named(text: str) -> Any:
-    module, _, name = text.partition(":")
-    return getattr(import_module(module), name)
+class BrokenConnector(TerminalError):
+    """A connector whose code cannot be imported."""
+
+    condition = "broken-connector"
+
+    def __init__(self, connector: Connector, place: str, error: Exception) -> None:
+        super().__init__(
+            f"the code of the {connector.kind.value} {connector.name} cannot be loaded: {place}: "
+            f"{type(error).__name__}: {error}. Repair or reinstall its package"
+        )

@@ -4,8 +4,7 @@ import pytest
 
 from tidegate.config.load import read_text
 from tidegate.model.plan import Plan
-from tidegate.model.problem import Problem
-from tidegate.model.problem import Strictness
+from tidegate.model.problem import Problem, Strictness
 from tidegate.planner.plan import Planned, plan
 
 SCHEMA = "schema { fields { id = bigint, name = string } }"
