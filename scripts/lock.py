@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = (
-    *("--universal", "--python-version", "3.11", "--generate-hashes", "--extra", "dev"),
+    *("--universal", "--python-version", "3.11", "--generate-hashes", "--extra", "spark", "--extra", "dev"),
     *("--no-emit-index-url", "--no-annotate", "--no-header", "--quiet"),
     *("--output-file", "requirements.lock"),
 )

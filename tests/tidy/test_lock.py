@@ -21,7 +21,8 @@ def test_the_lock_holds_no_address(tree) -> None:
 
 def test_every_package_that_we_ask_for_is_locked(tree) -> None:
     project = tomllib.loads((tree.root / "pyproject.toml").read_text())["project"]
-    asked = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"] + project["optional-dependencies"]["dev"]}
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    asked = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"] + extras}
     assert asked - set(packages((tree.root / "requirements.lock").read_text())) == set()
 
 

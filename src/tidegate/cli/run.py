@@ -32,7 +32,7 @@ from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
-from tidegate.runner.java import JavaMissing, find_java
+from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
 from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
@@ -88,8 +88,9 @@ def run(said: run_words.Said) -> NoReturn:
     )
     planned = job_file.planned(said.file, said.variable, said.strict)
     try:
+        check_spark()
         find_java(os.environ)
-    except JavaMissing as error:
+    except (SparkMissing, JavaMissing) as error:
         sys.exit(refuse(str(error), exits.FAILED))
     sys.exit(run_plan(planned, said.file, options))
 

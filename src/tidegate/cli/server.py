@@ -15,6 +15,7 @@ from tidegate.config.engine import load_engine
 from tidegate.home import Home
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.problem import Severity
+from tidegate.runner.java import SparkMissing, check_spark
 from tidegate.server import Start
 
 
@@ -40,7 +41,18 @@ def server(home: str | None, http_port: int | None, config: Path | None, no_work
     if http_port is not None:
         http = replace(start.settings.http, port=http_port, https_port=http_port, dynamic_port=False)
         start = replace(start, settings=replace(start.settings, http=http))
-    sys.exit(ran(lambda: composition.serve(replace(start, worker=not no_worker), click.echo)))
+    has_worker = not no_worker and _can_run_jobs()
+    sys.exit(ran(lambda: composition.serve(replace(start, worker=has_worker), click.echo)))
+
+
+def _can_run_jobs() -> bool:
+    """Whether this installation has what drivers need; says so where it has not."""
+    try:
+        check_spark()
+    except SparkMissing as error:
+        click.echo(f"tidegate: {error}; jobs wait for a server or worker that has it", err=True)
+        return False
+    return True
 
 
 @click.command()
@@ -56,7 +68,12 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
       tidegate worker --config tidegate.yaml
     """
     start = started(home, config)
-    sys.exit(ran(lambda: composition.work(start, click.echo)))
+
+    def run() -> None:
+        check_spark()
+        composition.work(start, click.echo)
+
+    sys.exit(ran(run))
 
 
 def started(home: str | None, config: Path | None) -> Start:

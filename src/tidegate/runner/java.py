@@ -6,12 +6,13 @@ Callers: the runner before it starts a driver (it exports `home` as JAVA_HOME), 
 What a Java can do is read from the `release` file of its home, which costs no JVM start; only a home without one is asked by running it.
 """
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tidegate.model.errors import UserError
 JAVA_VERSION_MIN = 17  # what Spark 4 asks for
 ANSWER_S_MAX = 20  # a Java that has not said its version by then is broken
 SPARK_MODULE = "jdk.incubator.vector"  # Spark adds it on the command line, and a JVM without it does not start
+DRIVER_PACKAGES = ("pyspark", "pyarrow", "pandas")
 KNOWN_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/opt/jdk*", "/usr/local/openjdk*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 
 
@@ -48,6 +50,26 @@ class _Unfit:
     """A place where a Java was expected and is not one for Spark."""
 
     why: str
+
+
+class SparkMissing(UserError):
+    """The packages that run jobs are not installed."""
+
+    condition = "spark-missing"
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        super().__init__(
+            f"no job can run here: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not installed. Install what runs jobs with "
+            f"{sys.executable} -m pip install 'tidegate[spark]'"
+        )
+
+
+def check_spark() -> None:
+    """SparkMissing where the packages that a driver imports are not installed. Imports none."""
+    missing = [name for name in DRIVER_PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SparkMissing(missing)
 
 
 class JavaMissing(UserError):

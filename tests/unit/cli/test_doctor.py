@@ -108,7 +108,8 @@ def test_versions_are_compared_as_numbers(version: str, fits: bool) -> None:
 
 def test_the_supported_versions_are_those_of_the_package() -> None:
     declared = {}
-    for requirement in tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]:
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    for requirement in project["dependencies"] + project["optional-dependencies"]["spark"]:
         name, oldest, first_unsupported = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<([\d.]+))?", requirement).groups()
         declared[name] = (oldest, first_unsupported)
     assert declared == SUPPORTED
