@@ -1,6 +1,7 @@
 """SQLite: names, literals, types both ways, catalogue, rows. A column may hold any value there: its declared type says what ours is, and values must fit it.
 
-Whole numbers are bigint and broken ones double, whatever the declared width. Decimals that we write are texts (DECIMAL_TEXT), since SQLite would round them.
+Whole numbers are bigint and broken ones double, whatever the declared width. Decimals
+that SQLite's own numbers hold exactly are numbers in new tables; wider ones are texts (DECIMAL_TEXT), since SQLite would round them.
 """
 
 import datetime
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MAX = 16_384
+REAL_DIGITS = 15
+"""Significant digits that a REAL of SQLite gives back as they were."""
+INTEGER_DIGITS = 18
 _NATIVE = {
     TypeName.STRING: "TEXT",
     TypeName.BOOLEAN: "BOOLEAN",
@@ -93,7 +97,9 @@ class SqliteDialect(Dialect):
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
         """The type for a new column."""
         if kind.name is TypeName.DECIMAL:
-            return f"DECIMAL_TEXT({kind.precision},{kind.scale})"
+            exact = INTEGER_DIGITS if kind.scale == 0 else REAL_DIGITS
+            name = "DECIMAL" if kind.precision <= exact else "DECIMAL_TEXT"
+            return f"{name}({kind.precision},{kind.scale})"
         return _NATIVE.get(kind.name, "TEXT")
 
     def expression(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # values are converted when they are read

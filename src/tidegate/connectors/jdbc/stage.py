@@ -76,6 +76,8 @@ def stage_type(kind: DataType, dialect: Dialect) -> str:
             return "longtext character set utf8mb4 collate utf8mb4_bin"
         if kind.name is TypeName.TIMESTAMP_TZ:
             return "datetime(6)"  # in UTC; the target's own type says which values it takes
+    if dialect.system is System.SQLITE and kind.name is TypeName.DECIMAL:
+        return "TEXT"  # every digit; the target's own type says whether it becomes a number
     return dialect.native_type(kind)
 
 
