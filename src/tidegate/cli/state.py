@@ -26,7 +26,7 @@ from tidegate.cli.state_tables import (
 )
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.expiry import expire, expired
-from tidegate.coordinator.forget import damaged_documents, forget_document, forget_job
+from tidegate.coordinator.forget import damage_of, damaged_documents, forget_document, forget_job
 from tidegate.coordinator.namespace import own
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import UserError
@@ -237,7 +237,9 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
 
 def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
     """Every checkpoint that a record names. One that is no longer named when it has been read was replaced meanwhile, and is left out."""
-    for entry in sound(here.store.list(PIPELINES)):
+    for entry in here.store.list(PIPELINES):
+        if damage_of(PIPELINES, entry):
+            continue  # said already
         for ref in from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained:
             damage = here.storage.damage(ref.path)
             if damage and not named_still(here.store, entry.key, ref.path):
