@@ -195,6 +195,7 @@ class Server:
         self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
         record = ServerRecord(id=self.me.id, address=self.me.address if settings.http.enabled else "", release=__version__, started_ms=self.me.since_ms)
         self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
+        self.desk.write_trouble = self.announcement.trouble
         self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))

@@ -50,10 +50,11 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     if not isinstance(data, Mapping):
         raise UnreadableDocument(what or kind.__name__, f"it is {_article(data)} and not an object")
     known, found = _version(plain), data.get("version")
-    if isinstance(known, int) and not isinstance(found, int):
-        raise UnreadableDocument(what or kind.__name__, "it has no format version")
-    if isinstance(known, int) and found > known:
-        raise NewerDocument(what or kind.__name__, found, known)
+    if isinstance(known, int):
+        if not isinstance(found, int):
+            raise UnreadableDocument(what or kind.__name__, "it has no format version")
+        if found > known:
+            raise NewerDocument(what or kind.__name__, found, known)
     try:
         result: T = _decode(kind, data)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
