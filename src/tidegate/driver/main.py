@@ -168,6 +168,7 @@ class Driver:
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
         metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.starting)
+        metrics.waits_for = lambda: self.storage.files.trouble
         metrics.start()
         runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
         self.savepoints.start()
