@@ -163,7 +163,7 @@ def test_two_documents_in_each_others_place_are_refused(stopped: StoppedJob) -> 
     texts = {(map, key): text for map, key, text in stopped.documents()}
     stopped.replace("running-pipeline-state", "7/1", texts["running-pipeline-state", "7/2"])
     stopped.replace("running-pipeline-state", "7/2", texts["running-pipeline-state", "7/1"])
-    with pytest.raises(StoreDamaged, match="running-pipeline-state/7/1 is damaged.*another key"):
+    with pytest.raises(StoreDamaged, match=r"running-pipeline-state/7/1 is damaged.*another key"):
         stopped.run("latest")
 
 
@@ -171,7 +171,7 @@ def test_a_job_and_a_pipeline_of_different_lineages_are_named_with_both(stopped:
     stopped.forget_checksums()
     texts = {(map, key): text for map, key, text in stopped.documents()}
     stopped.replace("running-pipeline-state", "7/2", texts["running-pipeline-state", "7/2"].replace('"lineage":"7-', '"lineage":"8-'))
-    with pytest.raises(LineageMismatch, match="disagree on its lineage .*pipeline 1 says '7-.*pipeline 2 says '8-"):
+    with pytest.raises(LineageMismatch, match=r"disagree on its lineage .*pipeline 1 says '7-.*pipeline 2 says '8-"):
         stopped.run("latest")
 
 
