@@ -83,14 +83,17 @@ def test_a_store_that_cannot_be_written_makes_health_fail_and_ready_not(site) ->
 def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_written(site) -> None:
     streaming(site, 1)
     full(site)
+    tags = set()
     for seconds, level in ((31, "OK"), (2, "LATE"), (20, "LATE"), (10, "STALLED")):
         site.clock.turn(seconds)
+        tags.add(site.get("/api/v1/jobs/1").headers["etag"])
         shown = site.get("/job-info/1").json()
         listed = site.get("/running-jobs").json()[0]
         typed = site.get("/api/v1/jobs/1").json()
         assert shown["checkpointHealth"] == listed["checkpointHealth"] == typed["health"] == level
         assert shown["jobStatus"] == "RUNNING"
         assert (FULL in shown["healthReason"], FULL in typed["health_reason"]) == (level != "OK", level != "OK")
+    assert len(tags) == 3
     assert 'tidegate_job_checkpoint_health{job_id="1",job_name="stream"} 2\n' in site.get("/metrics").text
     assert site.get("/api/v1/overview").json()["attention"] == ["1"]
     site.desk.write_trouble = lambda _after_s: ""

@@ -153,4 +153,6 @@ def etag(picture: Picture, job_id: int) -> str:
     seen: tuple[Seen[Any] | None, ...] = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id))
     more: Iterator[Seen[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
+    if (instead := picture.shown_health(job_id)) is not None:  # while it cannot be written
+        parts.append(instead.level.value)
     return f'W/"{"-".join(parts)}"'
