@@ -26,6 +26,21 @@ class Home:
         """The embedded store."""
         return f"sqlite:///{self.root / 'store' / 'tidegate.db'}"
 
+    def lost_store(self, store_url: str) -> str:
+        """What a person should know before a store is made here: jobs have run here, and their store is gone. Empty where all is as it should be."""
+        if store_url != self.store_url or (self.root / "store" / "tidegate.db").exists():
+            return ""
+        places = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
+        jobs = sorted({int(entry.name) for place in places for entry in place.iterdir() if entry.name.isdecimal()})
+        if not jobs:
+            return ""
+        named = ", ".join(map(str, jobs[:5])) + (f" and {len(jobs) - 5} more" if len(jobs) > 5 else "")
+        return (
+            f"there is no store in {self.root / 'store'}, but jobs have run in this home ({named}): it was removed, or its disk is not mounted. "
+            "A new, empty store is made. If a disk is missing, stop, mount it and start again; "
+            "otherwise resume each job under its id with --restore latest"
+        )
+
     @property
     def checkpoints(self) -> Path:
         """The root of the checkpoint storage."""

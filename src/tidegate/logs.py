@@ -126,6 +126,11 @@ class BoundedFile(logging.handlers.RotatingFileHandler):
             self.stream = self._open()
         return int(self.stream.tell() >= self.maxBytes)
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A line that the disk does not take (full, read-only, gone) is dropped: no log ends or delays what it tells of."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
 
 def log_to(path: Path) -> None:
     """Send all logs of this process to one file; bounded. One file for each process, as two cannot share one that rotates."""

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import uvicorn
 
@@ -195,6 +195,7 @@ class Server:
         self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
         record = ServerRecord(id=self.me.id, address=self.me.address if settings.http.enabled else "", release=__version__, started_ms=self.me.since_ms)
         self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
+        self.desk.write_trouble = self.announcement.trouble
         self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
         recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
@@ -268,13 +269,22 @@ def serve(start: Start, say: Say) -> None:
     sys.setswitchinterval(SWITCH_EVERY_S)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
+        start = noticed(start)
         start.home.make()
         log_file(start.home, f"server-{port}")
         with contextlib.closing(open_the_store(start)) as store:
             server = Server(start, store, listener, SystemClock())
+            for notice in start.notices:
+                LOG.warning("notice", extra={"why": notice})
             LOG.info("server starts", extra={"why": f"{server.me.id} at {server.me.address}"})
             server.run(told, lambda: announce(start, server, say))
             LOG.info("server ends")
+
+
+def noticed(start: Start) -> Start:
+    """With a notice where the home has lost its store: looked for before anything is made there."""
+    lost = start.home.lost_store(store_url(start))
+    return replace(start, notices=(*start.notices, f"warning: {lost}")) if lost else start
 
 
 def log_file(home: Home, name: str) -> None:
@@ -290,6 +300,7 @@ def work(start: Start, say: Say) -> None:
     hide(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
+    start = noticed(start)
     start.home.make()
     log_file(start.home, f"worker-{os.getpid()}")
     with contextlib.closing(open_the_store(start)) as store:

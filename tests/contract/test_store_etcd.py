@@ -25,6 +25,7 @@ from tidegate.store import (
     Put,
     Store,
     StoreDamaged,
+    StoreLost,
     StoreRefused,
     StoreUnavailable,
     etcd_view,
@@ -337,9 +338,9 @@ def test_a_store_that_was_taken_away_acknowledges_nothing_more(world: EtcdWorld)
     for replaced in (False, True):
         if replaced:
             world.open().close()
-        with pytest.raises(StoreDamaged, match="was removed or replaced while it was open"):
+        with pytest.raises(StoreLost, match="was removed or replaced while it was open"):
             store.transact(writes=[Put("jobs", "b", {})])
-        with pytest.raises(StoreDamaged, match="was removed or replaced while it was open"):
+        with pytest.raises(StoreLost, match="was removed or replaced while it was open"):
             store.list("jobs")
     assert world.count("entry/") == 0
     store.close()

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tidegate.model.errors import UserError
-from tidegate.store import Check, Put, Store, StoreDamaged, StoreUnavailable, open_store
+from tidegate.store import Check, Put, Store, StoreDamaged, StoreLost, StoreUnavailable, open_store
 from tidegate.store import postgres as backend_module
 from tidegate.store.postgres import PostgresBackend
 from tidegate.store.postgres_address import read_address
@@ -187,7 +187,7 @@ def test_a_store_that_was_removed_acknowledges_nothing_more(postgres: PostgresSe
         store.transact(writes=[Put("jobs", "a", {})])
         execute(postgres, f"drop schema {world.schema} cascade")
         for call in (lambda: store.transact(writes=[Put("jobs", "b", {})]), lambda: store.list("jobs")):
-            with pytest.raises(StoreDamaged, match="was removed while it was open"):
+            with pytest.raises(StoreLost, match="was removed while it was open"):
                 call()
 
 
@@ -197,8 +197,9 @@ def test_a_store_that_was_replaced_acknowledges_nothing_more(postgres: PostgresS
         execute(postgres, f"drop schema {world.schema} cascade")
         with opened(world.url) as other:
             other.transact(writes=[Put("jobs", "a", {})])
-            with pytest.raises(StoreDamaged, match="was removed or replaced while it was open"):
-                store.transact([Check("jobs", "a", version)], [Put("jobs", "b", {})])
+            for call in (lambda: store.transact([Check("jobs", "a", version)], [Put("jobs", "b", {})]), store.revision, lambda: store.changes("jobs", 0)):
+                with pytest.raises(StoreLost, match="was removed or replaced while it was open"):
+                    call()
             assert other.get("jobs", "b") is None
 
 

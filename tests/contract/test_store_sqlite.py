@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.store import Put, Store, StoreDamaged, StoreUnavailable, open_store
+from tidegate.store import Put, Store, StoreLost, StoreUnavailable, open_store
 from tidegate.store.backend import Retention
 from tidegate.store.sqlite import SqliteBackend
 from tidegate.testing.store_durability import SOURCES, run_workers, start_worker
@@ -129,10 +129,19 @@ def test_a_store_that_was_taken_away_acknowledges_nothing_more(tmp_path: Path, r
         path.rename(path.with_name("old-" + path.name))
     if replaced:
         open_store(f"sqlite:///{tmp_path}/store.db").close()
-    with pytest.raises(StoreDamaged, match="was removed or replaced while it was open"):
-        store.transact(writes=[Put("jobs", "b", {})])
-    if not replaced:
+    for ask in (lambda: store.transact(writes=[Put("jobs", "b", {})]), lambda: store.get("jobs", "a"), lambda: store.changes("jobs", 0)):
+        with pytest.raises(StoreLost, match="another store is at .*not the one that was open" if replaced else "is gone: it was removed or renamed"):
+            ask()
+    if replaced:
+        other = open_store(f"sqlite:///{tmp_path}/store.db")
+        assert other.list("jobs") == []
+        other.close()
+    else:
         assert not (tmp_path / "store.db").exists()
+    for path in tmp_path.glob("old-*"):
+        path.rename(path.with_name(path.name.removeprefix("old-")))
+    assert store.transact(writes=[Put("jobs", "b", {})]) == 2
+    assert [entry.key for entry in store.list("jobs")] == ["a", "b"]
     store.close()
 
 
@@ -271,7 +280,7 @@ def test_a_commit_that_fails_midway_is_looked_up(tmp_path: Path, written: bool) 
     assert isinstance(store.backend, SqliteBackend)
     file = store.backend._file
     assert file._writer is not None
-    file._writer = FailingCommit(file._writer, written=written)
+    file._writer.db = FailingCommit(file._writer.db, written=written)
     if written:
         assert store.transact(writes=[Put("jobs", "a", {})]) == 1
     else:

@@ -24,6 +24,7 @@ AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 UNSEEING = frozenset({"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"})  # wishes that look at nothing here
+PROBES = frozenset({"/health", "/ready", "/api/v1/health", "/api/v1/ready"})  # callers without a token see nothing secret there
 CHALLENGE = 'Basic realm="Tidegate", Bearer'
 
 
@@ -53,9 +54,9 @@ class Door:
         if request.method not in SAFE and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return await fail(403, "a page of another web site may not do this")(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
-        if self.desk.behind() and not (request.method == "POST" and path in UNSEEING):
+        if self.desk.behind() and path not in PROBES and not (request.method == "POST" and path in UNSEEING):
             await run_in_threadpool(self.desk.look)
-        open_to_all = path == "/ui/login" or path.startswith("/ui/static/")
+        open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (STRANGER if open_to_all else None)
         if who is None and request.method in SAFE and (path == "/" or path.startswith("/ui/")) and not self.desk.settings.http.basic_auth:
             return await RedirectResponse(f"{self.root}/ui/login", 303)(scope, receive, send)

@@ -19,6 +19,7 @@ from tidegate.api.answers import BodyTooLarge, fail
 from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.described import document
 from tidegate.api.desk import Desk
+from tidegate.api.health import Health
 from tidegate.api.logs import Logs
 from tidegate.api.many import Many
 from tidegate.api.nodes import Nodes
@@ -29,8 +30,10 @@ from tidegate.api.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import not_here, typed_api
 from tidegate.api.writes import Writes
 from tidegate.checkpoints.reach import StorageRefused
-from tidegate.model.errors import TransientError, UserError
+from tidegate.model.document import UnreadableDocument
+from tidegate.model.errors import LineageMismatch, TransientError, UserError
 from tidegate.model.records import Role
+from tidegate.store.errors import StoreDamaged
 
 LOG = logging.getLogger("tidegate.api")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -52,7 +55,7 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:
-    reads, writes, scrape = Reads(desk), Writes(desk), Scrape(desk)
+    reads, writes, scrape, probes = Reads(desk), Writes(desk), Scrape(desk), Health(desk)
     many, checkpoints, pending, logs, nodes = Many(desk, writes), Checkpoints(desk), Pending(desk), Logs(desk), Nodes(desk)
 
     async def metrics(_request: Request) -> Response:
@@ -92,7 +95,8 @@ def _routes(desk: Desk) -> list[BaseRoute]:
         "/option-rules": option_rules,
         "/metrics": metrics,
         "/openmetrics": open_metrics,
-        "/health": reads.health,
+        "/health": probes.health,
+        "/ready": probes.ready,
     }
     posts: dict[str, Handler] = {
         "/submit-job": writes.submit_job,
@@ -125,8 +129,10 @@ def answered(handler: Handler, needed: Role) -> Handler:
             return await handler(request)
         except UserError as error:
             return fail(413 if isinstance(error, BodyTooLarge) else 400, str(error))
-        except TransientError as error:
+        except (TransientError, StoreDamaged) as error:
             return fail(503, str(error))
+        except (LineageMismatch, UnreadableDocument) as error:
+            return fail(409, str(error))
         except StorageRefused as error:
             return fail(502, str(error))
         except Exception:

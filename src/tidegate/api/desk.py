@@ -13,6 +13,7 @@ from pathlib import Path
 from tidegate.api.roll import Roll
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.outage import OutageHealth, jobs_in_words
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
 from tidegate.pipeline.clock import Clock
@@ -51,6 +52,8 @@ class Desk:
         self._written_s, self._writing = float("-inf"), threading.Lock()  # when a wish was last written here
         self.logs: Path | None = None  # the folder of the logs that this server shows
         self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
+        self.write_trouble: Callable[[float], str] = lambda _after_s: ""  # why the store has not been writable for so long
+        self._outage = OutageHealth(picture, settings, clock)
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
 
     def refresh(self, behind_s: float = float("inf")) -> None:
@@ -61,6 +64,12 @@ class Desk:
         except Exception as error:
             self._trouble = str(error) if isinstance(error, TidegateError) else f"it cannot be read ({type(error).__name__})"
             raise
+        finally:
+            self._outage.step(self.trouble())
+
+    def trouble(self) -> str:
+        """Why the store cannot be used, read or written, where that has been so for a while; empty where it can."""
+        return self._unread() or self.write_trouble(PICTURE_AGE_S_MAX)
 
     def wrote(self) -> None:
         """After a write: the next read on this server must know of it. Those who write one wish after the other, and read nothing, wait for no turn."""
@@ -85,9 +94,15 @@ class Desk:
 
     def out_of_date(self) -> OutOfDate | None:
         """Why the picture must not be shown; None where it may."""
-        if self.picture.age_s() <= PICTURE_AGE_S_MAX:
+        why = self._unread()
+        if not why:
             return None
-        return OutOfDate(self._trouble or "it was not read in time")
+        jobs = jobs_in_words(self.picture)
+        return OutOfDate(f"{why}. {jobs}" if jobs else why)
+
+    def _unread(self) -> str:
+        """Why the picture is too old; empty where it is not."""
+        return "" if self.picture.age_s() <= PICTURE_AGE_S_MAX else self._trouble or "it was not read in time"
 
     def current(self) -> Picture:
         """The picture, if it is fresh enough to be shown."""

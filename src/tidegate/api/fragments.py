@@ -28,7 +28,7 @@ class Going:
 
     record: Seen[JobRecord]
     state: JobState
-    version: int
+    version: Hashable  # of what is shown of the state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,8 +142,9 @@ def going(picture: Picture) -> list[Going]:
 
 def going_of(picture: Picture, record: Seen[JobRecord]) -> Going | None:
     """A job with its state; None where it has none."""
-    state = picture.state(record.value.job_id)
-    return Going(record, state.value, state.version) if state is not None else None
+    job_id = record.value.job_id
+    seen, state, instead = picture.state(job_id), picture.shown_state(job_id), picture.shown_health(job_id)
+    return Going(record, state, (seen.version, instead) if instead else seen.version) if seen is not None and state is not None else None
 
 
 def _finished(outcome: Seen[JobOutcome], job_id: int) -> dict[str, Any]:

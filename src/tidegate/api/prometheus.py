@@ -100,7 +100,8 @@ class Scrape:
 
     def _server(self, picture: Picture | None) -> Iterator[Figure]:
         yield Figure("tidegate_info", "gauge", "The version of this server.", [((("version", __version__),), 1)])
-        yield gauge("tidegate_store_reachable", "1 where this server can read the store.", picture is not None)
+        yield gauge("tidegate_store_reachable", "1 where this server can read and write the store.", not self.desk.trouble())
+        yield gauge("tidegate_store_damaged_documents", "Documents of the store that are damaged, and not used.", self.desk.picture.damaged())
         if picture is None:
             return
         lease = picture.lease()

@@ -15,6 +15,7 @@ from tidegate.coordinator.observe import Picture
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import JobStatus
+from tidegate.store.errors import StoreDamaged
 
 T = TypeVar("T")
 ROWS_DEFAULT = 10
@@ -53,6 +54,8 @@ class Reads:
         entry, outcome = self.board.entry(job_id), picture.outcome(job_id)
         if entry is not None and (outcome is None or not entry.job.state.status.terminal):
             return json_text(entry.json(self.desk.clock.now_ms()))
+        if outcome is None and (damage := picture.damage(job_id)):
+            raise StoreDamaged(damage)
         return json_text(self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)}))
 
     async def failures(self, request: Request) -> Response:
@@ -61,20 +64,6 @@ class Reads:
         state, outcome = picture.state(job_id), picture.outcome(job_id)
         failures = state.value.failures if state and (state.value.failures or outcome is None) else outcome.value.failures if outcome else ()
         return JSONResponse([shapes.failure(each) for each in reversed(failures)][:limit])
-
-    async def health(self, _request: Request) -> Response:
-        """Whether this server can see the store, and who leads."""
-        desk, lease, reason = self.desk, self.desk.picture.lease(), self.desk.out_of_date()
-        age_s = desk.picture.age_s()
-        document = {
-            "status": "ok" if reason is None else "fail",
-            "message": "" if reason is None else str(reason),
-            "server": {"id": desk.me.id, "address": desk.me.address, "version": __version__},
-            "leading": lease is not None and lease.value.holder == desk.me.id,
-            "leader": {"id": lease.value.holder, "address": lease.value.address, "term": lease.value.term} if lease else None,
-            "store": {"reachable": reason is None, "secondsSinceLastRead": None if age_s == float("inf") else round(age_s, 3)},
-        }
-        return JSONResponse(document, 200 if reason is None else 503)
 
 
 def overview(picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], tags: Mapping[str, str]) -> dict[str, str]:

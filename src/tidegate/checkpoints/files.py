@@ -43,6 +43,7 @@ class Seen:
 class Files(ABC):
     """A root and what is below it."""
 
+    trouble: str = ""  # why the storage is waited for at this moment
     renames: ClassVar[bool]  # whether a whole directory gets its name in one step; otherwise its files appear one by one
 
     @abstractmethod

@@ -46,7 +46,13 @@ class FsspecFiles(Files):
             except (ConnectionError, TimeoutError) as error:
                 raise StorageUnavailable(f"{self.url} is out of reach: {type(error).__name__}") from None
 
-        return waiting(attempt, self.patience, self.url)
+        try:
+            return waiting(attempt, self.patience, self.url, self._note)
+        finally:
+            self._note("")
+
+    def _note(self, trouble: str) -> None:
+        self.trouble = trouble
 
     def read(self, path: str) -> bytes:
         """All of a file; FileNotFoundError."""

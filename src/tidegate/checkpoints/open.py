@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.checkpoints.files import Files, LocalFiles
+from tidegate.checkpoints.local_reach import WaitedForFiles
 from tidegate.checkpoints.reach import Patience, never
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.home import Home
@@ -17,7 +18,7 @@ def open_files(root: str, options: Mapping[str, str] | None = None, patience: Pa
     """The files below an absolute path or an address. Nothing is reached for yet. UserError where its file system is not installed."""
     scheme, separator, _ = root.partition("://")
     if not separator:
-        return LocalFiles(Path(root))
+        return LocalFiles(Path(root)) if patience is never else WaitedForFiles(Path(root), patience)
     if scheme in S3_SCHEMES:
         from tidegate.checkpoints.s3_files import S3Files  # here: its packages are large, and optional
 

@@ -60,7 +60,13 @@ class S3Files(Files):
             except (BotoCoreError, ConnectionError, TimeoutError) as error:
                 raise StorageUnavailable(f"{self.url} is out of reach: {type(error).__name__}") from None
 
-        return waiting(attempt, self.patience, self.url)
+        try:
+            return waiting(attempt, self.patience, self.url, self._note)
+        finally:
+            self._note("")
+
+    def _note(self, trouble: str) -> None:
+        self.trouble = trouble
 
     def _refusal(self, error: "ClientError") -> Exception:
         """What an error of the server means."""

@@ -19,7 +19,7 @@ from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness
 from tidegate.model.records import FINISHED, JOBS, METRICS, MONITOR, PIPELINES, STATES, CheckpointHistory, JobOutcome, JobRecord, PipelineState
-from tidegate.store.base import Store
+from tidegate.store.base import Store, sound
 
 OF_JOBS = (JOBS, STATES, PIPELINES, METRICS, MONITOR)
 SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
@@ -83,7 +83,7 @@ def needs(here: Installation) -> Iterator[tuple[int, str, Need | None]]:
     """Every job that has pipelines in the store."""
     plans = plans_of(here.store)
     by_job: dict[int, list[PipelineSizes]] = {}
-    for entry in here.store.list(PIPELINES):
+    for entry in sound(here.store.list(PIPELINES)):
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         history = here.store.get(MONITOR, entry.key)
         past = from_document(CheckpointHistory, history.value, f"history of {entry.key}").entries if history else ()
@@ -103,8 +103,8 @@ def retained_of(here: Installation, plan: Plan | None) -> int:
 
 def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
     """Name and plan of every job that the store knows."""
-    ended = [from_document(JobOutcome, e.value, f"outcome of job {e.key}") for e in store.list(FINISHED)]
-    running = [from_document(JobRecord, e.value, f"job {e.key}") for e in store.list(JOBS)]
+    ended = [from_document(JobOutcome, e.value, f"outcome of job {e.key}") for e in sound(store.list(FINISHED))]
+    running = [from_document(JobRecord, e.value, f"job {e.key}") for e in sound(store.list(JOBS))]
     return {job.job_id: (job.name, job.plan) for job in ended} | {job.job_id: (job.name, job.plan) for job in running}
 
 
@@ -138,7 +138,7 @@ def sizes_by_plugin(here: Installation) -> dict[str, list[int]]:
     """The sizes of states in the latest checkpoints here, by plugin."""
     plans = plans_of(here.store)
     found: dict[str, list[int]] = {}
-    for entry in here.store.list(PIPELINES)[:SAMPLES_MAX]:
+    for entry in sound(here.store.list(PIPELINES))[:SAMPLES_MAX]:
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         plan = plans.get(state.job_id, ("", None))[1]
         if state.latest is None or plan is None:

@@ -17,6 +17,7 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import STATES, CheckpointRef
 from tidegate.store.base import Store
+from tidegate.store.errors import StoreDamaged
 
 Place = tuple[str | None, Path | None]
 
@@ -97,7 +98,11 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
 def jobs(store: Store, job: str | None) -> Iterator[Known]:
     """One job by id or name, or all of them."""
     if job is None:
-        yield from (look(store, int(entry.key)) for entry in store.list(STATES))
+        for entry in store.list(STATES):
+            try:
+                yield look(store, int(entry.key))
+            except StoreDamaged as error:  # the others are shown
+                click.echo(f"tidegate: {error}", err=True)
         return
     job_id = int(job) if job.isdigit() else job_of_name(store, job)
     known = look(store, job_id) if job_id is not None else None

@@ -106,9 +106,12 @@ def settings_of(config: Path | None, home: Home) -> EngineSettings:
 
 def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
     """Claim the job, lead it, show it; the exit code."""
+    url = options.settings.store_url or options.home.store_url
     try:
+        if lost := options.home.lost_store(url):
+            click.echo(f"tidegate: {lost}", err=True)
         options.home.make()
-        store = open_store(options.settings.store_url or options.home.store_url, compaction_threshold=options.settings.compaction_threshold)
+        store = open_store(url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
         return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
     try:

@@ -1,4 +1,4 @@
-"""`tidegate state du|gc|verify|expire`: what lies in the checkpoint storage and in the store, whether it is sound, and what of it can go."""
+"""`tidegate state du|gc|verify|forget|expire`: what lies in the checkpoint storage and in the store, whether it is sound, and what of it can go."""
 
 import json
 import sys
@@ -26,12 +26,14 @@ from tidegate.cli.state_tables import (
 )
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.expiry import expire, expired
+from tidegate.coordinator.forget import damage_of, damaged_documents, forget_document, forget_job
 from tidegate.coordinator.namespace import own
 from tidegate.model.document import NewerDocument, from_document, to_document
+from tidegate.model.errors import UserError
 from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, JobStatus, PipelineState
 from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.pipeline.clock import SystemClock
-from tidegate.store.base import Store
+from tidegate.store.base import Store, sound
 
 HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
 CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
@@ -188,9 +190,9 @@ def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: b
 @CONFIG
 @AS_JSON
 def verify(home: str | None, config: Path | None, as_json: bool) -> None:
-    """Check every byte of every checkpoint that the store names, and of every savepoint; exit code 1 if one is damaged or missing."""
+    """Check every document of the store, every byte of every checkpoint that it names, and every savepoint; exit code 1 if one is damaged or missing."""
     with installation(home, config) as here:
-        rows = [*checkpoint_rows(here), *savepoint_rows(here)]
+        rows = [*document_rows(here), *checkpoint_rows(here), *savepoint_rows(here)]
     damaged = [row for row in rows if row["damage"]]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
@@ -200,9 +202,44 @@ def verify(home: str | None, config: Path | None, as_json: bool) -> None:
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
 
 
+def document_rows(here: Installation) -> Iterable[dict[str, str]]:
+    """The store as one thing, and each of its documents that is damaged."""
+    damaged = list(damaged_documents(here.store))
+    if not damaged:
+        yield {"kind": "store", "path": "documents", "damage": ""}
+    for each in damaged:
+        yield {"kind": "document", "path": f"{each.map}/{each.key}", "damage": each.why}
+
+
+@state.command()
+@click.argument("what", metavar="JOB_ID|MAP/KEY")
+@HOME
+@CONFIG
+def forget(what: str, home: str | None, config: Path | None) -> None:
+    """Take damaged documents out of the store: those of a job, all together, or one that belongs to no job.
+
+    \b
+    Only what `tidegate state verify` names as damaged. The job's checkpoints, savepoints and rows stay; resume it from them:
+      tidegate state forget 7
+      tidegate run job.conf --job-id 7 --restore latest
+    """
+    with installation(home, config) as here:
+        map, slash, key = what.partition("/")
+        if what.isascii() and what.isdigit():
+            count = forget_job(here.store, int(what))
+            click.echo(f"{count} documents of job {what} are gone; its checkpoints stay: resume it with --restore latest")
+        elif slash:
+            forget_document(here.store, map, key)
+            click.echo(f"{what} is gone")
+        else:
+            raise UserError(f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state verify` names it")
+
+
 def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
     """Every checkpoint that a record names. One that is no longer named when it has been read was replaced meanwhile, and is left out."""
     for entry in here.store.list(PIPELINES):
+        if damage_of(PIPELINES, entry):
+            continue  # said already
         for ref in from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained:
             damage = here.storage.damage(ref.path)
             if damage and not named_still(here.store, entry.key, ref.path):
@@ -258,10 +295,10 @@ def expire_command(home: str | None, config: Path | None, older_than: int | None
 
 def names_of(store: Store) -> dict[int, tuple[str, str]]:
     """Name and status of every job that the store remembers in any way."""
-    names = {int(e.key): (str(e.value.get("name", "")), f"expired, was {e.value.get('status')}") for e in store.list(EXPIRED_JOBS)}
-    names |= {int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", ""))) for e in store.list(FINISHED)}
-    statuses = {int(e.key): JobStatus(e.value["status"]).value for e in store.list(STATES)}
-    names |= {int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), "")) for e in store.list(JOBS)}
+    names = {int(e.key): (str(e.value.get("name", "")), f"expired, was {e.value.get('status')}") for e in sound(store.list(EXPIRED_JOBS))}
+    names |= {int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", ""))) for e in sound(store.list(FINISHED))}
+    statuses = {int(e.key): JobStatus(e.value["status"]).value for e in sound(store.list(STATES))}
+    names |= {int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), "")) for e in sound(store.list(JOBS))}
     return names
 
 

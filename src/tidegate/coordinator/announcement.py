@@ -13,6 +13,7 @@ from tidegate.coordinator.observe import Picture
 from tidegate.election import Leading
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
+from tidegate.model.errors import TidegateError
 from tidegate.model.records import SERVERS, ServerRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
@@ -32,6 +33,8 @@ class Announcement:
         self._due_s = float("-inf")
         self._over = False
         self._turn = threading.Lock()
+        self._trouble = ""
+        self._trying_s: float | None = None  # since when a write is under way, or fails
 
     def step(self) -> None:
         """A sign of life, where one is due. Bad weather is the caller's to wait for."""
@@ -39,11 +42,25 @@ class Announcement:
             if self._over or self.clock.monotonic_s() < self._due_s:
                 return
             began_s = self.clock.monotonic_s()
+            self._trying_s = began_s if self._trying_s is None else self._trying_s
             self.me = replace(self.me, number=self.me.number + 1)
             failpoint("server.announce.before")
-            self.store.transact((), [Put(SERVERS, self.me.id, to_document(self.me))])
+            try:
+                self.store.transact((), [Put(SERVERS, self.me.id, to_document(self.me))])
+            except TidegateError as error:
+                self._trouble = str(error)
+                raise
             failpoint("server.announce.after")
             self._due_s = began_s + self._every_s
+            self._trouble = ""
+            self._trying_s = None
+
+    def trouble(self, after_s: float) -> str:
+        """Why the store cannot be written, where that has been so for this long; this server tries again and again. Any thread may ask."""
+        since_s = self._trying_s
+        if since_s is None or self.clock.monotonic_s() - since_s <= after_s:
+            return ""
+        return self._trouble or "the store has not answered a write in time"
 
     def withdraw(self) -> None:
         """The orderly end: nothing of this server is left. Where the store cannot be written, the leader tidies."""

@@ -11,12 +11,12 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import CLEANUP, FINISHED, JOBS, METRICS, MONITOR, NAMES, PIPELINES, SAVEPOINTS, STATES, JobOutcome, JobState, PipelineState
 from tidegate.model.upkeep import EXPIRED_JOBS, ExpiredJob
-from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.base import Check, Delete, Put, Store, sound
 
 
 def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
     """The ended jobs whose time is over. One that is still to be cleaned up is not among them."""
-    for entry in store.list(FINISHED):
+    for entry in sound(store.list(FINISHED)):
         outcome = from_document(JobOutcome, entry.value, f"outcome of job {entry.key}")
         if outcome.finished_ms <= before_ms and store.get(CLEANUP, entry.key) is None:
             yield outcome

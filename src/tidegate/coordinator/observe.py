@@ -6,10 +6,12 @@ everything, or only of what is news. That a driver lives, and gets on, is none.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from tidegate.coordinator.registry import Known, Stored
 from tidegate.lifecycle.calm import figures_mark, state_mark
+from tidegate.lifecycle.view import Health
 from tidegate.model.records import (
     ASSIGNMENTS,
     BEATS,
@@ -69,6 +71,7 @@ KINDS: dict[str, type] = {
 }
 OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
 OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED, SAVEPOINTS)
+DISPLAYED = (METRICS, MONITOR)  # nothing depends on them, and drivers write them again
 # Records that are written again and again while all is well, with what is news of them. Of histories nothing is; of all others everything.
 MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
 
@@ -125,6 +128,7 @@ class Picture:
         self._listeners_for_news: list[Changed] = []
         self._refreshing = threading.Lock()
         self._fresh_s: float | None = None
+        self._shown: Mapping[int, Health] = {}
 
     def listen(self) -> Changed:
         """Be told of every job that changes from now on."""
@@ -190,6 +194,42 @@ class Picture:
     def state(self, job_id: int) -> Seen[JobState] | None:
         """Where a job is, or its tombstone."""
         return self._view[STATES].get(str(job_id))
+
+    def shown_state(self, job_id: int) -> JobState | None:
+        """The state for displays: with the health that holds while it cannot be written. Whoever writes takes `state` or `known`."""
+        seen, shown = self.state(job_id), self._shown.get(job_id)
+        if seen is None or shown is None:
+            return seen.value if seen else None
+        return replace(seen.value, health=shown.level, health_reason=shown.reason)
+
+    def shown_health(self, job_id: int) -> Health | None:
+        """What is shown instead of the stored health, where something is."""
+        return self._shown.get(job_id)
+
+    def show_health(self, shown: Mapping[int, Health]) -> None:
+        """From now on show these instead of what is stored. All others are shown as they are stored."""
+        before, self._shown = self._shown, shown
+        changed = {job_id for job_id in before.keys() | shown.keys() if before.get(job_id) != shown.get(job_id)}
+        if changed:
+            for listener in self._listeners:
+                listener.add(changed)
+
+    def damaged_jobs(self) -> set[int]:
+        """The jobs of which a document that counts cannot be read. Nothing is decided about them; their drivers are left alone."""
+        if not self._maps.unreadable:
+            return set()
+        return {job for map, key in list(self._maps.unreadable) if map not in DISPLAYED and (job := _job(map, key)) is not None}
+
+    def damage(self, job_id: int) -> str:
+        """What is wrong with a document of a job; empty where all that counts can be read."""
+        if not self._maps.unreadable:
+            return ""
+        unreadable = dict(self._maps.unreadable)
+        return next((why for (map, key), why in sorted(unreadable.items()) if map not in DISPLAYED and _job(map, key) == job_id), "")
+
+    def damaged(self) -> int:
+        """How many documents cannot be read."""
+        return len(self._maps.unreadable)
 
     def states(self) -> ByJob[JobState]:
         """All of them, tombstones too."""

@@ -14,10 +14,10 @@ from tidegate.checkpoints.storage import CheckpointStorage, Published, reference
 from tidegate.coordinator.registry import Known, last_generation, look, next_checkpoint
 from tidegate.coordinator.wish import From, NothingToRestore, RestoreWish
 from tidegate.model.document import NewerDocument
-from tidegate.model.errors import UserError
+from tidegate.model.errors import UserError, agree_on_lineage
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, CheckpointRef, PipelineState
-from tidegate.store.base import Store
+from tidegate.model.records import JOBS, PIPELINES, CheckpointRef, PipelineState
+from tidegate.store.base import DamagedEntry, Store, sound
 
 
 class SavepointOvertaken(UserError):
@@ -53,10 +53,18 @@ class Origin:
 
 
 def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
-    """The last run of a job: by the store, else by what it has left in the storage."""
+    """The last run of a job: by the store, else by what it has left in the storage. LineageMismatch where its records are not of one run."""
+    check_lineage(known)
     states = tuple(p.value for p in known.pipelines) or (rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ())
     what = f"the last run of job {known.job_id}" if known.pipelines else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
     return _origin(what, known, states)
+
+
+def check_lineage(known: Known) -> None:
+    """Whether the job and its pipelines say the same."""
+    job = known.record.value.lineage if known.record else known.outcome.lineage if known.outcome else None
+    claims = {} if job is None else {"the job": job}
+    agree_on_lineage(known.job_id, claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in known.pipelines})
 
 
 def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: RestoreWish) -> Origin:
@@ -205,7 +213,10 @@ def _manifest(storage: CheckpointStorage, path: str) -> Manifest | None:
 def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
     """The job that goes on with this lineage at this moment, besides this one."""
     for entry in store.list(JOBS):
-        if entry.key != str(except_for) and entry.value.get("lineage") == lineage:
+        if entry.key == str(except_for):
+            continue
+        records = [entry, *store.list(PIPELINES, f"{entry.key}/")] if isinstance(entry, DamagedEntry) else [entry]
+        if any(record.value.get("lineage") == lineage for record in sound(records)):
             return int(entry.key)
     return None
 

@@ -122,9 +122,11 @@ class Reconciler:
         return self._one(leading, job_id, places)
 
     def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
-        """Decide and record for one job. What is wrong with one never keeps the others."""
-        known = self.picture.known(job_id)
+        """Decide and record for one job. What is wrong with one never keeps the others. Of one that cannot be read in part nothing is decided."""
         self.rounds.looked(job_id, self.clock.monotonic_s(), None)
+        if self.picture.damage(job_id):
+            return False
+        known = self.picture.known(job_id)
         if known.record is None:
             return False
         try:

@@ -25,7 +25,7 @@ from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.secret import unpacked
-from tidegate.store.base import Check, Delete, Entry, Get, Put, Store
+from tidegate.store.base import Check, Delete, Entry, Get, Put, Store, sound
 from tidegate.store.errors import Conflict
 
 LOG = logging.getLogger("tidegate.coordinator")
@@ -110,7 +110,7 @@ def reserve(store: Store, job: JobRecord) -> Extra:
             raise ResourceTaken(record, "is used twice in this job: give every source its own")
     before = {job.job_id} | ({job.source_job} if job.restored and not job.fork and job.source_job else set())
     checks, writes = [], []
-    there = {entry.key: (entry, read(entry)) for entry in (store.list(RESOURCES) if job.restored else _those(store, list(wanted)))}
+    there = {entry.key: (entry, read(entry)) for entry in (sound(store.list(RESOURCES)) if job.restored else _those(store, list(wanted)))}
     for key, record in wanted.items():
         entry, old = there.get(key, (None, None))
         if old is not None:
@@ -174,7 +174,7 @@ def _unneeded_proof(store: Store, record: ResourceRecord) -> list[Check] | None:
 def drop_unneeded(store: Store, now_ms: int, checks: Sequence[Check] = (), *, among: Sequence[str] | None = None, limit: int = EACH_TURN_MAX) -> int:
     """Drop what nobody needs and is due; how many are gone. `checks` are a leader's, who may know `among` which keys it can be found."""
     gone = 0
-    for entry in store.list(RESOURCES) if among is None else _those(store, among):
+    for entry in sound(store.list(RESOURCES) if among is None else _those(store, among)):
         record = read(entry)
         if record.due_ms <= now_ms and gone < limit:
             proof = _unneeded_proof(store, record)

@@ -14,7 +14,7 @@ from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import TOKENS, AccessToken, Role
 from tidegate.pipeline.clock import Clock
-from tidegate.store.base import Check, Delete, Put, Store
+from tidegate.store.base import Check, Delete, Put, Store, sound
 
 NAME_MAX = 100
 _FORM = re.compile(r"tg_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
@@ -50,7 +50,7 @@ class Tokens:
 
     def all(self) -> list[AccessToken]:
         """All of them, the oldest first."""
-        found = [from_document(AccessToken, entry.value, f"token {entry.key}") for entry in self.store.list(TOKENS, "")]
+        found = [from_document(AccessToken, entry.value, f"token {entry.key}") for entry in sound(self.store.list(TOKENS, ""))]
         return sorted(found, key=lambda token: (token.created_ms, token.id))
 
     def revoke(self, token_id: str) -> None:

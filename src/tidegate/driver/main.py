@@ -26,7 +26,7 @@ from tidegate.driver.watch import Reins, StoreWatch
 from tidegate.logs import bare_errors, hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverOrder
-from tidegate.model.errors import Fenced, TerminalError
+from tidegate.model.errors import Fenced, TerminalError, agree_on_lineage
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
@@ -81,7 +81,7 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
     log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
     if not order.detached:
         threading.Thread(target=end_with_leader, name="leader-watch", daemon=True).start()
-    store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold))
+    store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold, create=False))
     try:
         patiently(lambda: register(store, order, SystemClock().now_ms()))
         job = patiently(lambda: job_of(store, order))
@@ -168,6 +168,7 @@ class Driver:
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
         metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.starting)
+        metrics.waits_for = lambda: self.storage.files.trouble
         metrics.start()
         runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
         self.savepoints.start()
@@ -185,7 +186,9 @@ class Driver:
 
     def _unfinished(self) -> list[PipelinePlan]:
         entries = {plan.id: self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id)) for plan in self.job.plan.pipelines}
-        finished = {id for id, entry in entries.items() if entry and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED}
+        states = {id: from_document(PipelineState, entry.value, f"state of pipeline {entry.key}") for id, entry in entries.items() if entry}
+        agree_on_lineage(self.job.job_id, {"the job": self.job.lineage, **{f"pipeline {id}": state.lineage for id, state in states.items()}})
+        finished = {id for id, state in states.items() if state.status is PipelineStatus.FINISHED}
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":

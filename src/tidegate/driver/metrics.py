@@ -31,6 +31,7 @@ class MetricsWriter:
 
     def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, starting: Callable[[], bool] = lambda: False) -> None:
         self.store, self.order, self.meters, self.clock, self.starting = store, order, meters, clock, starting
+        self.waits_for: Callable[[], str] = lambda: ""  # what the driver has to wait for at this moment
         self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
         self._ended = threading.Event()
         self._last: dict[int, PipelineMetrics] = {}
@@ -68,7 +69,8 @@ class MetricsWriter:
 
     def _figures(self) -> list[PipelineMetrics]:
         """What the meters say. A batch that waits for the engine is not being written yet: that is still the start, which has a window of its own."""
-        figures = [meter.read() for meter in self.meters]
+        waits_for = self.waits_for()
+        figures = [replace(meter.read(), waits_for=waits_for) if waits_for else meter.read() for meter in self.meters]
         return [replace(m, phase="starting") if m.phase == "writing" else m for m in figures] if self.starting() else figures
 
     def _registered(self) -> bool:

@@ -15,6 +15,7 @@ from tidegate.model.errors import TransientError
 from tidegate.model.records import ASSIGNMENTS, STATES, Assignment, JobState, Order
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Store
+from tidegate.store.errors import StoreDamaged
 
 LOG = logging.getLogger("tidegate.driver")
 WATCH_S = 0.5
@@ -37,6 +38,7 @@ class StoreWatch:
         self.store, self.order, self.reins, self.clock = store, order, reins, clock
         self._never = threading.Event()
         self._said: Order | None = None
+        self._damage = ""
 
     def start(self) -> None:
         """Begin to watch, in a thread that ends with the process."""
@@ -78,5 +80,9 @@ class StoreWatch:
                 self.step()
             except TransientError:  # the store is out of reach: patience
                 continue
+            except StoreDamaged as error:  # it is not used, and the driver goes on as it was told last; one line, not one for each look
+                if str(error) != self._damage:
+                    self._damage = str(error)
+                    LOG.error("the order cannot be read", extra={"job_id": self.order.job_id, "why": self._damage})
             except Exception:
                 LOG.exception("the order cannot be read", extra={"job_id": self.order.job_id, "generation": self.order.generation})

@@ -13,7 +13,7 @@ from tidegate.election.lease import Hold, Observed, Take, Timing, keep, next_ter
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import BEATS, LEASES, Beat, Lease
-from tidegate.store import Check, Conflict, Delete, Entry, OutcomeUnknown, Put, Store, StoreUnavailable
+from tidegate.store import Check, Conflict, DamagedEntry, Delete, Entry, OutcomeUnknown, Put, Store, StoreUnavailable
 from tidegate.store.backend import Committed, Token
 
 LOG = logging.getLogger("tidegate.election")
@@ -232,15 +232,19 @@ class Elector:
 
 
 def seen(lease: Entry | None, beat: Entry | None) -> Observed:
-    """What the two documents of an office say. The beat outlives the lease and remembers its term."""
-    held = from_document(Lease, lease.value, f"lease {lease.key}") if lease else None
-    last = from_document(Beat, beat.value, f"beat {beat.key}") if beat else None
+    """What the two documents of an office say. The beat outlives the lease and remembers its term.
+
+    One that is damaged is judged by its version alone: silence is seen all the same, and no term was ever above the revision of its own writing.
+    """
+    held = from_document(Lease, lease.value, f"lease {lease.key}") if lease and not isinstance(lease, DamagedEntry) else None
+    last = from_document(Beat, beat.value, f"beat {beat.key}") if beat and not isinstance(beat, DamagedEntry) else None
+    damaged = [entry.version for entry in (lease, beat) if isinstance(entry, DamagedEntry)]
     return Observed(
         lease_version=lease.version if lease else 0,
         beat_version=beat.version if beat else 0,
         holder=held.holder if held else "",
         address=held.address if held else "",
-        term=max(held.term if held else 0, last.term if last else 0),
+        term=max(held.term if held else 0, last.term if last else 0, *damaged),
     )
 
 

@@ -191,4 +191,7 @@ def _reason(signs: Signs, starting: bool) -> str:
         return f"{Stall.STARTING}: the pipeline is not up yet{error}"
     stall, what = BY_PHASE.get(_phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch"))
     batch = f"checkpoint {state.pending.checkpoint}: " if state.pending else ""
+    waits_for = signs.metrics.waits_for if signs.metrics is not None and _phase(state, signs.metrics) else ""
+    if waits_for:
+        return f"{Stall.STORE_UNREACHABLE}: {batch}{waits_for}"
     return f"{stall}: {batch}{what}{error}"

@@ -27,6 +27,17 @@ class NewerDocument(TerminalError):
         self.what, self.found, self.known = what, found, known
 
 
+class UnreadableDocument(TerminalError, ValueError):
+    """A document that is not of the kind that belongs there: fields are missing, or hold what they cannot."""
+
+    condition = "unreadable-document"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has written it")
+        self.what = what
+        self.why = why
+
+
 def to_document(value: Any) -> Any:
     """Plain JSON data; fields that have their default are written too, so that a document explains itself."""
     kind: type = type(value)
@@ -36,11 +47,32 @@ def to_document(value: Any) -> Any:
 def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     """The dataclass that `to_document` wrote. Unknown keys are ignored, a newer `version` is refused, missing ones take their default."""
     plain: type = kind
+    if not isinstance(data, Mapping):
+        raise UnreadableDocument(what or kind.__name__, f"it is {_article(data)} and not an object")
     known, found = _version(plain), data.get("version")
-    if isinstance(known, int) and (not isinstance(found, int) or found > known):
-        raise NewerDocument(what or kind.__name__, found, known)
-    result: T = _decode(kind, data)
+    if isinstance(known, int):
+        if not isinstance(found, int):
+            raise UnreadableDocument(what or kind.__name__, "it has no format version")
+        if found > known:
+            raise NewerDocument(what or kind.__name__, found, known)
+    try:
+        result: T = _decode(kind, data)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise UnreadableDocument(what or kind.__name__, _reason(error)) from error
     return result
+
+
+def _article(value: object) -> str:
+    return {str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list"}.get(type(value), "nothing")
+
+
+def _reason(error: Exception) -> str:
+    """In words, and without those of Python."""
+    return str(error) if isinstance(error, _Misfit) else "one of its fields holds what it cannot"
+
+
+class _Misfit(ValueError):
+    """Words for a person."""
 
 
 @cache
@@ -91,14 +123,41 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _record_decoder(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
+        return _enum_decoder(hint)
     return _as_it_is
 
 
 def _record_decoder(kind: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(kind)
     fields = [(name, None if (decode := _decoder(hints[name])) is _as_it_is else decode) for name in _names(kind)]
-    return lambda data: kind(**{name: decode(data[name]) if decode else data[name] for name, decode in fields if name in data})
+
+    def read(data: Any) -> Any:
+        try:
+            return kind(**{name: decode(data[name]) if decode else data[name] for name, decode in fields if name in data})
+        except TypeError as error:
+            missing = _missing(kind, data) if isinstance(data, Mapping) else ()
+            raise _Misfit(f"it has no {', '.join(missing)}" if missing else f"there is {_article(data)} in the place of {kind.__name__}") from error
+
+    return read
+
+
+def _missing(kind: type, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that a document must have and that this one has not."""
+    return tuple(
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.name not in data and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+
+
+def _enum_decoder(kind: type[Enum]) -> Callable[[Any], Any]:
+    def read(data: Any) -> Any:
+        try:
+            return kind(data)
+        except ValueError as error:
+            raise _Misfit(f"{data!r} is no {kind.__name__}") from error
+
+    return read
 
 
 def _as_it_is(data: Any) -> Any:

@@ -4,6 +4,7 @@ An error class is one fact: its arguments are kept as attributes, `condition` is
 a person: what is wrong, where, what to do.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -42,6 +43,28 @@ class Fenced(TerminalError):
     def __init__(self, what: str, mine: int, current: int) -> None:
         super().__init__(f"generation {mine} of {what} is fenced: generation {current} has taken over")
         self.what, self.mine, self.current = what, mine, current
+
+
+class LineageMismatch(TerminalError):
+    """Records of one job that belong to different lineages: whoever went on with them would repeat rows, or leave some out."""
+
+    condition = "lineage-mismatch"
+
+    def __init__(self, job_id: int, claims: Mapping[str, str]) -> None:
+        said = ", ".join(f"{what} says {lineage!r}" for what, lineage in claims.items())
+        super().__init__(
+            f"the records of job {job_id} disagree on its lineage ({said}): one of them was changed or belongs to another run, and nothing was "
+            f"started. Restore the store from a copy; or forget the job (`tidegate state forget {job_id}`) and resume it from its checkpoints "
+            "with --restore latest"
+        )
+        self.job_id = job_id
+        self.claims = dict(claims)
+
+
+def agree_on_lineage(job_id: int, claims: Mapping[str, str]) -> None:
+    """LineageMismatch unless all of them, by who says it, are the same."""
+    if len(set(claims.values())) > 1:
+        raise LineageMismatch(job_id, claims)
 
 
 class UserError(TerminalError):

@@ -429,6 +429,7 @@ class PipelineMetrics:
     total: float = 0
     unit: str = ""
     runway: tuple[RunwayFigure, ...] = ()
+    waits_for: str = ""  # what is out of reach, in words, where the driver knows it
     at_ms: int = 0
 
 

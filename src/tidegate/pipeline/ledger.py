@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate.checkpoints.retention import retain
 from tidegate.failpoint import failpoint
-from tidegate.model.document import from_document, to_document
+from tidegate.model.document import UnreadableDocument, from_document, to_document
 from tidegate.model.errors import Fenced, TerminalError
 from tidegate.model.records import (
     MONITOR,
@@ -31,7 +31,7 @@ from tidegate.model.records import (
 from tidegate.model.volume import added
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
-from tidegate.store.errors import Conflict, StoreUnavailable
+from tidegate.store.errors import Conflict, DocumentDamaged, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.pipeline")
 HISTORY_MAX = 32
@@ -147,9 +147,17 @@ class Ledger:
         if state.generation != self.generation:
             raise Fenced(f"job {self.job_id}", self.generation, state.generation)
         if self._state is None:
-            monitor = self.store.get(MONITOR, self.key)
-            self._history = from_document(CheckpointHistory, monitor.value) if monitor else CheckpointHistory()
+            self._history = self._read_history()
         self._state, self._version = state, entry.version
+
+    def _read_history(self) -> CheckpointHistory:
+        """The last checkpoints, for displays: where they cannot be read, the list begins anew."""
+        monitor = self.store.get(MONITOR, self.key)
+        try:
+            return from_document(CheckpointHistory, monitor.value, f"history of pipeline {self.key}") if monitor else CheckpointHistory()
+        except (DocumentDamaged, UnreadableDocument) as error:
+            LOG.warning("history lost", extra={"job_id": self.job_id, "pipeline": self.pipeline, "why": str(error)})
+            return CheckpointHistory()
 
     def _change(self, change: Callable[[PipelineState], PipelineState], *more: Put) -> None:
         """Apply a change once, whatever happens to the store meanwhile."""

@@ -14,7 +14,7 @@ from tidegate.checkpoints.identity import IDENTITY, identity_of
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import TerminalError
+from tidegate.model.errors import TerminalError, agree_on_lineage
 from tidegate.model.plan import Action
 from tidegate.model.records import CheckpointKind, CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
 from tidegate.pipeline.admission import Pace
@@ -177,11 +177,15 @@ class Loop:
         states: Mapping[str, Any] = {}
         for ref in state.retained:
             try:
-                states = self.around.storage.read(ref.path).states
+                checkpoint = self.around.storage.read(ref.path)
+                states = checkpoint.states
             except Damaged:
                 if ref == state.latest:
                     raise
                 continue
+            if ref == state.latest and not self.around.job.fork:  # a fork has a lineage of its own
+                claims = {f"pipeline {state.pipeline}": state.lineage, f"its checkpoint {ref.checkpoint}": checkpoint.manifest.lineage}
+                agree_on_lineage(state.job_id, claims)
             self.kept[ref.checkpoint] = {name: states[name]["offset"] for name in self.graph.sources if name in states}
         return states
 

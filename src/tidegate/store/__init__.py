@@ -18,6 +18,7 @@ from tidegate.store.base import (
     Changes,
     Check,
     Compacted,
+    DamagedEntry,
     Delete,
     Entry,
     Get,
@@ -27,8 +28,9 @@ from tidegate.store.base import (
     Put,
     Question,
     Store,
+    sound,
 )
-from tidegate.store.errors import Conflict, StoreClosed, StoreDamaged, StoreRefused, StoreUnavailable
+from tidegate.store.errors import Conflict, DocumentDamaged, StoreClosed, StoreDamaged, StoreLost, StoreRefused, StoreUnavailable
 from tidegate.store.open import open_store
 
 __all__ = [
@@ -38,7 +40,9 @@ __all__ = [
     "Check",
     "Compacted",
     "Conflict",
+    "DamagedEntry",
     "Delete",
+    "DocumentDamaged",
     "Entry",
     "Get",
     "Listing",
@@ -49,7 +53,9 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreDamaged",
+    "StoreLost",
     "StoreRefused",
     "StoreUnavailable",
     "open_store",
+    "sound",
 ]

@@ -5,7 +5,7 @@ Callers get a `Store` from `open_store`. Nothing here may know which backend it 
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from tidegate.store.backend import (
     Write,
 )
 from tidegate.store.encoding import OPERATIONS_MAX, check_key, check_map, check_prefix, decode, encode
-from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
+from tidegate.store.errors import AnswerLost, DocumentDamaged, StoreRefused, StoreUnavailable
 
 __all__ = [
     "Change",
@@ -39,6 +39,7 @@ __all__ = [
     "Changes",
     "Check",
     "Compacted",
+    "DamagedEntry",
     "Delete",
     "Entry",
     "Get",
@@ -48,6 +49,7 @@ __all__ = [
     "Put",
     "Question",
     "Store",
+    "sound",
 ]
 
 SETTLE_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between the tries to read an outcome back
@@ -60,6 +62,24 @@ class Entry:
     key: str
     value: dict[str, Any]
     version: int
+
+
+class DamagedEntry(Entry):
+    """A document that is not what was written: its key and version may be used, and whoever asks for its value is told. So one that is damaged
+    keeps nobody from the others of a list, or from taking it away."""
+
+    __slots__ = ("damage",)
+    damage: DocumentDamaged
+
+    def __init__(self, row: Row, damage: DocumentDamaged) -> None:
+        object.__setattr__(self, "key", row.key)
+        object.__setattr__(self, "version", row.version)
+        object.__setattr__(self, "damage", damage)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """There is none: DocumentDamaged."""
+        raise DocumentDamaged(self.damage.map, self.damage.key, self.damage.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +123,7 @@ class Store:
         self._seen = backend.revision()  # a revision that surely came before the next transaction
 
     def get(self, map: str, key: str) -> Entry | None:
-        """The entry, or nothing."""
+        """The entry, or nothing. Reading the value of one that is damaged is DocumentDamaged, here and in all that is read below."""
         check_map(map)
         check_key(key)
         row = self.backend.read(map, key)
@@ -200,7 +220,15 @@ class Store:
 
 
 def _entry(map: str, row: Row) -> Entry:
-    return Entry(row.key, decode(map, row.key, row.text), row.version)
+    try:
+        return Entry(row.key, decode(map, row.key, row.text), row.version)
+    except DocumentDamaged as damage:
+        return DamagedEntry(row, damage)
+
+
+def sound(entries: Iterable[Entry]) -> Entries:
+    """Those that are not damaged, for callers to whom one that is missing makes no difference. Follower.unreadable names the others."""
+    return [entry for entry in entries if not isinstance(entry, DamagedEntry)]
 
 
 def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:

@@ -1,14 +1,20 @@
 """Names and documents as they are stored: what is allowed, and the one text of each document.
 
-Called by the front (base.py) only, so that all backends take and refuse the same things. Pure.
+Called by the front (base.py) and by follow.py only, so that all backends take and refuse the same things. Pure.
+
+**Checksum.** The last field of a stored document, `"~crc~"`, is the CRC-32 of its map, its key and all that stands before this field, so a
+changed character, a shortened text, and a text that belongs to another key or map are found. Every backend keeps the text as it is given (SQLite
+and PostgreSQL in a column of type text, etcd as bytes), so the bytes are checked and nothing is encoded twice. Documents of releases before
+0.2 have no such field and are read without it; a text that was written with it and has lost it in part is damage.
 """
 
 import json
 import re
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from tidegate.store.errors import StoreDamaged, StoreRefused
+from tidegate.store.errors import DocumentDamaged, StoreRefused
 
 MAP_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -17,6 +23,9 @@ KEY_BYTES_MAX = 512
 VALUE_BYTES_MAX = 1024 * 1024
 OPERATIONS_MAX = 100
 DEPTH_MAX = 64
+CHECKSUM = "~crc~"
+_SUM_START = f'"{CHECKSUM}":"'
+_SUM_CHARS = len(_SUM_START) + len('01234567"}')
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -48,30 +57,63 @@ def check_prefix(prefix: object) -> None:
 
 
 def encode(map: str, key: str, value: dict[str, Any]) -> str:
-    """The JSON of a document: names in their order (a schema is an ordered thing), no spaces, no NaN. Tuples become arrays."""
+    """The JSON of a document and its checksum: names in their order (a schema is an ordered thing), no spaces, no NaN. Tuples become arrays."""
     where = f"the value of {map}/{key}"
     if not isinstance(value, dict):
         raise StoreRefused(f"{where} is a {type(value).__name__}; every value is a JSON object")
     _check_names(where, value, 1)
+    if CHECKSUM in value:
+        raise StoreRefused(f"{where} has a field {CHECKSUM!r}, which is the store's own")
     try:
         text = _JSON.encode(value)
-        size = len(text.encode())
+        head = f"{text[:-1]}," if value else "{"
+        data = head.encode()
     except (TypeError, ValueError) as error:
         raise StoreRefused(f"{where} is not JSON: {error}") from error
-    if size > VALUE_BYTES_MAX:
-        raise StoreRefused(f"{where} has {size} bytes of JSON, and at most {VALUE_BYTES_MAX} are taken")
-    return text
+    if len(data) > VALUE_BYTES_MAX:
+        raise StoreRefused(f"{where} has {len(data)} bytes of JSON, and at most {VALUE_BYTES_MAX} are taken")
+    return f'{head}{_SUM_START}{_checksum(map, key, data):08x}"}}'
 
 
 def decode(map: str, key: str, text: str) -> dict[str, Any]:
-    """The document of a stored text. Anything but an object is damage: `encode` never writes it."""
+    """The document of a stored text. What `encode` has not written for this very map and key is DocumentDamaged."""
+    summed = text.startswith(_SUM_START, len(text) - _SUM_CHARS)
+    if summed:
+        _verify(map, key, text)
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise StoreDamaged(f"the stored value of {map}/{key} is not JSON ({error}); the store is damaged") from error
+        raise DocumentDamaged(map, key, f"it is not JSON: {error}") from error
+    except RecursionError:
+        raise DocumentDamaged(map, key, f"it is nested more than {DEPTH_MAX} deep") from None
     if not isinstance(value, dict):
-        raise StoreDamaged(f"the stored value of {map}/{key} is not a JSON object; the store is damaged")
+        raise DocumentDamaged(map, key, "it is not a JSON object")
+    if summed:
+        del value[CHECKSUM]
+    elif any("~" in name for name in value):  # no record has such a field: it is the rest of a checksum
+        raise DocumentDamaged(map, key, "its checksum is damaged")
     return value
+
+
+def verify(map: str, key: str, text: str) -> None:
+    """DocumentDamaged where `decode` would raise it; without reading the document, where its checksum tells enough."""
+    if text.startswith(_SUM_START, len(text) - _SUM_CHARS):
+        _verify(map, key, text)
+    else:
+        decode(map, key, text)
+
+
+def _verify(map: str, key: str, text: str) -> None:
+    try:
+        found = _checksum(map, key, text[:-_SUM_CHARS].encode())
+    except UnicodeEncodeError as error:
+        raise DocumentDamaged(map, key, "it is not text") from error
+    if text[-10:] != f'{found:08x}"}}':
+        raise DocumentDamaged(map, key, "its checksum does not match: it was changed, or it belongs to another key")
+
+
+def _checksum(map: str, key: str, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(f"{map}/{key}".encode(errors="replace")))
 
 
 def _check_names(where: str, value: object, depth: int) -> None:

@@ -33,6 +33,25 @@ class StoreDamaged(TerminalError):
     domain = Domain.EXTERNAL
 
 
+class DocumentDamaged(StoreDamaged):
+    """One document of the store is not what was written there. It is never used; all others are."""
+
+    def __init__(self, map: str, key: str, why: str) -> None:
+        super().__init__(
+            f"the stored document {map}/{key} is damaged and is not used: {why}. Restore the store from a copy; or see `tidegate state verify`, "
+            "forget the job (`tidegate state forget`) and resume it from its checkpoints with --restore latest"
+        )
+        self.map = map
+        self.key = key
+        self.why = why
+
+
+class StoreLost(StoreUnavailable):
+    """The store is not where it was: removed, unmounted, or another one is in its place. It is waited for, and never made anew."""
+
+    condition = "store-lost"
+
+
 class StoreRefused(TerminalError):
     """A map name, key, value or transaction that no store takes: a mistake of the caller."""
 

@@ -61,11 +61,12 @@ class EtcdBackend:
         password: str = "",
         tls: bool = False,
         patience_s: float = PATIENCE_S,
+        create: bool = True,
     ) -> None:
         self._layout = Layout(prefix)
         self._client = EtcdClient(endpoints, username=username, password=password, tls=tls)
         try:
-            self._view = EtcdView(self._client, self._layout, patience_s=patience_s)
+            self._view = EtcdView(self._client, self._layout, patience_s=patience_s, create=create)
         except BaseException:
             self._client.close()
             raise

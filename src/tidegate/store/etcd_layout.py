@@ -149,11 +149,9 @@ class Layout:
         return int(pair.key.rpartition(b"/")[2])
 
     def read_row(self, charter: Charter, start: bytes, pair: Pair) -> Row:
-        """An entry of the map whose keys begin with `start`."""
-        try:
-            return Row(pair.key[len(start) :].decode(), pair.value.decode(), charter.number(pair.mod))
-        except UnicodeDecodeError as error:
-            raise StoreDamaged(f"an entry under {start.decode()} in etcd is not text: the store is damaged") from error
+        """An entry of the map whose keys begin with `start`. Bytes that are no text become text that its checksum does not fit."""
+        key, text = pair.key[len(start) :], pair.value
+        return Row(key.decode(errors="backslashreplace"), text.decode(errors="backslashreplace"), charter.number(pair.mod))
 
 
 def encoded_rows(rows: list[tuple[str, str, str]]) -> bytes:

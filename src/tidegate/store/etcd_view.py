@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.store.errors import StoreDamaged, StoreUnavailable
+from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.etcd_errors import HistoryGone
 from tidegate.store.etcd_http import EtcdClient
 from tidegate.store.etcd_layout import Charter, Layout, LogRecord
@@ -37,9 +37,9 @@ class Moment:
 class EtcdView:
     """Reads one store. `charter` and `hint` are the newest that this process has seen; both may be old, and who builds on them has etcd compare them."""
 
-    def __init__(self, client: EtcdClient, layout: Layout, *, patience_s: float) -> None:
+    def __init__(self, client: EtcdClient, layout: Layout, *, patience_s: float, create: bool = True) -> None:
         self.client, self.layout, self.patience_s = client, layout, patience_s
-        self.charter, self.hint = self._open_or_create(), 0
+        self.charter, self.hint = self._open_or_create(create=create), 0
         self._store = self.charter.store
         self._reach = REACH_MIN  # how far before `since` the hints of what came after it lay lately
         self._counts: dict[int, int] = {}  # the number of transactions at some revisions; replaced whole, as threads share it
@@ -56,7 +56,10 @@ class EtcdView:
         """The answer to `questions` and more."""
         charter, last = self.layout.read_charter(answer.found[0]), answer.found[1]
         if charter is None or not last or charter.store != self._store:
-            raise StoreDamaged(f"the store under {self.layout.root.decode()} in etcd was removed or replaced while it was open: start again")
+            raise StoreLost(
+                f"the store under {self.layout.root.decode()} in etcd was removed or replaced while it was open: nothing was written; bring it back, "
+                "or stop all processes and start them again"
+            )
         moment = Moment(charter, last[0], answer.found[2:], answer.revision)
         self.saw(charter, moment.revision)
         return moment
@@ -135,12 +138,14 @@ class EtcdView:
                 pairs += page
         return moment.charter, found
 
-    def _open_or_create(self) -> Charter:
+    def _open_or_create(self, *, create: bool) -> Charter:
         layout = self.layout
         answer = answer_of(self.client.call(TRANSACTION, {"success": self.questions()}))
         found = layout.read_charter(answer.found[0])
         if found is not None:
             return found
+        if not create:
+            raise StoreLost(f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no new one is made")
         before_creation()
         charter = Charter(store=os.urandom(8).hex())
         inside_creation()

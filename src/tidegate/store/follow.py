@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from tidegate.model.document import from_document
 from tidegate.store.backend import Change, Row
 from tidegate.store.base import Changes, Get, Listing, Question, Store
-from tidegate.store.encoding import decode
+from tidegate.store.encoding import decode, verify
 
 LOG = logging.getLogger("tidegate.store")
 T = TypeVar("T")
@@ -132,7 +132,9 @@ class Follower:
             return
         try:
             seen: Seen[Any] = Seen(self.kinds[map], map, row, self.monotonic_s())
-            if map not in self.lazy:
+            if map in self.lazy:
+                verify(map, key, row.text)
+            else:
                 _ = seen.value
             fresh[key] = seen
             self.unreadable.pop((map, key), None)

@@ -19,8 +19,8 @@ ETCD_PREFIX = "tidegate"
 _TRUTH = {"true": True, "false": False}
 
 
-def open_store(url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD) -> Store:
-    """Open the store at this address, and make it if it is not there.
+def open_store(url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD, create: bool = True) -> Store:
+    """Open the store at this address, and make it if it is not there; without `create` that is StoreLost.
 
     `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so `f"sqlite:///{path}"` is right for any absolute path.
     `postgresql://user:password@host:port/database?schema=name`: as libpq takes it, and the schema, `tidegate` where none is given.
@@ -29,31 +29,31 @@ def open_store(url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRES
     """
     if compaction_threshold < 1:
         raise UserError(f"compaction-threshold is {compaction_threshold}; it must be at least 1")
-    return Store(_backend(url, Retention(compaction_threshold)))
+    return Store(_backend(url, Retention(compaction_threshold), create=create))
 
 
-def _backend(url: str, retention: Retention) -> Backend:
+def _backend(url: str, retention: Retention, *, create: bool) -> Backend:
     scheme, _, rest = url.partition(":")
     if url == "memory:":
         return MemoryBackend(retention=retention)
     if scheme == "sqlite" and rest.startswith("///"):
-        return _sqlite(url, "/" + rest.lstrip("/"), retention)
+        return _sqlite(url, "/" + rest.lstrip("/"), retention, create=create)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         from tidegate.store.postgres import PostgresBackend  # loads a client library that the others do not need
 
-        return PostgresBackend(url, retention=retention)
+        return PostgresBackend(url, retention=retention, create=create)
     if scheme == "etcd" and rest.startswith("//"):
-        return _etcd(url, retention)
+        return _etcd(url, retention, create=create)
     raise UserError(f"{_shown(url)} is not the address of a store; the choices are {CHOICES}")
 
 
-def _sqlite(url: str, path: str, retention: Retention) -> Backend:
+def _sqlite(url: str, path: str, retention: Retention, *, create: bool) -> Backend:
     if path == "/" or "\0" in path:
         raise UserError(f"{_shown(url)} names no file; the choices are {CHOICES}")
-    return SqliteBackend(Path(path), retention=retention)
+    return SqliteBackend(Path(path), retention=retention, create=create)
 
 
-def _etcd(url: str, retention: Retention) -> Backend:
+def _etcd(url: str, retention: Retention, *, create: bool) -> Backend:
     from tidegate.store.etcd import EtcdBackend  # loads what the others do not need
 
     try:
@@ -73,6 +73,7 @@ def _etcd(url: str, retention: Retention) -> Backend:
         username=unquote(username),
         password=unquote(password),
         tls=_TRUTH[tls],
+        create=create,
     )
 
 

@@ -34,7 +34,7 @@ from tidegate.store.backend import (
 )
 from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.encoding import KEY_BYTES_MAX
-from tidegate.store.errors import Conflict, StoreDamaged, StoreUnavailable
+from tidegate.store.errors import Conflict, StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.postgres_address import read_address
 from tidegate.store.postgres_connections import SQL, Connections, Limits
 from tidegate.store.postgres_schema import prepare
@@ -52,7 +52,7 @@ VACUUM_EVERY_MIN = 1_000  # revisions
 class PostgresBackend:
     """One schema."""
 
-    def __init__(self, url: str, *, retention: Retention, limits: Limits | None = None) -> None:
+    def __init__(self, url: str, *, retention: Retention, limits: Limits | None = None, create: bool = True) -> None:
         self._retention = retention
         self._vacuum_every = max(VACUUM_EVERY_MIN, retention.threshold // 2)
         self._vacuuming: threading.Thread | None = None
@@ -61,7 +61,7 @@ class PostgresBackend:
         self._connections = Connections(address, limits=limits or Limits())
         self._writers = Combiner(self._write_all)
         try:
-            self._store = prepare(self._connections)
+            self._store = prepare(self._connections, create=create)
         except BaseException:
             self._connections.close()
             raise
@@ -88,7 +88,9 @@ class PostgresBackend:
     def revision(self) -> int:
         with self._connections.asking() as db:
             found = db.execute(_QUERIES["revision"]).fetchone()
-        return int(self._one(found)[0])
+        revision, store = self._one(found)
+        self._recognise(store)
+        return int(revision)
 
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
@@ -111,10 +113,11 @@ class PostgresBackend:
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._connections.asking() as db:
             found = db.execute(_QUERIES["feed"], {"maps": list(maps), "since": since}).fetchall()
-        revision, floor, *_ = self._one(found[0] if found else None)
+        revision, floor, store, *_ = self._one(found[0] if found else None)
+        self._recognise(store)
         if not floor <= since <= revision:
             return Compacted(revision)
-        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for _, _, map, key, version, kind in found if key is not None), revision)
+        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for _, _, _, map, key, version, kind in found if key is not None), revision)
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._connections.asking() as db:
@@ -180,15 +183,23 @@ class PostgresBackend:
     def _one(self, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """The answer of a query that has a row as long as the store has its state."""
         if row is None:
-            raise StoreDamaged(f"the store {self._shown} has lost its state: nothing was written; restore the database from a copy, or use another schema")
+            raise StoreLost(f"the store {self._shown} has lost its state: nothing was written; restore the database from a copy, or use another schema")
         return row
+
+    def _recognise(self, store: object) -> None:
+        """What is read must come from the store that was opened: who follows it asks for its revision again and again."""
+        if store != self._store:
+            raise self._refusal("replaced")
 
     def _refusal(self, outcome: str) -> TidegateError:
         match outcome:
             case "void":
                 return StoreUnavailable("the transaction came after it had been given up; nothing was written")
             case "replaced":
-                return StoreDamaged(f"the store {self._shown} was removed or replaced while it was open: nothing was written; start again")
+                return StoreLost(
+                    f"the store {self._shown} was removed or replaced while it was open: nothing was written; bring the former one back, "
+                    "or stop all processes and start them again"
+                )
             case "went-back":
                 return StoreDamaged(
                     f"the store {self._shown} is older than it was before: a copy was restored, or a standby that lagged behind has taken over. "

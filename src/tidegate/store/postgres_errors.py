@@ -3,7 +3,7 @@
 import psycopg
 
 from tidegate.model.errors import TidegateError, UserError
-from tidegate.store.errors import StoreDamaged, StoreUnavailable
+from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 
 SCHEMA_VERSION = 1
 # libpq gives a refused connection no code, only words; where the server speaks another language, it is a store that is unavailable.
@@ -40,7 +40,10 @@ def from_server(shown: str, error: psycopg.Error) -> TidegateError:
     if state in _UNAVAILABLE:
         return StoreUnavailable(f"the store {shown} {_UNAVAILABLE[state]}")
     if state in _GONE:
-        return StoreDamaged(f"the store {shown} was removed while it was open ({_GONE[state]} is gone): nothing was written; start again")
+        return StoreLost(
+            f"the store {shown} was removed while it was open ({_GONE[state]} is gone): nothing was written; bring it back, "
+            "or stop all processes and start them again"
+        )
     if state == "42501":
         return UserError(f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own the schema")
     if state in ("XX001", "XX002"):

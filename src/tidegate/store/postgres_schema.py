@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 
 from tidegate.model.errors import UserError
 from tidegate.store import places
+from tidegate.store.errors import StoreLost
 from tidegate.store.postgres_address import PostgresAddress
 from tidegate.store.postgres_connections import SQL, Connections, LimitedConnection
 from tidegate.store.postgres_errors import SCHEMA_VERSION, StoreSchemaTooNew
@@ -28,10 +29,12 @@ class Found:
     has_relations: bool
 
 
-def prepare(connections: Connections) -> UUID:
-    """Which store it is; made if it was not there."""
+def prepare(connections: Connections, *, create: bool) -> UUID:
+    """Which store it is; made if it was not there and may be."""
     with connections.asking() as db:
         found = _look(db, connections.address)
+        if not found.is_store and not create:
+            raise StoreLost(f"the store {connections.address.shown} is gone: it is waited for, and no new one is made")
         if not found.is_store:
             _create(db, connections.address)
         (version,) = db.execute(SQL["schema_version"].encode()).fetchone() or (0,)

@@ -6,8 +6,9 @@ revisions are in the order of commits. Those of several threads share a commit (
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tidegate.store import places
 from tidegate.store.backend import (
@@ -31,32 +32,33 @@ from tidegate.store.sqlite_batch import Batch, Place, decided, judge, places_of
 from tidegate.store.sqlite_file import SQL, StoreFile
 
 BUSY_TIMEOUT_S = 30.0
+T = TypeVar("T")
 
 
 class SqliteBackend:
-    """One file."""
+    """One file. `create`: make it where there is none."""
 
-    def __init__(self, path: Path, *, retention: Retention, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(self, path: Path, *, retention: Retention, busy_timeout_s: float = BUSY_TIMEOUT_S, create: bool = True) -> None:
         self._retention = retention
-        self._file = StoreFile(path, busy_timeout_s=busy_timeout_s)
+        self._file = StoreFile(path, busy_timeout_s=busy_timeout_s, create=create)
         self._writers = Combiner(self._write_all)
 
     def read(self, map: str, key: str) -> Row | None:
-        with self._file.reading() as db:
-            return next(iter(_get(db, map, key)), None)
+        return next(iter(self._rows(lambda db: _get(db, map, key))), None)
 
     def scan(self, map: str, prefix: str) -> list[Row]:
-        with self._file.reading() as db:
-            return _scan(db, map, prefix)
+        return self._rows(lambda db: _scan(db, map, prefix))
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        with self._file.reading() as db:
+        def answer(db: sqlite3.Connection) -> list[list[Row]]:
             found = _get_all(db, [each for each in questions if isinstance(each, Get)])
             return [found.get((each.map, each.key), []) if isinstance(each, Get) else _scan(db, each.map, each.prefix) for each in questions]
 
+        return self._rows(answer)
+
     def revision(self) -> int:
         with self._file.reading() as db:
-            return _state(db)[0]
+            return self._saw(_state(db)[0])
 
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
@@ -81,6 +83,7 @@ class SqliteBackend:
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._file.reading() as db:
             revision, floor, _ = _state(db)
+            self._saw(revision)
             if not floor <= since <= revision:
                 return Compacted(revision)
             found = db.execute(SQL["feed"], {"maps": json.dumps(list(maps)), "since": since}).fetchall() if since < revision else ()
@@ -110,7 +113,27 @@ class SqliteBackend:
                 _write(db, batch)
                 self._prune_if_due(db)
                 places.inside_transaction()
+        self._saw(batch.revision)
         return batch.outcomes
+
+    def _saw(self, revision: int) -> int:
+        """Remember. Threads may race here; the loser leaves an older revision, which is as true."""
+        self._file.revision_seen = max(self._file.revision_seen, revision)
+        return revision
+
+    def _rows(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        """Rows as of one moment. Bytes that are no text, which only damage leaves there, become text that its checksum does not fit."""
+        with self._file.reading() as db:
+            try:
+                return ask(db)
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+            db.text_factory = _any_text
+            try:
+                return ask(db)
+            finally:
+                db.text_factory = str
 
     def _prune_if_due(self, db: sqlite3.Connection) -> None:
         revision, floor, change_rows = _state(db)
@@ -124,6 +147,10 @@ class SqliteBackend:
         new = {"floor": max(floor, beyond[0] if beyond else 0, revision - kept)}
         for query in ("prune_changes", "prune_outcomes", "prune_voids", "set_floor"):
             db.execute(SQL[query], new)
+
+
+def _any_text(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")
 
 
 def _state(db: sqlite3.Connection) -> tuple[int, int, int]:

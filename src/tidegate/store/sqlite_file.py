@@ -3,6 +3,11 @@
 One connection reads and one writes, each behind its own mutex, so that a thread that waits for another process' write does not keep the
 readers of this one.
 
+**Identity.** An open file that was deleted, renamed or covered by a mount still takes writes, which nobody would find again. Therefore every use
+first checks that the path leads to the open file (device and inode). While nothing is there, it is StoreLost; a file that appears in its place is
+opened only if it is the same store: the same random name in its table `identity`, and no older than what was seen. A store that was open is never
+made anew.
+
 SQLite keeps its locks by process, in memory too: a child that is forked while a connection is open would believe to hold locks that only its
 parent has, and write into a journal that the parent takes away. Therefore all connections are closed before a fork, and both sides open new ones.
 """
@@ -11,14 +16,17 @@ import errno
 import os
 import sqlite3
 import threading
+import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from tidegate.model.errors import UserError
 from tidegate.store import places
-from tidegate.store.errors import AnswerLost, StoreClosed, StoreDamaged, StoreUnavailable
+from tidegate.store.errors import AnswerLost, StoreClosed, StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.lock import FileLock, HeldBy
 from tidegate.store.sql import load_queries
 from tidegate.store.sqlite_errors import SCHEMA_VERSION, SURELY_NOT_WRITTEN, StoreTooNew, error_name, translated
@@ -29,23 +37,35 @@ _open_files: "weakref.WeakSet[StoreFile]" = weakref.WeakSet()
 _at_rest: "list[StoreFile]" = []  # closed for the fork that is under way
 
 
+@dataclass(slots=True)
+class _Opened:
+    """A connection, and the device and inode of the file that it was opened on."""
+
+    db: sqlite3.Connection
+    file: tuple[int, int]
+
+
 class StoreFile:
-    """Connections to one store."""
+    """Connections to one store. `create`: make the store where there is none."""
 
-    _reader: sqlite3.Connection | None
-    _writer: sqlite3.Connection | None
+    _reader: _Opened | None
+    _writer: _Opened | None
 
-    def __init__(self, path: Path, *, busy_timeout_s: float) -> None:
+    def __init__(self, path: Path, *, busy_timeout_s: float, create: bool = True) -> None:
         self.path = path
+        self.revision_seen = 0  # the newest one that was read or written here: a file that is older is not this store
         self._busy_timeout_s = busy_timeout_s
         self._closed = self._forked_inside = False
         self._reader = self._writer = None
         self._reader_mutex, self._writer_mutex = threading.Lock(), threading.Lock()
         self._lock = FileLock(path.with_name(path.name + ".lock"))
-        self._inode = 0
+        self._identity = ""
         try:
-            with translated(path), self._exclusive():
-                self._writer = self._open_writer()
+            with translated(path, opening=True):
+                if not create:
+                    self._found()  # before the lock, whose file would be made otherwise
+                with self._exclusive():
+                    self._writer = self._open_writer(create=create)
         except BaseException:
             self._lock.close()
             raise
@@ -56,9 +76,7 @@ class StoreFile:
         """One moment of the store."""
         with self._reader_mutex, translated(self.path):
             self._check_open()
-            if self._reader is None:
-                self._reader = self._open_reader()
-            db = self._reader
+            db = self._usable_reader()
             db.execute(SQL["begin_read"])
             try:
                 yield db
@@ -76,8 +94,7 @@ class StoreFile:
     @contextmanager
     def writing_in_turn(self) -> Iterator[sqlite3.Connection]:
         """For who has the turn, a transaction alone among all processes: committed at the end, undone by any exception."""
-        with translated(self.path), self._exclusive():
-            db = self._usable_writer()
+        with translated(self.path), self._usable_writer() as db:
             db.execute(SQL["begin_write"])
             try:
                 yield db
@@ -96,8 +113,7 @@ class StoreFile:
         """After a compaction: free pages to the disk, the log file to nothing."""
         with self._writer_mutex_within_limit(), translated(self.path):
             self._check_open()
-            with self._exclusive():
-                db = self._usable_writer()
+            with self._usable_writer() as db:
                 db.executescript(SQL["give_pages_back"])  # `execute` would stop after the first page
                 db.execute(SQL["empty_journal"]).fetchall()
 
@@ -129,9 +145,9 @@ class StoreFile:
         self._reader_mutex, self._writer_mutex = threading.Lock(), threading.Lock()
 
     def _close_connections(self) -> None:
-        for db in (self._reader, self._writer):
-            if db is not None:
-                db.close()
+        for opened in (self._reader, self._writer):
+            if opened is not None:
+                opened.db.close()
         self._reader = self._writer = None
         self._lock.close()
 
@@ -164,20 +180,38 @@ class StoreFile:
         finally:
             self._lock.release()
 
-    def _usable_writer(self) -> sqlite3.Connection:
-        self._check_same_file()
-        if self._writer is None:
-            self._writer = self._open_writer()
-        return self._writer
+    def _usable_reader(self) -> sqlite3.Connection:
+        found = self._found()
+        if self._reader is None or self._reader.file != found:
+            old, self._reader = self._reader, None
+            if old is not None:
+                old.db.close()
+            self._reader = self._open_reader()
+        return self._reader.db
 
-    def _check_same_file(self) -> None:
-        """What is written to a file that is no longer there would be acknowledged and lost."""
+    @contextmanager
+    def _usable_writer(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, alone among the processes of this host."""
+        found = self._found()
+        if self._writer is not None and self._writer.file != found:
+            old, self._writer = self._writer, None
+            old.db.close()
+            self._lock.close()  # it stands beside the file that is gone
+        with self._exclusive():
+            if self._writer is None:
+                self._writer = self._open_writer(create=False)
+            yield self._writer.db
+
+    def _found(self) -> tuple[int, int]:
+        """Which file the path leads to. What is written to one that is no longer there would be acknowledged and lost."""
         try:
-            same = os.stat(self.path).st_ino == self._inode
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise StoreDamaged(f"the store {self.path} was removed or replaced while it was open: nothing was written; start again")
+            found = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StoreLost(
+                f"the store {self.path} is gone: it was removed or renamed, or its disk is not mounted. Nothing was written; "
+                "it is waited for until the same file is back, and no new one is made"
+            ) from error
+        return found.st_dev, found.st_ino
 
     def _commit(self, db: sqlite3.Connection) -> None:
         try:
@@ -187,6 +221,14 @@ class StoreFile:
             if error_name(error) in SURELY_NOT_WRITTEN:
                 raise
             raise AnswerLost(f"the store {self.path} failed while it committed: {error} ({error_name(error)})") from error
+        if self._writer is None or self._found_or_none() != self._writer.file:
+            raise AnswerLost(f"the store {self.path} was removed or replaced while it committed")
+
+    def _found_or_none(self) -> tuple[int, int] | None:
+        try:
+            return self._found()
+        except (StoreLost, OSError):
+            return None
 
     def _undo(self, db: sqlite3.Connection) -> None:
         try:
@@ -196,41 +238,70 @@ class StoreFile:
             self._writer = None
             db.close()
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self, *, create: bool) -> _Opened:
         # Only a file that is not there is opened here: closing a file descriptor of a database takes away this process' locks on it.
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not self.path.exists():
+        if create and not self.path.exists():
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         db = self._connect()
         try:
-            self._prepare(db)
+            self._prepare(db, create=create)
+            self._recognise(db)
         except BaseException:
             db.close()
             raise
-        self._inode = os.stat(self.path).st_ino
-        return db
+        return _Opened(db, self._found())
 
-    def _open_reader(self) -> sqlite3.Connection:
-        self._check_same_file()
+    def _open_reader(self) -> _Opened:
         db = self._connect()
-        db.execute(SQL["settings_of_reader"])
-        return db
+        try:
+            db.execute(SQL["settings_of_reader"])
+            self._recognise(db)
+        except BaseException:
+            db.close()
+            raise
+        return _Opened(db, self._found())
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
+        """A connection that makes no file."""
+        address = f"file:{quote(str(self.path))}?mode=rw"
+        return sqlite3.connect(address, uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
+    def _recognise(self, db: sqlite3.Connection) -> None:
+        """The first time, which store it is; from then on, that it is the same one, and not an older copy of it."""
         tables = {name for (name,) in db.execute(SQL["table_names"])}
+        named = db.execute(SQL["identity"]).fetchone() if "identity" in tables else None
+        found = named[0] if named else ""
+        if self._identity and found != self._identity:
+            raise StoreLost(
+                f"another store is at {self.path} and not the one that was open: it was replaced, or another disk is mounted there. Nothing was "
+                "written, and the other one is left alone: bring the former one back, or stop all processes and start them again"
+            )
+        state = db.execute(SQL["state"]).fetchone()
+        if state is None:
+            raise StoreDamaged(f"the store {self.path} has lost its state: restore it from a copy, or begin with a new home; checkpoints are not in it")
+        if state[0] < self.revision_seen:
+            raise StoreDamaged(
+                f"the store {self.path} is older than it was before: a copy was put in its place. Nothing was written; stop all processes and start them again"
+            )
+        self._identity = found
+
+    def _prepare(self, db: sqlite3.Connection, *, create: bool) -> None:
+        tables = {name for (name,) in db.execute(SQL["table_names"])}
+        if not tables and not create:
+            raise StoreLost(f"the store {self.path} is gone: an empty file is in its place. Nothing was written; bring the store back")
         if not tables:
             self._create(db)
         elif "schema_version" not in tables:
             raise UserError(f"{self.path} is a database of something else, not a store: use another home")
-        (found,) = db.execute(SQL["schema_version"]).fetchone()
+        (found,) = db.execute(SQL["schema_version"]).fetchone() or (0,)
         if found > SCHEMA_VERSION:
             raise StoreTooNew(self.path, found)
         for statement in SQL.statements("settings_of_writer"):
             db.execute(statement)
+        if create and "identity" not in tables:
+            self._name(db)
 
     def _create(self, db: sqlite3.Connection) -> None:
         places.before_creation()
@@ -245,6 +316,14 @@ class StoreFile:
         db.execute(SQL["commit"])
         _sync_directory(self.path.parent)
         places.after_creation()
+
+    def _name(self, db: sqlite3.Connection) -> None:
+        """Give the store its name, also one of a release that gave none."""
+        db.execute(SQL["begin_write"])
+        for statement in SQL.statements("identity_table"):
+            db.execute(statement)
+        db.execute(SQL["set_identity"], {"store": uuid.uuid4().hex})
+        db.execute(SQL["commit"])
 
 
 def _sync_directory(directory: Path) -> None:

@@ -4,12 +4,15 @@ A backend's test module derives a class from `StoreContract` (or from `DurableSt
 `world`: an empty store that several users can open. Lost answers are judged in store_outcomes.py, which is part of the suite.
 """
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pytest
 
+from tidegate.model.document import to_document
+from tidegate.model.records import Beat
 from tidegate.store import (
     Change,
     ChangeKind,
@@ -18,6 +21,7 @@ from tidegate.store import (
     Compacted,
     Conflict,
     Delete,
+    DocumentDamaged,
     Get,
     Listing,
     MapSize,
@@ -26,7 +30,10 @@ from tidegate.store import (
     Store,
     StoreClosed,
     StoreRefused,
+    sound,
 )
+from tidegate.store.backend import Token, Transaction, Write
+from tidegate.store.follow import Follower
 from tidegate.testing.store_outcomes import OutcomeContract
 from tidegate.testing.store_worker import ACCOUNTS, ACTS
 
@@ -285,7 +292,54 @@ class StoreContract(OutcomeContract):
     def test_the_size_of_a_map_is_its_keys_and_its_canonical_values(self, store: Store) -> None:
         store.transact(writes=[Put("jobs", "é", {"b": "ü", "a": 1}), Put("jobs", "k", {}), Put("states", "gone", {})])
         store.transact(writes=[Delete("states", "gone")])
-        assert store.size_by_map() == {"jobs": MapSize(2, 2 + len('{"a":1,"b":"ü"}'.encode()) + 1 + 2)}
+        assert store.size_by_map() == {"jobs": MapSize(2, 2 + len('{"a":1,"b":"ü"}'.encode()) + 1 + 2 + len(',"~crc~":"00000000"') * 2 - 1)}
+
+    def test_a_document_that_was_changed_behind_the_store_is_named_and_keeps_nobody_from_the_others(self, store: Store) -> None:
+        store.transact(writes=[Put("jobs", key, {"version": 1, "lineage": f"{key}-19a0"}) for key in ("a", "b", "c")])
+        row = store.backend.read("jobs", "b")
+        assert row is not None
+        for text in (row.text.replace("19a0", "19a1"), row.text[:-1], "[]", "no JSON", '{"version":1,"~crc~":7}'):
+            _write_behind(store, "jobs", "b", text)
+            entries = store.list("jobs")
+            assert [entry.key for entry in entries] == ["a", "b", "c"]
+            assert [entry.value["lineage"] for entry in sound(entries)] == ["a-19a0", "c-19a0"]
+            for found in (store.get("jobs", "b"), entries[1], *store.ask([Get("jobs", "b")])[0]):
+                assert found is not None
+                with pytest.raises(DocumentDamaged, match="the stored document jobs/b is damaged and is not used"):
+                    _ = found.value
+        version = store.list("jobs")[1].version
+        store.transact([Check("jobs", "b", version)], [Put("jobs", "b", {"whole": True})])
+        assert _value(store, "jobs", "b") == {"whole": True}
+
+    def test_a_document_that_was_moved_to_another_key_or_map_is_damage(self, store: Store) -> None:
+        store.transact(writes=[Put("jobs", "a", {"n": 1}), Put("jobs", "b", {"n": 2}), Put("states", "a", {"n": 3})])
+        texts = {place: store.backend.read(*place) for place in (("jobs", "a"), ("jobs", "b"), ("states", "a"))}
+        for (map, key), other in ((("jobs", "a"), ("jobs", "b")), (("jobs", "b"), ("jobs", "a")), (("states", "a"), ("jobs", "a"))):
+            row = texts[other]
+            assert row is not None
+            _write_behind(store, map, key, row.text)
+            entry = store.get(map, key)
+            assert entry is not None
+            with pytest.raises(DocumentDamaged, match=f"the stored document {map}/{key} is damaged.*another key"):
+                _ = entry.value
+
+    def test_a_document_of_the_first_release_has_no_checksum_and_is_read(self, store: Store) -> None:
+        _write_behind(store, "jobs", "a", '{"version":1,"lineage":"7-19a0"}')
+        assert _value(store, "jobs", "a") == {"version": 1, "lineage": "7-19a0"}
+
+    def test_who_follows_a_map_leaves_a_damaged_document_out_and_names_it_until_it_is_whole(self, store: Store) -> None:
+        store.transact(writes=[Put("beats", key, to_document(Beat(term=1, number=2))) for key in ("a", "b")])
+        row = store.backend.read("beats", "b")
+        assert row is not None
+        _write_behind(store, "beats", "b", row.text.replace('"number":2', '"number":3'))
+        follower = Follower(store, {"beats": Beat}, lambda: 0.0)
+        follower.refresh()
+        assert list(follower.all("beats")) == ["a"]
+        assert "the stored document beats/b is damaged" in follower.unreadable["beats", "b"]
+        store.transact(writes=[Put("beats", "b", to_document(Beat(term=1, number=4)))])
+        follower.refresh()
+        assert follower.all("beats")["b"].value.number == 4
+        assert follower.unreadable == {}
 
     def test_a_counter_is_exact_when_four_add_to_it(self, world: StoreWorld) -> None:
         store = world.open()
@@ -379,6 +433,11 @@ class StoreContract(OutcomeContract):
         ):
             with pytest.raises(StoreClosed):
                 call()
+
+
+def _write_behind(store: Store, map: str, key: str, text: str) -> None:
+    """Put a text into the store as something else than Tidegate would."""
+    store.backend.apply(Transaction(token=Token(id=os.urandom(16), since=store.revision()), checks=(), writes=(Write(map, key, text),)))
 
 
 def _value(store: Store, map: str, key: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tidegate.api.desk import Desk
 from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.records import Role
+from tidegate.store.errors import StoreDamaged
 from tidegate.ui import words
 
 LOG = logging.getLogger("tidegate.ui")
@@ -86,7 +87,7 @@ class Frame:
                 return await handler(request)
             except UserError as error:
                 return self.page(request, "error.html", status=404 if error.condition in NOT_FOUND else 400, condition=error.condition, message=str(error))
-            except TransientError as error:
+            except (TransientError, StoreDamaged) as error:
                 return self.page(request, "error.html", status=503, condition=error.condition, message=str(error))
             except TidegateError as error:
                 return self.page(request, "error.html", status=500, condition=error.condition, message=str(error))

@@ -25,8 +25,9 @@ READS = (
         "/finished-jobs",
     ),
     *("/finished-jobs/FAILED", "/jobs/checkpoints/1", "/jobs/checkpoints/history/1", "/system-monitoring-information", "/thread-dump", "/running-threads"),
-    *("/logs", "/logs/a.log", "/log", "/log/a.log", "/get-all-log-name", "/option-rules", "/metrics", "/openmetrics", "/health", "/loggers", "/loggers/x"),
+    *("/logs", "/logs/a.log", "/log", "/log/a.log", "/get-all-log-name", "/option-rules", "/metrics", "/openmetrics", "/loggers", "/loggers/x"),
 )
+PROBES = ("/health", "/ready")  # tests/unit/api/test_api_outage.py
 WISHES = ("/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/encrypt-config")
 ADMINS = ("/update-tags", "/loggers/tidegate.api")
 
@@ -46,7 +47,7 @@ def holder(site: Any, role: Role, lives_ms: int = 0) -> dict[str, str]:
 def test_every_route_is_in_one_of_the_lists(closed) -> None:
     paths = {getattr(route, "path", "") for route in closed.app.routes}
     known = {path.replace("{job_id}", "1").replace("{state}", "FAILED").replace("{name:path}", "a.log").replace("{name}", "x") for path in paths}
-    assert known - {"/job-info", "/running-job", "/loggers/x", "/api/v1"} == {*READS, *WISHES, "/update-tags"} - {"/loggers/x"}
+    assert known - {"/job-info", "/running-job", "/loggers/x", "/api/v1"} == {*READS, *PROBES, *WISHES, "/update-tags"} - {"/loggers/x"}
 
 
 @pytest.mark.parametrize("path", READS)

@@ -32,7 +32,7 @@ VALUES = {
     "token_id": "0" * 12,
     "kind": "source",
 }
-FOR_ALL = {("GET", "/ui/login"), ("POST", "/ui/login")}
+FOR_ALL = {("GET", "/ui/login"), ("POST", "/ui/login"), *(("GET", f"{root}/{name}") for root in ("", "/api/v1") for name in ("health", "ready"))}
 LOOKERS_MAY = {*FOR_ALL, ("POST", "/ui/logout")}
 ENDLESS = ("GET", "/api/v1/events")  # a stream: who may come in gets it for ever
 NONSENSE = {

@@ -10,13 +10,16 @@ from starlette.responses import JSONResponse, Response
 from tidegate import __version__
 from tidegate.api.answers import BodyTooLarge
 from tidegate.api.desk import Desk
+from tidegate.api.health import Health
 from tidegate.api.v1 import catalog, cluster, jobs, state, tokens
 from tidegate.api.v1.live import Live
 from tidegate.api.v1.models import Problem
 from tidegate.api.v1.roles import describe_roles
 from tidegate.checkpoints.reach import StorageRefused
-from tidegate.model.errors import TidegateError, TransientError, UserError
+from tidegate.model.document import UnreadableDocument
+from tidegate.model.errors import LineageMismatch, TidegateError, TransientError, UserError
 from tidegate.model.problem import BadJob
+from tidegate.store.errors import StoreDamaged
 
 LOG = logging.getLogger("tidegate.api")
 MEDIA = "application/problem+json"
@@ -70,6 +73,9 @@ def typed_api(desk: Desk) -> FastAPI:
     for router in (jobs.routes(desk), cluster.routes(desk), catalog.routes(), state.routes(desk), tokens.routes(desk)):
         describe_roles(router)
         app.include_router(router)
+    probes = Health(desk)
+    app.add_route("/health", probes.health, methods=["GET"], include_in_schema=False)
+    app.add_route("/ready", probes.ready, methods=["GET"], include_in_schema=False)
     app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(TidegateError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -92,9 +98,11 @@ async def _ours(_request: Request, error: Exception) -> Response:
         return problem(413, str(error), error.condition)
     if isinstance(error, UserError):
         return problem(STATUSES.get(error.condition, 400), str(error), error.condition)
+    if isinstance(error, LineageMismatch | UnreadableDocument):
+        return problem(409, str(error), error.condition)
     if isinstance(error, StorageRefused):
         return problem(502, str(error), error.condition)
-    return problem(503 if isinstance(error, TransientError) else 500, str(error), error.condition)
+    return problem(503 if isinstance(error, TransientError | StoreDamaged) else 500, str(error), error.condition)
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:

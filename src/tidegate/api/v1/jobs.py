@@ -20,6 +20,7 @@ from tidegate.api.writes import How, Writes
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.observe import Picture
 from tidegate.model.records import CheckpointHealth, JobStatus
+from tidegate.store.errors import StoreDamaged
 from tidegate.store.follow import Seen
 
 JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
@@ -127,6 +128,8 @@ def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails
     job = going_of(picture, record) if record is not None else None
     if job is not None and (outcome is None or not job.state.status.terminal):
         return shapes.details(picture, job, now_ms)
+    if outcome is None and (damage := picture.damage(job_id)):
+        raise StoreDamaged(damage)
     if outcome is None:
         raise UnknownJob(job_id)
     return shapes.ended_details(picture, outcome.value)
@@ -150,4 +153,6 @@ def etag(picture: Picture, job_id: int) -> str:
     seen: tuple[Seen[Any] | None, ...] = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id))
     more: Iterator[Seen[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
+    if (instead := picture.shown_health(job_id)) is not None:  # while it cannot be written
+        parts.append(instead.level.value)
     return f'W/"{"-".join(parts)}"'

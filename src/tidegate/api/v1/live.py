@@ -74,7 +74,7 @@ class News:
     def _state(self, job_id: int) -> Hashable:
         picture = self.picture
         seen = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id), picture.savepoint(job_id))
-        return tuple(each.version for each in seen if each is not None) or None
+        return (*(each.version for each in seen if each is not None), *filter(None, [picture.shown_health(job_id)])) or None
 
     def _place(self, job_id: int) -> Hashable:
         places = tuple(place.version for place in self.picture.pipelines(job_id))

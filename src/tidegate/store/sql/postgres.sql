@@ -189,8 +189,8 @@ cross join lateral (
 order by q.place, e.key;
 
 -- name: revision
--- The newest revision.
-select revision from state;
+-- The newest revision, and which store it is of.
+select revision, store from state;
 
 -- name: judge
 -- For a transaction that writes nothing: the newest revision, and the first check that does not hold at that moment.
@@ -236,7 +236,7 @@ select o_outcome, o_number from settle(%(store)s, %(token)s, %(since)s::bigint);
 
 -- name: feed
 -- What happened to some maps after a revision, with the state of the same moment; one row without a key where nothing did.
-select s.revision, s.floor, c.map, c.key, c.revision, c.kind
+select s.revision, s.floor, s.store, c.map, c.key, c.revision, c.kind
 from state s
 left join changes c on c.map = any(%(maps)s::text[]) and c.revision > %(since)s::bigint and s.floor <= %(since)s::bigint
 order by c.revision, c.map, c.key;

@@ -26,6 +26,18 @@ create table voids (token blob primary key, revision integer not null) strict, w
 insert into state (id, revision, floor, change_rows) values (1, 0, 0, 0);
 insert into schema_version (version) values (1);
 
+-- name: identity_table
+-- Which store this is: a random name, so that another one in its place is not taken for it. Stores of 0.1 are given theirs when they are opened.
+create table if not exists identity (id integer primary key check (id = 1), store text not null) strict;
+
+-- name: set_identity
+-- Once in the life of a store.
+insert into identity (id, store) values (1, :store) on conflict (id) do nothing;
+
+-- name: identity
+-- The name of this store.
+select store from identity;
+
 -- name: schema_version
 -- Which version of the schema a file has.
 select version from schema_version;

@@ -1,0 +1,81 @@
+"""What is shown of jobs while their health cannot be written: the store is out of reach, full or read-only, or a document of the job is damaged.
+
+Health is otherwise judged by the leader and read from the store. During an outage nobody leads, and what was written last says OK for ever. So every
+server judges by the same rule (lifecycle/health.py), from what it has in memory: for how long no checkpoint and no heartbeat of a job was seen. Nothing
+is written, and nothing is done about it here. Called by the loop that refreshes the picture.
+"""
+
+from tidegate.coordinator.observe import Picture
+from tidegate.lifecycle.health import SEVERITY, Stall, health_of
+from tidegate.lifecycle.view import Health
+from tidegate.model.engine import EngineSettings
+from tidegate.model.records import CheckpointHealth, JobState, JobStatus
+from tidegate.pipeline.clock import Clock
+
+JUDGED = (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT)
+EVERY_S = 1.0  # there may be thousands of jobs
+JOBS_NAMED_MAX = 5
+
+
+class OutageHealth:
+    """Judges all running jobs while there is a reason to."""
+
+    def __init__(self, picture: Picture, settings: EngineSettings, clock: Clock) -> None:
+        self.picture = picture
+        self.settings = settings
+        self.clock = clock
+        self._judged_s = float("-inf")
+
+    def step(self, trouble: str) -> None:
+        """One turn; `trouble` is why the store cannot be used at the moment, empty where it can."""
+        damaged = self.picture.damaged_jobs()
+        if not trouble and not damaged:
+            self._judged_s = float("-inf")
+            self.picture.show_health({})
+            return
+        if self.clock.monotonic_s() - self._judged_s < EVERY_S:
+            return
+        self._judged_s = self.clock.monotonic_s()
+        found = {job_id: self._health(job_id, trouble) for job_id in (self.picture.jobs() if trouble else damaged)}
+        self.picture.show_health({job_id: health for job_id, health in found.items() if health is not None})
+
+    def _health(self, job_id: int, trouble: str) -> Health | None:
+        """What to show in place of the stored one; None where that is as bad, or the job does not run."""
+        record, stored = self.picture.jobs().get(job_id), self.picture.state(job_id)
+        if record is None or stored is None or stored.value.status.terminal:
+            return None
+        damage = self.picture.damage(job_id)
+        if damage:
+            return Health(CheckpointHealth.STALLED, damage)
+        if stored.value.status not in JUDGED:
+            return None
+        now_s = self.clock.monotonic_s()
+        pipelines, metrics = self.picture.pipelines(job_id), self.picture.metrics(job_id)
+        health = health_of(
+            record.value.plan.env,
+            self.settings.checkpoint,
+            tuple(p.value for p in pipelines),
+            {m.value.pipeline: m.value for m in metrics},
+            {p.value.pipeline: round((now_s - p.since_s) * 1000) for p in pipelines},
+            {m.value.pipeline: round((now_s - m.since_s) * 1000) for m in metrics},
+            start_ms=self.settings.coordinator.start_timeout_ms,
+        )
+        if health.level is CheckpointHealth.OK or SEVERITY[health.level] < SEVERITY[stored.value.health]:
+            return None
+        return Health(health.level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
+
+
+def jobs_in_words(picture: Picture) -> str:
+    """The running jobs as they were last seen and are judged now, for an answer that can show no more than a sentence."""
+    states = [state for job_id in picture.jobs() if (state := picture.shown_state(job_id)) is not None and not state.status.terminal]
+    if not states:
+        return ""
+    states.sort(key=lambda state: (-SEVERITY[state.health], state.job_id))
+    named = ", ".join(_word(state) for state in states[:JOBS_NAMED_MAX])
+    more = f" and {len(states) - JOBS_NAMED_MAX} more" if len(states) > JOBS_NAMED_MAX else ""
+    return f"As last seen: {named}{more}"
+
+
+def _word(state: JobState) -> str:
+    level = "" if state.health is CheckpointHealth.OK else f" and {state.health.value}"
+    return f"job {state.job_id} is {state.status.value}{level}"
