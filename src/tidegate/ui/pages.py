@@ -70,7 +70,7 @@ class Pages:
             request,
             "job.html",
             job=details,
-            drawn=graph(details.graph, details.pipelines),
+            drawn=graph(details.graph),
             lines=lines,
             checkpoints=checkpoints_of(picture, job_id)[:ROWS],
             events=events_of(picture, details),

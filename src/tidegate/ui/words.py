@@ -42,18 +42,16 @@ def kind(status: str) -> str:
 
 
 def number(value: float | int | None) -> str:
-    """With thin groups of three; a dash for nothing."""
+    """Groups of three with commas, as everywhere else; a dash where it is not known."""
     if value is None:
-        return "-"
-    if isinstance(value, float) and value != int(value):
-        return f"{value:,.1f}".replace(",", "\u202f")
-    return f"{int(value):,}".replace(",", "\u202f")
+        return "–"
+    return f"{value:,.1f}" if isinstance(value, float) and value < 1000 and value != int(value) else f"{round(value):,}"
 
 
 def size(count: int | None) -> str:
     """Bytes with their unit."""
     if count is None:
-        return "-"
+        return "–"
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024 or unit == "GiB":
