@@ -12,6 +12,7 @@ from tidegate.cli.view import JobView, PipelineView
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
+NOT_KNOWN = "\u2013"
 
 
 class Display(ABC):
@@ -166,7 +167,7 @@ def described(pipeline: PipelineView) -> str:
 
 def rate(pipeline: PipelineView) -> str:
     """Rows per second; a dash while it is not known."""
-    return "–" if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
+    return NOT_KNOWN if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
 
 
 def summary(outcome: JobOutcome, seconds: float, log: str) -> list[str]:

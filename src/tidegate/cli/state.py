@@ -18,7 +18,6 @@ from tidegate.cli.installation import Installation, installation
 from tidegate.cli.state_tables import (
     LISTED_MAX,
     quarantine_lines,
-    size,
     usage_document,
     usage_lines,
     verdict_document,
@@ -27,6 +26,7 @@ from tidegate.cli.state_tables import (
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.expiry import expire, expired
 from tidegate.coordinator.namespace import own
+from tidegate.model.amount import size_text as size
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, JobStatus, PipelineState
 from tidegate.model.upkeep import EXPIRED_JOBS

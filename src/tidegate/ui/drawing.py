@@ -56,11 +56,11 @@ def graph(vertices: Sequence[Vertex]) -> Graph:
     """Columns by distance from the sources, pipelines one below the other."""
     places: dict[tuple[int, str], tuple[int, int]] = {}
     row = 0
-    for number in dict.fromkeys(vertex.pipeline for vertex in vertices):
+    for part in dict.fromkeys(vertex.pipeline for vertex in vertices):
         rows: dict[int, int] = {}
-        for vertex in (each for each in vertices if each.pipeline == number):
-            column = max((places[number, giver][0] + 1 for giver in vertex.inputs if (number, giver) in places), default=0)
-            places[number, vertex.operator] = (column, row + rows.get(column, 0))
+        for vertex in (each for each in vertices if each.pipeline == part):
+            column = max((places[part, giver][0] + 1 for giver in vertex.inputs if (part, giver) in places), default=0)
+            places[part, vertex.operator] = (column, row + rows.get(column, 0))
             rows[column] = rows.get(column, 0) + 1
         row += max(rows.values(), default=0)
     nodes = [Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices]

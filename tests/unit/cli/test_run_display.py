@@ -53,7 +53,7 @@ def test_the_rate_is_the_one_that_the_driver_measured() -> None:
     (pipeline,) = job_view(KNOWN, {1: measured}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
     assert (pipeline.rows_per_second, rate(pipeline)) == (1234.5, "1,234")
     (starting,) = job_view(KNOWN, {}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
-    assert (starting.rows_per_second, rate(starting)) == (None, "–")
+    assert (starting.rows_per_second, rate(starting)) == (None, "\u2013")
 
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

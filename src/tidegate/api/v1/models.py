@@ -150,6 +150,18 @@ class JobDetails(Job):
     graph: list[Vertex]
     env: dict[str, str] = Field(description="options of the env block, secrets masked")
     failures: list[Failure]
+    events: list["JobEvent"] = Field(description="what happened to this id, in all its runs, the newest first; the oldest are dropped")
+
+
+class JobEvent(Model):
+    """One line in the history of a job."""
+
+    at: datetime
+    kind: str = Field(description="submitted, status, restart or command")
+    what: str = Field(description="the status that was entered, or what was asked for")
+    by: str
+    generation: int
+    reason: str
 
 
 class JobPage(Model):
@@ -390,3 +402,4 @@ class Connector(ConnectorHead):
 
 
 Judgement.model_rebuild()
+JobDetails.model_rebuild()

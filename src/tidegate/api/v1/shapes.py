@@ -6,9 +6,11 @@ from typing import Any
 
 from tidegate.api import shapes as v2
 from tidegate.api.fragments import Going
+from tidegate.api.pipelines import pipelines_of
 from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.v1 import models
 from tidegate.api.volumes import byte_counts, byte_rates, merged, with_zeros
+from tidegate.coordinator.history import history_of
 from tidegate.coordinator.observe import Picture
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -46,11 +48,19 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
     live = {m.value.pipeline: m.value for m in picture.metrics(job_id) if m.value.generation == job.state.generation}
     return models.JobDetails(
         **_running(picture, job, now_ms),
-        pipelines=[pipeline(place, live.get(place.pipeline)) for place in places],
+        pipelines=[pipeline(place, live.get(place.pipeline)) for place in pipelines_of(picture, job_id)],
         graph=graph(record.plan, _passed(record.plan, places), rates_of(job.state, live.values())),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
+        events=_events(picture, job_id),
     )
+
+
+def _events(picture: Picture, job_id: int) -> list[models.JobEvent]:
+    return [
+        models.JobEvent(at=at(each.at_ms), kind=each.kind.value, what=each.to, by=each.by, generation=each.generation, reason=each.reason)
+        for each in reversed(history_of(picture.known(job_id)))
+    ]
 
 
 def _passed(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
@@ -132,10 +142,11 @@ def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
     plan = outcome.plan
     return models.JobDetails(
         **_ended(outcome),
-        pipelines=[pipeline(p.value, None) for p in picture.pipelines(outcome.job_id)],
+        pipelines=[pipeline(p, None) for p in pipelines_of(picture, outcome.job_id)],
         graph=graph(plan, _passed_in_all(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
+        events=_events(picture, outcome.job_id),
     )
 
 
@@ -153,13 +164,13 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
         "lineage": outcome.lineage,
         "generation": outcome.generation,
         "restored": outcome.restored,
-        "restorable": outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0,
+        "restorable": _restorable(outcome),
         "wish": None,
         "reason": "",
         "health": None,
         "health_reason": "",
-        "last_checkpoint": None,
-        "last_checkpoint_at": None,
+        "last_checkpoint": outcome.last_checkpoint or None,
+        "last_checkpoint_at": moment(outcome.last_checkpoint_ms),
         "seconds_since_checkpoint": None,
         "restarts": v2.restarts_of(outcome),
         "restarts_without_progress": outcome.restarts,
@@ -174,6 +185,12 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
         ),
         "last_failure": failure(outcome.failures[-1]) if outcome.failures else None,
     }
+
+
+def _restorable(outcome: JobOutcome) -> bool:
+    if outcome.restorable is not None:
+        return outcome.restorable
+    return outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0
 
 
 def failure(failed: Failure) -> models.Failure:
