@@ -246,7 +246,8 @@ def test_nothing_is_collected_before_it_is_confirmed(site, monkeypatch: pytest.M
     ran: list[str] = []
     monkeypatch.setattr("tidegate.ui.acting.collect", lambda _desk: ran.append("collected"))
     monkeypatch.setattr("tidegate.ui.acting.survey", lambda _desk: Survey(bytes={}, units={}, due=2, due_bytes=9, findings=[]))
-    asked = site.http.post("/ui/storage/collect")
+    assert (site.http.post("/ui/storage/collect").status_code, ran) == (400, [])
+    asked = site.http.post("/ui/storage/collect", data={"confirmed": "perhaps"})
     assert (asked.status_code, ran) == (200, [])
     assert 'name="confirmed" value="yes"' in asked.text
     assert site.http.post("/ui/storage/collect", data={"confirmed": "yes"}).status_code == 303
