@@ -109,7 +109,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, event, and the fields that are there."""
-        line: dict[str, object] = {"at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"), "level": record.levelname.lower(), "event": record.getMessage()}
+        line: dict[str, object] = {"at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower(), "event": record.getMessage()}
         given = record.__dict__
         line |= {name: given[name] for name in FIELDS if name in given}
         if record.exc_info:

@@ -275,7 +275,9 @@ def test_the_storage_is_looked_at_and_collected(site: Site, page: Page) -> None:
     page.get_by_role("button", name="Look now").click()
     answer(page).to_contain_text("below the namespace")
     expect(page.get_by_role("table").first).to_contain_text("live")
-    page.get_by_role("button", name="Collect orphans").click()
+    page.get_by_role("link", name="Collect orphans").click()
+    answer(page).to_contain_text("There is nothing to collect")
+    page.get_by_role("button", name="Run the collector").click()
     expect(page.get_by_text("Nothing is in quarantine")).to_be_visible()
 
 
@@ -290,6 +292,20 @@ def test_cluster_and_cleanup(site: Site, page: Page) -> None:
 def test_what_is_not_there_is_said(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/jobs/999")
     expect(page.get_by_role("alert")).to_contain_text("there is no job 999")
+    page.goto(f"{site.url}/ui/nope")
+    expect(page.get_by_role("alert")).to_contain_text("there is no page /ui/nope here")
+
+
+def test_an_id_is_copied_or_the_page_says_that_it_is_not(site: Site, page: Page) -> None:
+    page.add_init_script(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand = () => window.mayCopy === true;"
+    )  # as on plain http
+    page.goto(f"{site.url}/ui/jobs/11")
+    page.get_by_role("button", name="11", exact=True).click()
+    expect(page.locator("#connection")).to_contain_text("not copied")
+    page.evaluate("window.mayCopy = true")
+    page.get_by_role("button", name="11", exact=True).click()
+    expect(page.locator("#connection")).to_have_text("copied 11")
 
 
 def test_everything_can_be_reached_by_keyboard_and_read_without_scripts(site: Site, browser: Browser) -> None:
@@ -338,7 +354,7 @@ def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> No
     try:
         verb = [str(Path(sys.executable).parent / "tidegate"), "token", "--home", str(site.home), "--config", str(site.config)]
         made = subprocess.run([*verb, "create", "ann", "--role", "viewer"], capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout.strip()
-        page.goto(site.url)
+        page.goto(f"{site.url}/ui/jobs?show=ended")
         answer(page).to_contain_text("Who are you?")
         page.get_by_label("Token").fill("tg_nonsense")
         page.get_by_role("button", name="Come in").click()
@@ -349,6 +365,7 @@ def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> No
             page.get_by_role("button", name="Come in").click()
             page.wait_for_load_state()
             assert time.monotonic() < deadline_s
+        assert page.url.endswith("/ui/jobs?show=ended"), "where one wanted to go"
         expect(page.get_by_text("ann (viewer)")).to_be_visible()
         page.goto(f"{site.url}/ui/submit")
         expect(page.get_by_role("alert")).to_contain_text("needs the role operator")

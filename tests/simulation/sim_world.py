@@ -277,7 +277,7 @@ class World:
         )
         ended = PipelineStatus.FAILED  # an exception counts as that: as in the driver, one pipeline that fails stops the others at their next checkpoint
         try:
-            ended = run_pipeline(around, plan, ledger, Meter(plan.id, process.generation))
+            ended = run_pipeline(around, plan, ledger, Meter(plan.id, process.generation, around.clock))
         finally:
             if ended is PipelineStatus.FAILED:
                 process.stop.set()

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.answers import BODY_BYTES_MAX, BodyTooLarge, fail
 from tidegate.api.desk import Desk
+from tidegate.api.return_path import login_path
 from tidegate.coordinator.tokens import recognised
 from tidegate.model.records import AccessToken, Role
 
@@ -59,7 +60,7 @@ class Door:
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (STRANGER if open_to_all else None)
         if who is None and request.method in SAFE and (path == "/" or path.startswith("/ui/")) and not self.desk.settings.http.basic_auth:
-            return await RedirectResponse(f"{self.root}/ui/login", 303)(scope, receive, send)
+            return await RedirectResponse(f"{self.root}{login_path(path, request.url.query)}", 303)(scope, receive, send)
         if who is None:
             answer = fail(401, "who are you? Send a token (Authorization: Bearer ...), or user name and password where the server has them")
             answer.headers["WWW-Authenticate"] = CHALLENGE

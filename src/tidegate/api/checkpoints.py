@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate.api.desk import Desk
+from tidegate.api.pipelines import pipelines_of
 from tidegate.api.reads import job_id_of, positive
 from tidegate.coordinator.observe import Picture
 from tidegate.model.errors import UserError
@@ -33,7 +34,7 @@ class Checkpoints:
     async def overview(self, request: Request) -> Response:
         """Counts, the latest ones and the history of every pipeline."""
         job_id, picture = job_id_of(request.path_params["job_id"]), self.desk.current()
-        pipelines = [p.value for p in picture.pipelines(job_id)]
+        pipelines = pipelines_of(picture, job_id)
         updated = max((each for p in pipelines for each in (p.confirmed_ms, p.latest.completed_ms if p.latest else 0)), default=0)
         document = {"jobId": str(job_id), "updatedAt": updated, "pipelines": [_pipeline(picture, p) for p in pipelines]}
         return JSONResponse(document)

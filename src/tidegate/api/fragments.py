@@ -97,7 +97,7 @@ def _entry(picture: Picture, job: Going, known: Entry | None) -> Entry:
     """The entry of a job: the known one where nothing that it shows has changed."""
     job_id = job.state.job_id
     pipelines, metrics = picture.pipelines(job_id), picture.metrics(job_id)
-    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway) for m in metrics)
+    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates) for m in metrics)
     key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
     if known is not None and known.key == key:
         return known

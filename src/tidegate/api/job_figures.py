@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from tidegate.api.due import Due
 from tidegate.api.fragments import Going, going_of
+from tidegate.api.rates import rates_of
 from tidegate.api.shapes import confirmed_ms, lagging, restorable
-from tidegate.api.volumes import byte_counts, merged
+from tidegate.api.volumes import byte_counts, byte_rates, merged
 from tidegate.coordinator.observe import Picture
 from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState
 from tidegate.model.runway import RunwayLevel
@@ -28,7 +29,8 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "tidegate_job_checkpoints_retained_bytes": ("gauge", "The size of all checkpoints that are kept."),
     "tidegate_job_checkpoints_total": ("counter", "Completed checkpoints."),
     "tidegate_job_generation": ("gauge", "Which attempt to run this job this is."),
-    "tidegate_job_restarts": ("gauge", "Restarts without a checkpoint between them."),
+    "tidegate_job_restarts": ("gauge", "All restarts of this run of the job."),
+    "tidegate_job_restarts_without_progress": ("gauge", "Restarts without a checkpoint between them: what job.retry.times limits."),
     "tidegate_job_lag": ("gauge", "What is still to be read, in the unit of the sources, where they can tell."),
     "tidegate_job_rows_uncommitted": ("gauge", "Rows that are read, and in no checkpoint yet."),
     "tidegate_job_runway_level": ("gauge", "Whether the sources hold what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE."),
@@ -38,6 +40,10 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "tidegate_job_rows_written_total": ("counter", "Rows written to the sinks, committed."),
     "tidegate_job_bytes_read_total": ("counter", "Bytes read from the sources, committed."),
     "tidegate_job_bytes_written_total": ("counter", "Bytes written to the sinks, committed."),
+    "tidegate_job_rows_read_per_second": ("gauge", "Rows read and committed, over the last 30 s; absent while a job starts."),
+    "tidegate_job_rows_written_per_second": ("gauge", "Rows written and committed, over the last 30 s; absent while a job starts."),
+    "tidegate_job_bytes_read_per_second": ("gauge", "Bytes read and committed, over the last 30 s; absent while a job starts."),
+    "tidegate_job_bytes_written_per_second": ("gauge", "Bytes written and committed, over the last 30 s; absent while a job starts."),
 }
 SAME_FOR_MS = 200  # ages are late by so much at most: scrapers that come together are given the same text
 _HEALTH = {level: number for number, level in enumerate(CheckpointHealth)}
@@ -101,7 +107,7 @@ class JobFigures:
             self._text = None if self._jobs.pop(job_id, None) else self._text
             return
         pipelines, metrics = self.picture.pipelines(job_id), [m.value for m in self.picture.metrics(job_id)]
-        counts = tuple((m.generation, m.rows_read, m.done, m.total, m.unit, m.runway) for m in metrics)
+        counts = tuple((m.generation, m.rows_read, m.done, m.total, m.unit, m.runway, m.rates) for m in metrics)
         key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
         if known is None or known.key != key:
             self._jobs[job_id], self._text = _lines(job, key, [p.value for p in pipelines], metrics), None
@@ -124,7 +130,8 @@ def samples(job: Going, pipelines: Sequence[PipelineState], live: Sequence[Pipel
     yield "tidegate_job_checkpoint_health", (), _HEALTH[state.health]
     yield "tidegate_job_restorable", (), restorable(pipelines)
     yield "tidegate_job_generation", (), state.generation
-    yield "tidegate_job_restarts", (), state.restarts
+    yield "tidegate_job_restarts", (), max(state.restarts, state.restarts_total)
+    yield "tidegate_job_restarts_without_progress", (), state.restarts
     yield from _checkpoints(pipelines)
     yield from _runway(live)
     committed = sum(p.rows_read for p in pipelines)
@@ -134,8 +141,20 @@ def samples(job: Going, pipelines: Sequence[PipelineState], live: Sequence[Pipel
     read, written = byte_counts(job.record.value.plan, merged(pipelines))
     yield "tidegate_job_bytes_read_total", (), read
     yield "tidegate_job_bytes_written_total", (), written
+    yield from _rates(job, live)
     for unit in sorted({m.unit for m in live if m.unit}):
         yield "tidegate_job_lag", (("unit", unit),), sum(max(0, m.total - m.done) for m in live if m.unit == unit)
+
+
+def _rates(job: Going, live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+    rates = rates_of(job.state, live)
+    if rates is None:
+        return
+    read, written = byte_rates(job.record.value.plan, rates)
+    yield "tidegate_job_rows_read_per_second", (), rates.rows_read
+    yield "tidegate_job_rows_written_per_second", (), rates.rows_written
+    yield "tidegate_job_bytes_read_per_second", (), read
+    yield "tidegate_job_bytes_written_per_second", (), written
 
 
 def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labels, float]]:

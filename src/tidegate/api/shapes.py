@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.api import volumes
+from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.volumes import decimal
 from tidegate.config.engine_view import masked
 from tidegate.model.document import to_document
@@ -29,6 +30,7 @@ from tidegate.model.records import (
     PipelineStatus,
 )
 from tidegate.model.runway import outlook
+from tidegate.model.volume import PipelineRates
 from tidegate.plugin.schema import DEFAULT_TABLE
 
 WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING})
@@ -86,7 +88,7 @@ def progress(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], me
     last = lagging(pipelines)
     return {
         "jobStatus": shown_status(state.status),
-        "startTime": time_text(_started_ms(state.entered)),
+        "startTime": time_text(started_ms(state)),
         "metrics": running_metrics(state, plan, pipelines, metrics),
         "lastCheckpointId": _text(max((p.latest.checkpoint for p in pipelines if p.latest), default=None)),
         "lastCheckpointTime": time_text(last.latest.completed_ms if last and last.latest else 0),
@@ -95,7 +97,8 @@ def progress(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], me
         "restorable": restorable(pipelines),
         "runway": runway(state, metrics),
         "statusReason": state.reason,
-        "restarts": str(state.restarts),
+        "restarts": str(restarts_of(state)),
+        "restartsWithoutProgress": str(state.restarts),
         "generation": str(state.generation),
         "lastError": error_text(state.failures[-1:]) or "",
     }
@@ -110,14 +113,14 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
         "jobStatus": outcome.status.value,
         "errorMsg": error_text(outcome.failures[-1:]) if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE) else None,
         "createTime": time_text(outcome.initialization_ms),
-        "startTime": time_text(_started_ms(outcome.entered)),
+        "startTime": time_text(started_ms(outcome)),
         "finishTime": time_text(outcome.finished_ms),
         "jobDag": dag(outcome.job_id, outcome.name, plan) if plan else {},
         "pluginJarsUrls": [],
         "metrics": finished_metrics(outcome),
         "isStartWithSavePoint": outcome.restored,
         "restoreReport": to_document(outcome.restore),
-        "restarts": str(outcome.restarts),
+        "restarts": str(restarts_of(outcome)),
         "checkpoints": str(outcome.checkpoints),
     }
 
@@ -215,11 +218,11 @@ def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any
 
 
 def running_metrics(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
-    """Rows that were read and written, also those that are not committed yet; committed ones by themselves, with their bytes and tables."""
-    live = [m for m in metrics if m.generation == state.generation]
-    read, written = rows_so_far(pipelines, live)
-    so_far_ms = elapsed_ms(state, pipelines, live)
-    return _counts(read, written, sum(p.rows_written for p in pipelines), so_far_ms) | volumes.metrics(plan, volumes.merged(pipelines), so_far_ms)
+    """Rows that were read and written, also those that are not committed yet; committed ones by themselves, with their bytes and tables. Rates are of committed
+    rows; a job that has none yet shows 0, as SeaTunnel has no other word."""
+    read, written = rows_so_far(pipelines, [m for m in metrics if m.generation == state.generation])
+    rates = rates_of(state, metrics)
+    return _counts(read, written, sum(p.rows_written for p in pipelines), rates) | volumes.metrics(plan, volumes.merged(pipelines), rates)
 
 
 def rows_so_far(pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> tuple[int, int]:
@@ -230,27 +233,27 @@ def rows_so_far(pipelines: Sequence[PipelineState], live: Sequence[PipelineMetri
     return read, written
 
 
-def elapsed_ms(state: JobState, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics] = ()) -> int:
-    """How long a job has been running, when something was last heard of it."""
-    return max([p.confirmed_ms for p in pipelines] + [m.at_ms for m in metrics], default=0) - _started_ms(state.entered)
-
-
 def finished_metrics(outcome: JobOutcome) -> dict[str, Any]:
-    """The same of a job that has ended."""
-    took_ms = outcome.finished_ms - _started_ms(outcome.entered)
-    return _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, took_ms) | volumes.metrics(outcome.plan, outcome.volumes, took_ms)
+    """The same of a job that has ended, with the average rates of its run."""
+    rates = average_rates(outcome)
+    return _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, rates) | volumes.metrics(outcome.plan, outcome.volumes, rates)
 
 
-def _counts(read: int, written: int, committed: int, elapsed_ms: int) -> dict[str, Any]:
-    seconds = max(elapsed_ms, 1) / 1000
+def _counts(read: int, written: int, committed: int, rates: PipelineRates | None) -> dict[str, Any]:
+    known = rates or PipelineRates()
     return {
         "SourceReceivedCount": str(read),
-        "SourceReceivedQPS": decimal(read / seconds),
+        "SourceReceivedQPS": decimal(known.rows_read),
         "SinkWriteCount": str(written),
-        "SinkWriteQPS": decimal(written / seconds),
+        "SinkWriteQPS": decimal(known.rows_written),
         "SinkCommittedCount": str(committed),
-        "SinkCommittedQPS": decimal(committed / seconds),
+        "SinkCommittedQPS": decimal(known.rows_written),
     }
+
+
+def restarts_of(run: JobState | JobOutcome) -> int:
+    """All restarts of a run; of one that began under an older release, those that were counted."""
+    return max(run.restarts_total, run.restarts)
 
 
 def lagging(pipelines: Sequence[PipelineState]) -> PipelineState | None:
@@ -288,10 +291,6 @@ def failure(failed: Failure) -> dict[str, Any]:
         "domain": failed.domain,
         "message": failed.message,
     }
-
-
-def _started_ms(entered: Mapping[str, int]) -> int:
-    return entered.get(JobStatus.SCHEDULED.value) or entered.get(JobStatus.RUNNING.value) or 0
 
 
 def _text(value: int | None) -> str:

@@ -1,25 +1,27 @@
 """What has passed a job's sources and sinks, in the words of the reference: bytes, and rows by table. All of it is committed. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidegate.model.job import BlockKind
-from tidegate.model.plan import Plan
+from tidegate.model.plan import PipelinePlan, Plan
 from tidegate.model.records import PipelineState
-from tidegate.model.volume import Tables, Volume, Volumes, together, total
+from tidegate.model.volume import PipelineRates, Rate, Tables, Volume, Volumes, together, total
 
 
-def metrics(plan: Plan | None, volumes: Volumes, elapsed_ms: int) -> dict[str, Any]:
-    """The keys with `Bytes`, and those with `Table` where there are several, for a job that has run so long. Of a single table the totals tell all."""
-    seconds = max(elapsed_ms, 1) / 1000
+def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) -> dict[str, Any]:
+    """The keys with `Bytes`, and those with `Table` where there are several. Of a single table the totals tell all."""
+    speed = rates.operators if rates else {}
     read, written = (_of_kind(plan, volumes, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
+    read_rates, written_rates = (_rates_of_kind(plan, speed, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
     figures: dict[str, Any] = {}
-    for name, tables in (("SourceReceived", read), ("SinkWrite", written), ("SinkCommitted", written)):
-        figures |= {f"{name}{what}": text for what, text in _texts(total(tables), seconds).items() if what.startswith("Bytes")}
+    for name, tables, fast in (("SourceReceived", read, read_rates), ("SinkWrite", written, written_rates), ("SinkCommitted", written, written_rates)):
+        whole = _texts(total(tables), sum(fast.values(), Rate()))
+        figures |= {f"{name}{what}": text for what, text in whole.items() if what.startswith("Bytes")}
         if len(read.keys() | written.keys()) <= 1:
             continue
-        by_table = {table: _texts(volume, seconds) for table, volume in tables.items()}
-        figures |= {f"Table{name}{what}": {table: texts[what] for table, texts in by_table.items()} for what in _texts(Volume(), 1)}
+        by_table = {table: _texts(volume, fast.get(table, Rate())) for table, volume in tables.items()}
+        figures |= {f"Table{name}{what}": {table: texts[what] for table, texts in by_table.items()} for what in _texts(Volume(), Rate())}
     return figures
 
 
@@ -29,22 +31,49 @@ def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
     return read, written
 
 
+def with_zeros(parts: Sequence[PipelinePlan], volumes: Volumes, rows_read: int, rows_written: int) -> Volumes:
+    """The same, and 0 for sources and sinks through which nothing has passed. Only where all rows are accounted for: else nobody knows what passed the rest."""
+    result = dict(volumes)
+    for kind, rows in ((BlockKind.SOURCE, rows_read), (BlockKind.SINK, rows_written)):
+        operators = [action.operator for part in parts for action in part.of_kind(kind)]
+        if sum(total(volumes.get(operator, {})).rows for operator in operators) == rows:
+            result |= {operator: {} for operator in operators if operator not in volumes}
+    return result
+
+
 def merged(pipelines: Iterable[PipelineState]) -> Volumes:
     """What all pipelines of a job have counted: an operator is in one of them only."""
     return {operator: tables for each in pipelines for operator, tables in each.volumes.items()}
 
 
+def byte_rates(plan: Plan | None, rates: PipelineRates) -> tuple[float, float]:
+    """Bytes per second that are read and written."""
+    read, written = (sum(_rates_of_kind(plan, rates.operators, kind).values(), Rate()).bytes for kind in (BlockKind.SOURCE, BlockKind.SINK))
+    return read, written
+
+
 def _of_kind(plan: Plan | None, volumes: Volumes, kind: BlockKind) -> Tables:
-    operators = [action.operator for part in plan.pipelines for action in part.of_kind(kind)] if plan else []
-    return together(volumes.get(operator, {}) for operator in operators)
+    return together(volumes.get(operator, {}) for operator in _operators(plan, kind))
 
 
-def _texts(volume: Volume, seconds: float) -> Mapping[str, str]:
+def _rates_of_kind(plan: Plan | None, rates: Mapping[str, Mapping[str, Rate]], kind: BlockKind) -> Mapping[str, Rate]:
+    result: dict[str, Rate] = {}
+    for operator in _operators(plan, kind):
+        for table, rate in rates.get(operator, {}).items():
+            result[table] = result.get(table, Rate()) + rate
+    return result
+
+
+def _operators(plan: Plan | None, kind: BlockKind) -> list[str]:
+    return [action.operator for part in plan.pipelines for action in part.of_kind(kind)] if plan else []
+
+
+def _texts(volume: Volume, rate: Rate) -> Mapping[str, str]:
     return {
         "Count": str(volume.rows),
-        "QPS": decimal(volume.rows / seconds),
+        "QPS": decimal(rate.rows),
         "Bytes": str(volume.bytes),
-        "BytesPerSeconds": decimal(volume.bytes / seconds),
+        "BytesPerSeconds": decimal(rate.bytes),
     }
 
 

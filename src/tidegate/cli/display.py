@@ -12,6 +12,7 @@ from tidegate.cli.view import JobView, PipelineView
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
+NOT_KNOWN = "\u2013"
 
 
 class Display(ABC):
@@ -140,7 +141,7 @@ class TerminalDisplay(Display):
         for p in view.pipelines:
             bar = ProgressBar(total=p.total, completed=p.done, width=24) if p.total else ""
             age = "" if p.checkpoint_age_s is None else duration(p.checkpoint_age_s)
-            table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", f"{p.rows_per_second:,.0f}", str(p.checkpoint or "-"), age, bar)
+            table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", rate(p), str(p.checkpoint or "-"), age, bar)
         self._live.update(table)
 
     def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
@@ -156,12 +157,17 @@ class TerminalDisplay(Display):
 
 def described(pipeline: PipelineView) -> str:
     """A pipeline in one line."""
-    text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {pipeline.rows_per_second:,.0f}/s"
+    text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {rate(pipeline)}/s"
     if pipeline.checkpoint_age_s is not None:
         text += f", checkpoint {pipeline.checkpoint} {duration(pipeline.checkpoint_age_s)} ago"
     if pipeline.total:
         text += f", {pipeline.done / pipeline.total:.0%} of {pipeline.total:,.0f} {pipeline.unit}"
     return text
+
+
+def rate(pipeline: PipelineView) -> str:
+    """Rows per second; a dash while it is not known."""
+    return NOT_KNOWN if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
 
 
 def summary(outcome: JobOutcome, seconds: float, log: str) -> list[str]:

@@ -14,7 +14,7 @@ import click
 from tidegate.checkpoints.open import open_storage
 from tidegate.cli import exits, job_file, run_words
 from tidegate.cli.display import Display, choose
-from tidegate.cli.view import Rates, job_view
+from tidegate.cli.view import job_view
 from tidegate.config.engine import load_engine
 from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
 from tidegate.coordinator.ending import Owned, end
@@ -141,7 +141,6 @@ class EmbeddedRun:
         self.storage = open_storage(options.settings.checkpoint, options.home)
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
-        self.rates = Rates()
         self.started_s = self.clock.monotonic_s()
 
     def run(self) -> int:
@@ -218,7 +217,6 @@ class EmbeddedRun:
             job_view(
                 known,
                 metrics,
-                self.rates,
                 name=claim.job.name,
                 started_s=self.started_s,
                 now_s=self.clock.monotonic_s(),

@@ -18,7 +18,6 @@ from tidegate.cli.installation import Installation, installation
 from tidegate.cli.state_tables import (
     LISTED_MAX,
     quarantine_lines,
-    size,
     usage_document,
     usage_lines,
     verdict_document,
@@ -28,6 +27,7 @@ from tidegate.coordinator.collector import StoreWitness, last_report, record, re
 from tidegate.coordinator.expiry import expire, expired
 from tidegate.coordinator.forget import damage_of, damaged_documents, forget_document, forget_job
 from tidegate.coordinator.namespace import own
+from tidegate.model.amount import size_text as size
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, JobStatus, PipelineState

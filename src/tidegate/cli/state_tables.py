@@ -7,20 +7,11 @@ from typing import Any
 from tidegate.checkpoints.classify import Kind, Verdict
 from tidegate.checkpoints.quarantine import Phase, Quarantine
 from tidegate.checkpoints.usage import AGES, OLDEST, Sum, Usage
+from tidegate.model.amount import size_text as size
 from tidegate.store.base import MapSize
 
-UNITS = ("B", "KB", "MB", "GB", "TB")
 JOBS_SHOWN_MAX = 20
 LISTED_MAX = 50
-
-
-def size(amount: float) -> str:
-    """`812 B`, `4.2 MB`: thousands, as disks are sold and quotas are set."""
-    for unit in UNITS[:-1]:
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} {UNITS[-1]}"
 
 
 def age(age_ms: int | None) -> str:

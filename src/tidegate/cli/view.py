@@ -16,7 +16,7 @@ class PipelineView:
     phase: str
     rows_read: int
     rows_written: int
-    rows_per_second: float
+    rows_per_second: float | None  # of committed rows; None while it starts
     checkpoint: int
     checkpoint_age_s: float | None
     done: float
@@ -37,24 +37,7 @@ class JobView:
     pipelines: tuple[PipelineView, ...]
 
 
-class Rates:
-    """Rows per second over the last few seconds, for each pipeline."""
-
-    def __init__(self, window_s: float = 5.0) -> None:
-        self.window_s = window_s
-        self._seen: dict[int, list[tuple[float, int]]] = {}
-
-    def rate(self, pipeline: int, rows: int, at_s: float) -> float:
-        """The rate after one more look."""
-        seen = self._seen.setdefault(pipeline, [])
-        seen.append((at_s, rows))
-        while len(seen) > 2 and seen[0][0] < at_s - self.window_s:
-            seen.pop(0)
-        (then_s, then_rows), span_s = seen[0], at_s - seen[0][0]
-        return max(0.0, (rows - then_rows) / span_s) if span_s > 0 and then_s < at_s else 0.0
-
-
-def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], rates: Rates, *, name: str, started_s: float, now_s: float, now_ms: int) -> JobView:
+def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], *, name: str, started_s: float, now_s: float, now_ms: int) -> JobView:
     """The display of this moment."""
     pipelines: Sequence[PipelineView] = []
     for stored in known.pipelines:
@@ -70,7 +53,7 @@ def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], rates: Rates,
                 phase=now.phase if now else "starting",
                 rows_read=rows_read,
                 rows_written=max(state.rows_written, now.rows_written if now else 0),
-                rows_per_second=rates.rate(state.pipeline, rows_read, now_s),
+                rows_per_second=now.rates.rows_read if now and now.rates else None,
                 checkpoint=state.latest.checkpoint if state.latest else 0,
                 checkpoint_age_s=max(0.0, (now_ms - confirmed_ms) / 1000) if confirmed_ms else None,
                 done=now.done if now else 0,

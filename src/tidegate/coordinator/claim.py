@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.ending import ending_of
+from tidegate.coordinator.history import moved, submitted
 from tidegate.coordinator.prepare import Extra, Prepared, Request, points_of, prepare, restore_fields, source_changes
 from tidegate.coordinator.registry import Known, look, name_key
 from tidegate.coordinator.resources import drop_unneeded, with_resources
@@ -165,13 +166,10 @@ class Claimant:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
         before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
         state = replace(
-            before,
-            generation=before.generation + 1,
-            status=JobStatus.RECOVERING,
+            moved(before, JobStatus.RECOVERING, now_ms, generation=before.generation + 1, reason=failure.message),
             restarts=before.restarts + 1 if checkpoints == before.checkpoints else 1,
             checkpoints=checkpoints,
             failures=(*before.failures, failure)[-FAILURES_MAX:],
-            changed_ms=now_ms,
         )
         self._write_fence(known, job, state, [p.value for p in known.pipelines])
         self._bury(known)
@@ -203,6 +201,9 @@ class Claimant:
             leader=submission.me,
             next_checkpoint=first,
             changed_ms=submission.now_ms,
+            entered={JobStatus.SCHEDULED.value: submission.now_ms},
+            started_ms=submission.now_ms,
+            events=submitted(known, job),
         )
         empty = {
             p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.history import commanded, submitted
 from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fields, source_changes
 from tidegate.coordinator.registry import Known, look, name_key, unused
 from tidegate.coordinator.resources import with_resources
@@ -33,6 +34,7 @@ from tidegate.model.records import (
     JobState,
     JobStatus,
     PipelineState,
+    PipelineStatus,
     ProcessRef,
     SavepointRequest,
     Wish,
@@ -131,7 +133,8 @@ class Commands:
             record = from_document(JobRecord, entry.value, f"job {job_id}")
             if STRENGTH[record.intent.wish] >= STRENGTH[wish]:
                 return
-            wanted = replace(record, intent=JobIntent(wish=wish, at_ms=self.clock.now_ms(), by=by))
+            now_ms = self.clock.now_ms()
+            wanted = replace(record, intent=JobIntent(wish=wish, at_ms=now_ms, by=by), commands=commanded(record, wish.value, by, now_ms))
             failpoint("command.stop.before")
             try:
                 self.store.transact([Check(JOBS, entry.key, entry.version)], [Put(JOBS, entry.key, to_document(wanted))])
@@ -193,11 +196,12 @@ class Commands:
             next_checkpoint=first,
             changed_ms=job.initialization_ms,
             entered={JobStatus.CREATED.value: job.initialization_ms},
+            events=submitted(known, job),
         )
         empty = {
             p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=job.lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
         }
-        places = {**empty, **{n: replace(p, lineage=job.lineage, generation=generation) for n, p in prepared.states.items()}}
+        places = {**empty, **{n: _waiting(p, job.lineage, generation) for n, p in prepared.states.items()}}
         extra = with_resources(source_changes(prepared, job.job_id, job.initialization_ms), self.store, job)
         checks = [
             *extra.checks,
@@ -229,3 +233,9 @@ class Commands:
     def _new_id(self) -> int:
         """An id that nobody has: the time, and some chance."""
         return ((self.clock.now_ms() << 20) | secrets.randbits(20)) & JOB_ID_MAX
+
+
+def _waiting(state: PipelineState, lineage: str, generation: int) -> PipelineState:
+    """A pipeline that is to continue: how its last run ended is history, unless its work is done."""
+    status = state.status if state.status is PipelineStatus.FINISHED else PipelineStatus.CREATED
+    return replace(state, lineage=lineage, generation=generation, status=status)

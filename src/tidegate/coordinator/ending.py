@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
+from tidegate.coordinator.history import history_of, moved
 from tidegate.coordinator.registry import Known, look, next_checkpoint
 from tidegate.coordinator.resources import drop_unneeded
 from tidegate.coordinator.savepoints import at_the_end
 from tidegate.failpoint import failpoint
+from tidegate.lifecycle.terminal import ended_statuses
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.records import (
@@ -119,16 +121,15 @@ def ending_of(
     kept = status in (JobStatus.FAILED, JobStatus.SAVEPOINT_DONE) or (status is JobStatus.CANCELED and retained)
     resumable = kept and began
     generation = before.generation + 1
+    answer = at_the_end(known, status, now_ms)
+    words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
+    told = replace(before, events=history_of(known, answer.request))
     state = replace(
-        before,
-        status=status,
-        generation=generation,
+        moved(told, status, now_ms, generation=generation, reason=words),
         leader=None,
         failures=outcome.failures,
         reason=reason,
         next_checkpoint=first,
-        changed_ms=now_ms,
-        entered={**before.entered, status.value: now_ms},
     )
     cleanup = CleanupRecord(
         job_id=known.job_id,
@@ -138,16 +139,18 @@ def ending_of(
         generation=(older.generation if older else 0) if resumable else generation,
         due_ms=due_ms or now_ms,
     )
-    answer = at_the_end(known, status, now_ms)
+    states = [p.value for p in known.pipelines]
+    ended = [replace(p, generation=generation, status=own) for p, own in zip(states, ended_statuses(states, status), strict=True)]
+    complete = replace(outcome, generation=generation, entered=state.entered, events=state.events, restorable=resumable and any(p.retained for p in states))
     writes: list[Put | Delete] = [
         *answer.writes,
         Put(STATES, key, to_document(state)),
-        Put(FINISHED, key, to_document(replace(outcome, generation=generation, entered=state.entered))),
+        Put(FINISHED, key, to_document(complete)),
         Put(CLEANUP, key, to_document(cleanup)),
         Delete(JOBS, key),
         Delete(ASSIGNMENTS, key),
         Delete(RESTORE_CLAIMS, key),
-        *(Put(PIPELINES, f"{key}/{p.value.pipeline}", to_document(replace(p.value, generation=generation))) for p in known.pipelines),
+        *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in ended),
     ]
     checks = [
         *answer.checks,
@@ -164,6 +167,7 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
     assert known.state is not None
     errors = tuple(p.value.error for p in known.pipelines if p.value.error and p.value.error not in known.state.value.failures)
     failures = known.state.value.failures + errors + ((failure,) if failure and failure not in errors else ())
+    latest = max((p.value.latest for p in known.pipelines if p.value.latest), key=lambda ref: ref.checkpoint, default=None)
     return JobOutcome(
         job_id=known.job_id,
         name=known.record.value.name,
@@ -183,4 +187,8 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         volumes={operator: tables for p in known.pipelines for operator, tables in p.value.volumes.items()},
         checkpoints=sum(p.value.checkpoints for p in known.pipelines),
         failures=failures[-FAILURES_MAX:],
+        started_ms=known.state.value.started_ms,
+        restarts_total=known.state.value.restarts_total,
+        last_checkpoint=latest.checkpoint if latest else 0,
+        last_checkpoint_ms=latest.completed_ms if latest else 0,
     )

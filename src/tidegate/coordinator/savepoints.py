@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.claims import claimed_paths, is_claimed
+from tidegate.coordinator.history import requested
 from tidegate.coordinator.registry import Known, Stored, look
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
@@ -57,6 +58,7 @@ class Answer:
 
     checks: tuple[Check, ...] = ()
     writes: tuple[Put, ...] = ()
+    request: SavepointRequest | None = None  # with its answer
 
 
 def request_of(known: Known) -> Stored[SavepointRequest] | None:
@@ -103,7 +105,10 @@ def _wanted(known: Known, standing: Stored[SavepointRequest] | None, savepoints:
     now_ms = clock.now_ms()
     newest = max(savepoints.newest(known.job_id), known.savepoint.value.id if known.savepoint else "", key=lambda id: int(id or 0))
     id = paths.savepoint_name(now_ms, newest)
-    return SavepointRequest(job_id=known.job_id, initialization_ms=known.record.value.initialization_ms, id=id, stop=stop, asked_ms=now_ms, by=by)
+    earlier = requested(standing.value) if standing is not None else ()
+    return SavepointRequest(
+        job_id=known.job_id, initialization_ms=known.record.value.initialization_ms, id=id, stop=stop, asked_ms=now_ms, by=by, earlier=earlier
+    )
 
 
 def _too_late(known: Known, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
@@ -123,7 +128,7 @@ def given_up(known: Known, reason: str, now_ms: int) -> Answer:
         return Answer()
     answer = replace(standing.value, status=SavepointStatus.FAILED, reason=reason, ended_ms=now_ms)
     key = str(known.job_id)
-    return Answer((Check(SAVEPOINTS, key, standing.version),), (Put(SAVEPOINTS, key, to_document(answer)),))
+    return Answer((Check(SAVEPOINTS, key, standing.version),), (Put(SAVEPOINTS, key, to_document(answer)),), answer)
 
 
 def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.ending import Owned, end, status_of
+from tidegate.coordinator.history import moved
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.savepoints import Answer, given_up, request_of
 from tidegate.coordinator.stall import StallWatch
@@ -159,7 +160,7 @@ class Supervisor:
             return
         state = known.state.value
         if state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
-            running = replace(state, status=JobStatus.RUNNING, changed_ms=self.clock.now_ms())
+            running = moved(state, JobStatus.RUNNING, self.clock.now_ms())
             try:
                 self.store.transact([Check(STATES, str(known.job_id), known.state.version)], [Put(STATES, str(known.job_id), to_document(running))])
             except Conflict:
@@ -175,7 +176,8 @@ class Supervisor:
         answer = given_up(known, self._overdue(request.value), self.clock.now_ms()) if request else Answer()
         if status is before.status and not answer.writes:
             return
-        state = replace(before, status=status, changed_ms=self.clock.now_ms(), reason=request.value.reason if request else "")
+        reason = request.value.reason if request else ""
+        state = replace(before if status is before.status else moved(before, status, self.clock.now_ms(), reason=reason), reason=reason)
         key = str(known.job_id)
         try:
             self.store.transact([Check(STATES, key, known.state.version), *answer.checks], [Put(STATES, key, to_document(state)), *answer.writes])

@@ -12,12 +12,14 @@ from typing import Protocol
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.ending import FAILURES_MAX, ending_of
 from tidegate.coordinator.events import Event, events_between
+from tidegate.coordinator.history import appended, history_of, moved
 from tidegate.coordinator.prepare import points_of
 from tidegate.coordinator.registry import Known, last_generation, look
 from tidegate.coordinator.restore import adopted, overtake
 from tidegate.coordinator.savepoints import given_up
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.terminal import ended_statuses
 from tidegate.lifecycle.view import Health, JobView
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -36,6 +38,8 @@ from tidegate.model.records import (
     CleanupRecord,
     DriverEnd,
     Failure,
+    JobEvent,
+    JobEventKind,
     JobOutcome,
     JobState,
     JobStatus,
@@ -133,16 +137,17 @@ class Recorder:
         """Nothing tells where this job was: it is not guessed."""
         assert known.record is not None
         record, now_ms = known.record.value, self.clock.now_ms()
-        key, status = str(known.job_id), JobStatus.UNKNOWABLE
+        key, status, places = str(known.job_id), JobStatus.UNKNOWABLE, [p.value for p in known.pipelines]
         failure = Failure(at_ms=now_ms, generation=0, condition="state-missing", message="the job was listed as running, and its state is not in the store")
         state = JobState(
             job_id=known.job_id,
             status=status,
             initialization_ms=record.initialization_ms,
-            generation=last_generation(known) + 1,
+            generation=max([last_generation(known), *(p.generation for p in places)]) + 1,
             failures=(failure,),
             changed_ms=now_ms,
             entered={status.value: now_ms},
+            events=appended(history_of(known), JobEvent(at_ms=now_ms, kind=JobEventKind.STATUS, to=status.value, reason=failure.message)),
         )
         outcome = JobOutcome(
             job_id=known.job_id,
@@ -155,6 +160,7 @@ class Recorder:
             generation=state.generation,
             plan=record.plan,
             failures=(failure,),
+            events=state.events,
         )
         cleanup = CleanupRecord(
             job_id=known.job_id, initialization_ms=record.initialization_ms, resumable=True, due_ms=now_ms + self.settings.state_cleanup_delay_ms
@@ -164,8 +170,13 @@ class Recorder:
             Put(FINISHED, key, to_document(outcome)),
             Put(CLEANUP, key, to_document(cleanup)),
             Delete(JOBS, key),
+            *(
+                Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, status=own, generation=state.generation)))
+                for p, own in zip(places, ended_statuses(places, status), strict=True)
+            ),
         ]
-        self._transact(lease, known, Changes(writes=writes))
+        checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
+        self._transact(lease, known, Changes(checks=checks, writes=writes))
         self._tell(known, state)
 
     def _transact(self, lease: Check, known: Known, changes: Changes) -> None:
@@ -214,7 +225,8 @@ class Recorder:
         overtake(self.storage, states, now_ms)
         pipelines: list[PipelineState] = [*finished, *states]
         notes = "; ".join(note for point in points for note in point.notes)
-        state = replace(self._next(view, decision, now_ms), generation=generation, reason=notes)
+        state = self._next(view, decision, now_ms, generation=generation, reason=notes, told=_from(decision.worker, states, notes))
+        state = replace(state, started_ms=state.started_ms or now_ms)
         assignment = Assignment(
             job_id=known.job_id, initialization_ms=view.record.initialization_ms, generation=generation, worker=decision.worker, ordered_ms=now_ms
         )
@@ -252,20 +264,18 @@ class Recorder:
         for event in events_between(known.state.value if known.state else None, after, known.record.value.name, self.clock.now_ms()):
             self.hook.record(event)
 
-    def _next(self, view: JobView, decision: Go, now_ms: int) -> JobState:
-        before = view.state
+    def _next(self, view: JobView, decision: Go, now_ms: int, *, generation: int | None = None, reason: str | None = None, told: str | None = None) -> JobState:
+        """The state after a decision; `told` is the reason in the history, where that says more than the state does."""
+        before, why = view.state, decision.reason if reason is None else reason
         return replace(
-            before,
-            status=decision.to,
+            moved(before, decision.to, now_ms, generation=generation, reason=why if told is None else told),
             restarts=(0 if decision.healed else before.restarts) + decision.restart,
             checkpoints=view.checkpoints,
             failures=(*before.failures, *([decision.failure] if decision.failure else []))[-FAILURES_MAX:],
-            reason=decision.reason,
+            reason=why,
             not_before_ms=decision.not_before_ms,
             health=CheckpointHealth.OK,
             health_reason="",
-            changed_ms=now_ms,
-            entered={**before.entered, decision.to.value: now_ms},
         )
 
     def _buried(self, view: JobView, known: Known, decision: Go, now_ms: int) -> Changes:
@@ -275,6 +285,12 @@ class Recorder:
             return Changes()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
         return Changes(checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))])
+
+
+def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
+    """Where a generation begins, for the history."""
+    points = ", ".join(f"checkpoint {p.latest.checkpoint} of pipeline {p.pipeline}" for p in states if p.latest)
+    return "; ".join(filter(None, (f"on {worker}", f"from {points}" if points else "", notes)))
 
 
 def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) -> Assignment | None:

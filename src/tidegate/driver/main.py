@@ -192,7 +192,7 @@ class Driver:
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
-        meter = Meter(plan.id, self.order.generation)
+        meter = Meter(plan.id, self.order.generation, self.clock)
         self.meters.append(meter)
         ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon)
         around = Surroundings(

@@ -53,7 +53,7 @@ class MetricsWriter:
         """One turn: write what has changed, or everything when the last sign of life is too old."""
         now_s = self.clock.monotonic_s()
         figures = self._figures()
-        due = figures if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2 else [m for m in figures if m != self._last.get(m.pipeline)]
+        due = figures if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2 else [m for m in figures if _without_rates(m) != self._last.get(m.pipeline)]
         if not due or not self._registered():
             return
         now_ms = self.clock.now_ms()
@@ -63,7 +63,7 @@ class MetricsWriter:
         except Conflict:
             self._version = 0
             return
-        self._last |= {m.pipeline: m for m in due}
+        self._last |= {m.pipeline: _without_rates(m) for m in due}
         if len(due) == len(figures):
             self._alive_s = now_s
 
@@ -91,3 +91,8 @@ class MetricsWriter:
                 continue
             except Exception:
                 LOG.exception("the figures cannot be written", extra={"job_id": self.order.job_id, "generation": self.order.generation})
+
+
+def _without_rates(metrics: PipelineMetrics) -> PipelineMetrics:
+    """What is worth a write of its own. Rates change with time alone, and come with the next sign of life."""
+    return replace(metrics, rates=None)

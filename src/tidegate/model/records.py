@@ -28,7 +28,7 @@ from typing import Any
 from tidegate.model.plan import Plan
 from tidegate.model.restore import RestoreReport
 from tidegate.model.runway import RunwayFigure, RunwayLevel
-from tidegate.model.volume import Volumes
+from tidegate.model.volume import PipelineRates, Volumes
 
 JOBS = "running-job-info"
 STATES = "running-job-state"
@@ -124,6 +124,27 @@ class Failure:
     message: str = ""
 
 
+class JobEventKind(StrEnum):
+    """What a line in the history of a job is about."""
+
+    SUBMITTED = "submitted"  # a new incarnation; `to` is fresh or restore, the reason what it continues
+    STATUS = "status"  # `to` is the status that was entered
+    RESTART = "restart"  # the driver is replaced, for this reason
+    COMMAND = "command"  # `to` is what was asked for; the reason says what became of it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobEvent:
+    """One line in the history of a job id. Lines are only ever appended; `coordinator/history` bounds their number."""
+
+    at_ms: int
+    kind: JobEventKind
+    to: str = ""
+    by: str = ""
+    generation: int = 0
+    reason: str = ""
+
+
 class Wish(StrEnum):
     """What people want of a job."""
 
@@ -167,6 +188,7 @@ class SavepointRequest:
     path: str = ""  # where it is, from the root of the checkpoint storage
     reason: str = ""  # why there is none
     ended_ms: int = 0
+    earlier: tuple[JobEvent, ...] = ()  # requests before this one, oldest first; bounded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,6 +215,7 @@ class JobRecord:
     plan: Plan
     file: str = ""
     intent: JobIntent = JobIntent()
+    commands: tuple[JobEvent, ...] = ()  # what was asked of this incarnation, oldest first; bounded
     restored: bool = False  # continues an earlier incarnation
     checkpoint: int = 0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
     key: str = ""  # the digest of the request that brought it, where it had a key: the same request is not taken in twice
@@ -226,6 +249,9 @@ class JobState:
     changed_ms: int = 0
     entered: Mapping[str, int] = field(default_factory=dict)  # when each status was entered last
     continued_by: int = 0  # of an ended job: the other job that has taken up its lineage
+    started_ms: int = 0  # when this incarnation was first given to a worker, or taken up by `tidegate run`
+    restarts_total: int = 0  # of the driver, all of this incarnation
+    events: tuple[JobEvent, ...] = ()  # of all incarnations of this id, oldest first; bounded
 
 
 class Order(StrEnum):
@@ -431,6 +457,7 @@ class PipelineMetrics:
     runway: tuple[RunwayFigure, ...] = ()
     waits_for: str = ""  # what is out of reach, in words, where the driver knows it
     at_ms: int = 0
+    rates: PipelineRates | None = None  # of committed rows; None until this driver has completed a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -481,6 +508,12 @@ class JobOutcome:
     failures: tuple[Failure, ...] = ()
     restore: RestoreReport | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    started_ms: int = 0  # 0 = by a release that did not record it, as in the next fields
+    restarts_total: int = 0
+    events: tuple[JobEvent, ...] = ()
+    restorable: bool | None = None  # whether it left a checkpoint to continue from; None = not recorded
+    last_checkpoint: int = 0
+    last_checkpoint_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

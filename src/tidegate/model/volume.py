@@ -1,7 +1,7 @@
 """How much has passed an operator, by table: rows and bytes. They are counted with the checkpoint that they belong to, so a repeated batch counts once."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 TABLES_MAX = 128  # of one operator that are told apart; the document of a pipeline is written with every batch
@@ -27,6 +27,26 @@ Tables = Mapping[str, Volume]
 """By table."""
 Volumes = Mapping[str, Mapping[str, Volume]]
 """By operator, then by table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Rows and bytes per second."""
+
+    rows: float = 0.0
+    bytes: float = 0.0
+
+    def __add__(self, other: "Rate") -> "Rate":
+        return Rate(self.rows + other.rows, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineRates:
+    """How fast committed rows pass a pipeline; operators and tables through which nothing passes are left out."""
+
+    rows_read: float = 0.0
+    rows_written: float = 0.0
+    operators: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
 
 
 def added(*parts: Volumes) -> dict[str, dict[str, Volume]]:

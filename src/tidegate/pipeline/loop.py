@@ -95,7 +95,7 @@ class Loop:
                 return self._finish()
             if pending is None:
                 self.ledger.confirm()
-                self.meter.phase("idle")
+                self.meter.idle()
             pause_s = self.pace.pause_s(clock.monotonic_s() - began_s, behind)
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
 

@@ -14,6 +14,8 @@ from tidegate.api.job_text import format_of, judged
 from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import wish_of
+from tidegate.api.return_path import KEY as NEXT
+from tidegate.api.return_path import local_page
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
@@ -106,10 +108,12 @@ class Acting:
         saved = await run_in_threadpool(self.desk.commands.savepoints.list)
         return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=found)
 
-    async def collect(self, _request: Request) -> Response:
-        """One pass of the collector."""
-        await run_in_threadpool(collect, self.desk)
-        return self.frame.moved("/ui/storage")
+    async def collect(self, request: Request) -> Response:
+        """What a pass of the collector would move; then the pass, for those who have seen it."""
+        if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
+            await run_in_threadpool(collect, self.desk)
+            return self.frame.moved("/ui/storage")
+        return self.frame.page(request, "collect.html", survey=await run_in_threadpool(survey, self.desk))
 
     async def undo(self, request: Request) -> Response:
         """Take a quarantine back."""
@@ -144,12 +148,13 @@ class Acting:
     async def login(self, request: Request) -> Response:
         """Bring a token; it stays in a cookie until the browser or the evening ends."""
         if request.method == "GET":
-            return self.frame.page(request, "login.html", refused=False)
-        text = (await _form(request)).get("token", "").strip()
+            return self.frame.page(request, "login.html", refused=False, wanted=local_page(request.query_params.get(NEXT, "")))
+        form = await _form(request)
+        text, wanted = form.get("token", "").strip(), local_page(form.get(NEXT, ""))
         seen = self.desk.picture.tokens()
         if recognised(text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()) is None:
-            return self.frame.page(request, "login.html", status=401, refused=True)
-        answer = self.frame.moved("/ui/")
+            return self.frame.page(request, "login.html", status=401, refused=True, wanted=wanted)
+        answer = self.frame.moved(wanted)
         answer.set_cookie(COOKIE, text, max_age=COOKIE_S, path="/", httponly=True, samesite="strict", secure=self.desk.settings.http.https)
         return answer
 

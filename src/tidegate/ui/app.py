@@ -42,10 +42,11 @@ def routes(desk: Desk) -> list[BaseRoute]:
                 Route("/jobs/{job_id}/resume", frame.shown(acting.resume, Role.OPERATOR), methods=["GET", "POST"]),
                 Route("/savepoints/{job_id}/{savepoint_id}/delete", frame.shown(acting.delete_savepoint, Role.ADMIN), methods=["GET", "POST"]),
                 Route("/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]),
-                Route("/storage/collect", frame.shown(acting.collect, Role.ADMIN), methods=["POST"]),
+                Route("/storage/collect", frame.shown(acting.collect, Role.ADMIN), methods=["GET", "POST"]),
                 Route("/storage/undo", frame.shown(acting.undo, Role.ADMIN), methods=["POST"]),
                 Route("/login", frame.shown(acting.login, Role.VIEWER), methods=["GET", "POST"]),
                 Route("/logout", frame.shown(acting.logout, Role.VIEWER), methods=["POST"]),
+                Route("/{path:path}", frame.shown(pages.nothing, Role.VIEWER), methods=["GET"]),
             ],
         ),
     ]

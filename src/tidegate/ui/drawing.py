@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.api.v1.models import Checkpoint, Pipeline, Vertex
+from tidegate.api.v1.models import Checkpoint, Vertex
+from tidegate.ui.words import number, size
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
 TABLES_TOLD_MAX = 20
@@ -25,9 +26,9 @@ class Node:
         what = f"{vertex.kind} {vertex.operator}, {vertex.plugin}, pipeline {vertex.pipeline}, parallelism {vertex.parallelism}"
         if vertex.rows is None:
             return what
-        tables = [f"{each.table} {each.rows:,} rows" for each in vertex.tables[:TABLES_TOLD_MAX]] if len(vertex.tables) > 1 else []
+        tables = [f"{each.table} {number(each.rows)} rows" for each in vertex.tables[:TABLES_TOLD_MAX]] if len(vertex.tables) > 1 else []
         more = [f"{len(vertex.tables) - TABLES_TOLD_MAX} more tables"] if len(vertex.tables) > TABLES_TOLD_MAX else []
-        return ", ".join([what, f"{vertex.rows:,} rows {'taken' if vertex.kind == 'sink' else 'given'}", *tables, *more])
+        return ", ".join([what, f"{number(vertex.rows)} rows {'taken' if vertex.kind == 'sink' else 'given'}", *tables, *more])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +52,20 @@ class Graph:
     height: int
 
 
-def graph(vertices: Sequence[Vertex], pipelines: Sequence[Pipeline] = ()) -> Graph:
+def graph(vertices: Sequence[Vertex]) -> Graph:
     """Columns by distance from the sources, pipelines one below the other."""
     places: dict[tuple[int, str], tuple[int, int]] = {}
     row = 0
-    for number in dict.fromkeys(vertex.pipeline for vertex in vertices):
+    for part in dict.fromkeys(vertex.pipeline for vertex in vertices):
         rows: dict[int, int] = {}
-        for vertex in (each for each in vertices if each.pipeline == number):
-            column = max((places[number, giver][0] + 1 for giver in vertex.inputs if (number, giver) in places), default=0)
-            places[number, vertex.operator] = (column, row + rows.get(column, 0))
+        for vertex in (each for each in vertices if each.pipeline == part):
+            column = max((places[part, giver][0] + 1 for giver in vertex.inputs if (part, giver) in places), default=0)
+            places[part, vertex.operator] = (column, row + rows.get(column, 0))
             rows[column] = rows.get(column, 0) + 1
         row += max(rows.values(), default=0)
     nodes = [Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices]
-    counts = {each.pipeline: each for each in pipelines}
     known = {(vertex.pipeline, vertex.operator): vertex for vertex in vertices}
-    edges = [
-        _edge(places, known[vertex.pipeline, giver], vertex, counts.get(vertex.pipeline))
-        for vertex in vertices
-        for giver in vertex.inputs
-        if (vertex.pipeline, giver) in places
-    ]
+    edges = [_edge(places, known[vertex.pipeline, giver], vertex) for vertex in vertices for giver in vertex.inputs if (vertex.pipeline, giver) in places]
     width = max((node.x + NODE_WIDTH for node in nodes), default=0) + MARGIN
     return Graph(nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN)
 
@@ -79,22 +74,22 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
     return MARGIN + place[0] * (NODE_WIDTH + GAP_X), MARGIN + place[1] * (NODE_HEIGHT + GAP_Y)
 
 
-def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex: Vertex, counts: Pipeline | None) -> Edge:
+def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex: Vertex) -> Edge:
     x1, y1 = _corner(places[vertex.pipeline, giver.operator])
     x2, y2 = _corner(places[vertex.pipeline, vertex.operator])
     x1, y1, y2 = x1 + NODE_WIDTH, y1 + NODE_HEIGHT // 2, y2 + NODE_HEIGHT // 2
     half = (x2 - x1) // 2
-    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, *_labels(giver, vertex, counts))
+    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, *_labels(giver, vertex))
 
 
-def _labels(giver: Vertex, vertex: Vertex, counts: Pipeline | None) -> tuple[str, str]:
-    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives to it; else what the whole pipeline tells."""
+def _labels(giver: Vertex, vertex: Vertex) -> tuple[str, str]:
+    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives to it; else nothing is said."""
     told = giver if giver.rows is not None else vertex if vertex.kind == "sink" and len(vertex.inputs) == 1 else None
-    if told is not None and told.rows is not None:
-        several = f" · {len(told.tables)} tables" if len(told.tables) > 1 else ""
-        return f"{told.rows:,} rows", f"{told.rows_per_second or 0:,.0f}/s{several}"
-    rows = (counts.rows_written if vertex.kind == "sink" else counts.rows_read) if counts else None
-    return "" if rows is None else f"{rows:,} rows", ""
+    if told is None or told.rows is None:
+        return "", ""
+    several = f"{len(told.tables)} tables" if len(told.tables) > 1 else ""
+    rate = f"{number(told.rows_per_second)}/s" if told.rows_per_second is not None else ""
+    return f"{number(told.rows)} rows", " · ".join(filter(None, (rate, several)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,7 @@ class Bar:
         """What it is, for those who cannot see it."""
         each = self.checkpoint
         kept = "retained" if each.retained else "no longer kept"
-        return f"{each.kind.value} {each.checkpoint}: {each.seconds:.2f} s, {each.bytes} bytes, {each.rows_read} rows read, {kept}"
+        return f"{each.kind.value} {each.checkpoint}: {each.seconds:.2f} s, {size(each.bytes)}, {number(each.rows_read)} rows read, {kept}"
 
 
 def timeline(checkpoints: Sequence[Checkpoint]) -> list[Bar]:

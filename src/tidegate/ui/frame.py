@@ -21,7 +21,7 @@ from tidegate.ui import words
 
 LOG = logging.getLogger("tidegate.ui")
 HERE = Path(__file__).parent
-NOT_FOUND = ("unknown-job", "unknown-plugin", "no-savepoint", "quarantine-missing", "unknown-log")
+NOT_FOUND = ("unknown-job", "unknown-plugin", "no-savepoint", "quarantine-missing", "unknown-log", "unknown-page")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -35,7 +35,7 @@ class Frame:
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
-        self.templates.filters |= {name: getattr(words, name) for name in ("sign", "kind", "number", "size", "span", "iso", "counted", "is_terminal")}
+        self.templates.filters |= {name: getattr(words, name) for name in ("sign", "kind", "number", "size", "span", "iso", "utc", "counted", "is_terminal")}
         self.templates.globals |= {"root": self.root, "version": __version__, "ago": words.ago}
 
     def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:

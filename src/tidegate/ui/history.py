@@ -1,4 +1,4 @@
-"""What happened to a job, for the "why" of its page: when it entered each status, what went wrong, who wanted what; and what was restored."""
+"""What happened to a job, for the "why" of its page: its stored history, and what was restored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from datetime import datetime
 
 from tidegate.api.v1 import models, shapes
 from tidegate.coordinator.observe import Picture
-from tidegate.model.records import JobStatus, Wish
+from tidegate.model.records import JobEventKind, JobStatus
 from tidegate.model.restore import RestoreReport
 
-WANTED = {Wish.CANCEL: "its end at the next checkpoint", Wish.FORCE_STOP: "its end at once"}
+BAD = frozenset({JobStatus.FAILING.value, JobStatus.FAILED.value, JobStatus.UNKNOWABLE.value})
+COMMANDS = {"cancel": "stop at the next checkpoint", "force-stop": "stop at once"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,21 @@ class Event:
     what: str
     why: str = ""
     bad: bool = False
+    generation: int = 0
 
 
 def events_of(picture: Picture, job: models.JobDetails) -> list[Event]:
-    """All of them, the newest first."""
-    found = [*_failures(job), *_stages(picture, job), *_wishes(picture, int(job.id))]
-    return sorted(found, key=lambda event: event.at, reverse=True)
+    """All of them, the newest first. A job that ran under a release without a history has at least the last time of each status."""
+    if not job.events:
+        found = [*_failures(job.failures), *_stages(picture, job)]
+        return sorted(found, key=lambda event: event.at, reverse=True)
+    told = {event.reason.removesuffix("…") for event in job.events}
+    untold = [each for each in job.failures if not any(each.message.startswith(reason) for reason in told if reason)]
+    lines = [_line(event) for event in job.events]
+    for failure in _failures(untold):
+        index = next((index for index, line in enumerate(lines) if line.at <= failure.at), len(lines))
+        lines.insert(index, failure)
+    return lines
 
 
 def restored_of(picture: Picture, job_id: int) -> RestoreReport | None:
@@ -36,9 +46,22 @@ def restored_of(picture: Picture, job_id: int) -> RestoreReport | None:
     return outcome.value.restore if outcome is not None else None
 
 
-def _failures(job: models.JobDetails) -> Iterator[Event]:
-    for failure in job.failures:
-        yield Event(failure.at, failure.condition, failure.message, bad=True)
+def _line(event: models.JobEvent) -> Event:
+    by = f" by {event.by}" if event.by else ""
+    match event.kind:
+        case JobEventKind.SUBMITTED:
+            return Event(event.at, f"submitted{by}", event.reason)
+        case JobEventKind.COMMAND:
+            return Event(event.at, f"{COMMANDS.get(event.what, event.what)} asked for{by}", event.reason)
+        case JobEventKind.RESTART:
+            return Event(event.at, "restart", event.reason, bad=True, generation=event.generation)
+        case _:
+            return Event(event.at, event.what, event.reason, bad=event.what in BAD, generation=event.generation)
+
+
+def _failures(failures: list[models.Failure]) -> Iterator[Event]:
+    for failure in failures:
+        yield Event(failure.at, failure.condition, failure.message, bad=True, generation=failure.generation)
 
 
 def _stages(picture: Picture, job: models.JobDetails) -> Iterator[Event]:
@@ -50,17 +73,3 @@ def _stages(picture: Picture, job: models.JobDetails) -> Iterator[Event]:
             yield Event(shapes.at(ms), status)
     if job.ended:
         yield Event(job.ended, job.status.value)
-
-
-def _wishes(picture: Picture, job_id: int) -> Iterator[Event]:
-    """Who wanted its end, and the last savepoint that was asked for."""
-    record, asked = picture.jobs().get(job_id), picture.savepoint(job_id)
-    if record is not None and (intent := record.value.intent).wish in WANTED and intent.at_ms:
-        yield Event(shapes.at(intent.at_ms), "wanted", f"{WANTED[intent.wish]}{_by(intent.by)}")
-    if asked is not None:
-        request = asked.value
-        yield Event(shapes.at(request.asked_ms), "savepoint", f"{request.id} wanted{_by(request.by)}: {request.status.value.lower()} {request.reason}".rstrip())
-
-
-def _by(name: str) -> str:
-    return f" by {name}" if name else ""

@@ -18,11 +18,22 @@ from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.ui.drawing import graph, timeline
 from tidegate.ui.frame import Frame
 from tidegate.ui.history import events_of, restored_of
+from tidegate.ui.log_text import unfolded
 
 ROWS = 100
 ATTENTION_ROWS = 50
 LOG_CHARS = 200_000
 TROUBLED = frozenset({JobStatus.FAILING, JobStatus.RECOVERING})
+WAITING = frozenset({JobStatus.CREATED, JobStatus.PENDING})
+
+
+class NoSuchPage(UserError):
+    """No page has this path."""
+
+    condition = "unknown-page"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is no page {path} here")
 
 
 class Pages:
@@ -35,19 +46,25 @@ class Pages:
         """What needs attention, and why; then the figures."""
         picture, now_ms = self.desk.current(), self.desk.clock.now_ms()
         running = self.desk.roll.rows(ended=False)
-        failed = matching(self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE))[:ATTENTION_ROWS]
+        alive = {row.job_id for row in running}
+        ended = matching(self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE))
+        failed = [row for row in ended if row.job_id not in alive]  # one that runs again has been seen to
         sick = [job_of(picture, row, now_ms) for row in running if row.health is not CheckpointHealth.OK or row.status in TROUBLED]
         waiting = [
-            job_of(picture, row, now_ms) for row in matching(running, status=(JobStatus.PENDING,)) if isinstance(row.job, Going) and row.job.state.reason
+            job_of(picture, row, now_ms)
+            for row in running
+            if row.status in WAITING and row.health is CheckpointHealth.OK and isinstance(row.job, Going) and row.job.state.reason
         ]
         return self.frame.page(
             request,
             "overview.html",
             overview=overview_of(self.desk),
             running=len(running),
+            troubled=len(sick) + len(waiting),
             sick=sick[:ATTENTION_ROWS],
             waiting=waiting[:ATTENTION_ROWS],
-            failed=[job_of(picture, row, now_ms) for row in failed],
+            failed_total=len(failed),
+            failed=[job_of(picture, row, now_ms) for row in failed[:ATTENTION_ROWS]],
         )
 
     async def jobs(self, request: Request) -> Response:
@@ -70,7 +87,7 @@ class Pages:
             request,
             "job.html",
             job=details,
-            drawn=graph(details.graph, details.pipelines),
+            drawn=graph(details.graph),
             lines=lines,
             checkpoints=checkpoints_of(picture, job_id)[:ROWS],
             events=events_of(picture, details),
@@ -84,8 +101,12 @@ class Pages:
         reader = Logs(self.desk)
         names = [name for name in await run_in_threadpool(reader.file_names) if name.startswith(f"{job_id}/")]
         wanted = request.query_params.get("file") or next((name for name in names if name.endswith("driver.log")), names[0] if names else "")
-        text = await run_in_threadpool(reader.tail, wanted, LOG_CHARS) if wanted else ""
+        text = unfolded(await run_in_threadpool(reader.tail, wanted, LOG_CHARS)) if wanted else ""
         return self.frame.page(request, "logs.html", job=details, names=names, wanted=wanted, text=text)
+
+    async def nothing(self, request: Request) -> Response:
+        """A path that leads nowhere."""
+        raise NoSuchPage(request.url.path)
 
     async def cluster(self, request: Request) -> Response:
         """Workers and servers."""

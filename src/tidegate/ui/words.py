@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime
 
+from tidegate.model.amount import size_text
 from tidegate.model.records import JobStatus
 
+NOT_KNOWN = "\u2013"
 SIGNS = {
     "RUNNING": "▶",
     "FINISHED": "✓",
@@ -20,6 +22,8 @@ SIGNS = {
 }
 KINDS = {
     "RUNNING": "good",
+    "PENDING": "warn",
+    "RECOVERING": "warn",
     "FINISHED": "done",
     "SAVEPOINT_DONE": "done",
     "FAILED": "bad",
@@ -42,24 +46,15 @@ def kind(status: str) -> str:
 
 
 def number(value: float | int | None) -> str:
-    """With thin groups of three; a dash for nothing."""
+    """Groups of three with commas, as everywhere else; a dash where it is not known."""
     if value is None:
-        return "-"
-    if isinstance(value, float) and value != int(value):
-        return f"{value:,.1f}".replace(",", "\u202f")
-    return f"{int(value):,}".replace(",", "\u202f")
+        return NOT_KNOWN
+    return f"{value:,.1f}" if isinstance(value, float) and value < 1000 and value != int(value) else f"{round(value):,}"
 
 
 def size(count: int | None) -> str:
     """Bytes with their unit."""
-    if count is None:
-        return "-"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return ""
+    return NOT_KNOWN if count is None else size_text(count)
 
 
 def span(seconds: float | None) -> str:
@@ -76,8 +71,13 @@ def span(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def utc(moment: datetime | None) -> str:
+    """A moment for people, with its zone."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if moment else ""
+
+
 def iso(moment: datetime | None) -> str:
-    """For machines, and for the hover."""
+    """For machines."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
 
 

@@ -9,6 +9,7 @@ from tidegate.api.job_figures import FAMILIES
 from tidegate.model.records import CLEANUP, PIPELINES, CheckpointHealth, CheckpointRef, CleanupRecord, JobStatus, PipelineState
 from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.model.upkeep import COLLECTOR, LAST_PASS, CollectorReport
+from tidegate.model.volume import PipelineRates, Rate
 from tidegate.testing.faulty_store import Fault
 
 NOW_MS = 1_790_000_000_000
@@ -46,7 +47,7 @@ def families(text: str, *, open_format: bool = False) -> dict[str, dict[str, flo
 @pytest.fixture
 def busy(site):
     """A server with something of everything."""
-    site.running(7, name='a "quoted"\nname \\ here', restarts=2, health=CheckpointHealth.LATE)
+    site.running(7, name='a "quoted"\nname \\ here', restarts=2, restarts_total=5, health=CheckpointHealth.LATE)
     refs = tuple(CheckpointRef(checkpoint=n, path="p", generation=1, begun_ms=NOW_MS - 9_500, completed_ms=NOW_MS - 9_000, bytes=100 * n) for n in (1, 2))
     figures = {"rows_read": 11, "rows_written": 10, "checkpoints": 2}
     site.put(PIPELINES, "7/1", PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures))
@@ -54,7 +55,8 @@ def busy(site):
         RunwayFigure(source="a", level=RunwayLevel.LOW, seconds_left=90.5, bytes_left=500),
         RunwayFigure(source="b", seconds_left=3600, bytes_left=None),
     )
-    site.figures(7, rows_read=15, done=3, total=10, unit="files", runway=runway)
+    rates = PipelineRates(rows_read=2.5, rows_written=2, operators={"Source[0]-FakeSource": {"db.t": Rate(2.5, 20)}, "Sink[0]-Console": {"db.t": Rate(2, 16)}})
+    site.figures(7, rows_read=15, done=3, total=10, unit="files", runway=runway, rates=rates)
     site.running(8, JobStatus.PENDING)
     site.ended(9, JobStatus.FAILED)
     site.worker("w")
@@ -81,7 +83,8 @@ def test_every_job_has_its_figures(busy) -> None:
         "tidegate_job_checkpoints_retained_bytes": 300,
         "tidegate_job_checkpoints_total": 2,
         "tidegate_job_generation": 1,
-        "tidegate_job_restarts": 2,
+        "tidegate_job_restarts": 5,
+        "tidegate_job_restarts_without_progress": 2,
         "tidegate_job_rows_uncommitted": 4,
         "tidegate_job_runway_level": 1,
         "tidegate_job_runway_seconds": 90.5,
@@ -90,6 +93,10 @@ def test_every_job_has_its_figures(busy) -> None:
         "tidegate_job_rows_written_total": 10,
         "tidegate_job_bytes_read_total": 0,
         "tidegate_job_bytes_written_total": 0,
+        "tidegate_job_rows_read_per_second": 2.5,
+        "tidegate_job_rows_written_per_second": 2,
+        "tidegate_job_bytes_read_per_second": 20,
+        "tidegate_job_bytes_written_per_second": 16,
     }
     assert found["tidegate_job_lag"] == {f'{job},unit="files"': 7}
     assert found["tidegate_job_status"] == {f'{job},status="RUNNING"': 1, 'job_id="8",job_name="stream",status="PENDING"': 1}

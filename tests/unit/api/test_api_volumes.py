@@ -1,12 +1,13 @@
 """Bytes, and rows by table: with the keys of the reference in v2, on the graph in v1 and on the page of a job."""
 
 from tidegate.api.v1.models import Vertex
-from tidegate.model.volume import Volume
+from tidegate.model.volume import PipelineRates, Rate, Volume
 from tidegate.ui.drawing import graph
 
 NOW_MS = 1_790_000_000_000
 SOURCE, SINK = "Source[0]-FakeSource", "Sink[0]-Console"
 PASSED = {SOURCE: {"db.t": Volume(40, 520), "db.u": Volume(2, 8)}, SINK: {"db.t": Volume(40, 500)}}
+RATES = PipelineRates(rows_read=1.05, rows_written=1, operators={SOURCE: {"db.t": Rate(1, 13), "db.u": Rate(0.05, 0.2)}, SINK: {"db.t": Rate(1, 12.5)}})
 REFERENCE = {
     *(f"{what}{unit}" for what in ("SourceReceived", "SinkWrite") for unit in ("Count", "QPS", "Bytes", "BytesPerSeconds")),
     *(f"Table{what}{unit}" for what in ("SourceReceived", "SinkWrite") for unit in ("Count", "QPS", "Bytes", "BytesPerSeconds")),
@@ -15,7 +16,8 @@ REFERENCE = {
 
 def test_a_job_has_the_metrics_of_the_reference_in_text(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
-    site.place(7, checkpoint=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
+    site.place(7, checkpoint=2, checkpoints=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
+    site.figures(7, rates=RATES)
     metrics = site.get("/job-info/7").json()["metrics"]
     assert set(metrics) >= REFERENCE
     assert (metrics["SourceReceivedBytes"], metrics["SourceReceivedBytesPerSeconds"], metrics["SinkWriteBytes"]) == ("528", "13.2", "500")
@@ -39,8 +41,9 @@ def test_of_a_single_table_the_totals_tell_all(site) -> None:
 
 def test_each_vertex_tells_what_has_passed_it(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
-    site.place(7, checkpoint=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
-    site.ended(8, volumes=PASSED)
+    site.place(7, checkpoint=2, checkpoints=2, rows_read=42, rows_written=40, volumes=PASSED, confirmed_ms=NOW_MS)
+    site.figures(7, rates=RATES)
+    site.ended(8, volumes=PASSED, checkpoints=2)
     for job in (site.get("/api/v1/jobs/7").json(), site.get("/api/v1/jobs/8").json()):
         source, sink = job["graph"]
         assert (source["rows"], source["bytes"], sink["rows"]) == (42, 528, 40)

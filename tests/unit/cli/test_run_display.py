@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from tidegate.cli.display import JsonDisplay, PlainDisplay, duration, summary
-from tidegate.cli.view import JobView, PipelineView, Rates, job_view
+from tidegate.cli.display import JsonDisplay, PlainDisplay, duration, rate, summary
+from tidegate.cli.view import JobView, PipelineView, job_view
 from tidegate.coordinator.registry import Known, Stored
 from tidegate.model.records import CheckpointRef, Failure, JobOutcome, JobState, JobStatus, PipelineMetrics, PipelineState, PipelineStatus
+from tidegate.model.volume import PipelineRates
 
 REF = CheckpointRef(checkpoint=4, path="7/1/4", generation=1, begun_ms=1000, completed_ms=2000)
 STATE = PipelineState(
@@ -18,7 +19,7 @@ KNOWN = Known(job_id=7, record=None, state=Stored(JobState(job_id=7, status=JobS
 
 def view(elapsed_s: float = 6.0) -> JobView:
     metrics = {1: PipelineMetrics(pipeline=1, generation=2, phase="writing", rows_read=150, rows_written=140, done=150, total=600, unit="rows")}
-    return job_view(KNOWN, metrics, Rates(), name="orders", started_s=0, now_s=elapsed_s, now_ms=35_000)
+    return job_view(KNOWN, metrics, name="orders", started_s=0, now_s=elapsed_s, now_ms=35_000)
 
 
 def outcome(status: JobStatus) -> JobOutcome:
@@ -43,16 +44,16 @@ def test_the_view_shows_what_is_done_and_how_old_the_last_checkpoint_is() -> Non
 
 
 def test_before_any_figures_there_is_a_view_too() -> None:
-    (pipeline,) = job_view(KNOWN, {}, Rates(), name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
+    (pipeline,) = job_view(KNOWN, {}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
     assert (pipeline.rows_read, pipeline.phase) == (100, "starting")
 
 
-def test_a_rate_is_over_the_last_seconds_only() -> None:
-    rates = Rates(window_s=5)
-    for second in range(20):
-        rate = rates.rate(1, second * 100 if second < 10 else 1000, float(second))
-    assert rate == 0
-    assert Rates().rate(1, 50, 3.0) == 0
+def test_the_rate_is_the_one_that_the_driver_measured() -> None:
+    measured = PipelineMetrics(pipeline=1, generation=2, rates=PipelineRates(rows_read=1234.5, rows_written=1))
+    (pipeline,) = job_view(KNOWN, {1: measured}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
+    assert (pipeline.rows_per_second, rate(pipeline)) == (1234.5, "1,234")
+    (starting,) = job_view(KNOWN, {}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
+    assert (starting.rows_per_second, rate(starting)) == (None, "\u2013")
 
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

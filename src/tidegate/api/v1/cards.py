@@ -76,7 +76,7 @@ def _key(picture: Picture, row: Row) -> Hashable:
     if not isinstance(row.job, Going):
         return row.job_id, row.job.version
     assignment = picture.assignment(row.job_id)
-    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway) for m in picture.metrics(row.job_id))
+    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates) for m in picture.metrics(row.job_id))
     places = tuple(p.version for p in picture.pipelines(row.job_id))
     return row.job_id, row.job.record.version, row.job.version, assignment.version if assignment else 0, places, counts
 

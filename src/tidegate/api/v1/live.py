@@ -78,7 +78,9 @@ class News:
 
     def _place(self, job_id: int) -> Hashable:
         places = tuple(place.version for place in self.picture.pipelines(job_id))
-        return places + tuple((m.value.phase, m.value.rows_read, m.value.rows_written, m.value.done) for m in self.picture.metrics(job_id)) or None
+        return (
+            places + tuple((m.value.phase, m.value.rows_read, m.value.rows_written, m.value.done, m.value.rates) for m in self.picture.metrics(job_id)) or None
+        )
 
     def _differs(self, known: dict[int, Hashable], job_id: int, now: Hashable) -> bool:
         if known.get(job_id) == now:

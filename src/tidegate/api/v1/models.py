@@ -64,8 +64,12 @@ class Figures(Model):
     rows_committed: int
     bytes_read: int = Field(description="of the committed batches; Arrow's size of the rows, and nothing where Spark itself reads")
     bytes_written: int = Field(description="as bytes_read, of what the sinks took")
-    rows_read_per_second: float
-    rows_written_per_second: float
+    rows_read_per_second: float | None = Field(
+        description="committed rows over the last 30 s; null while the job starts, or has no driver. Of a job that has ended: the average of its run"
+    )
+    rows_written_per_second: float | None = Field(description="as rows_read_per_second")
+    bytes_read_per_second: float | None = Field(description="as rows_read_per_second")
+    bytes_written_per_second: float | None = Field(description="as rows_read_per_second")
 
 
 class Pipeline(Model):
@@ -133,7 +137,8 @@ class Job(Model):
     last_checkpoint: int | None
     last_checkpoint_at: datetime | None
     seconds_since_checkpoint: float | None
-    restarts: int
+    restarts: int = Field(description="all restarts of this run")
+    restarts_without_progress: int = Field(description="those since the last checkpoint: what `job.retry.times` limits")
     worker: str | None
     figures: Figures
     last_failure: Failure | None
@@ -146,6 +151,18 @@ class JobDetails(Job):
     graph: list[Vertex]
     env: dict[str, str] = Field(description="options of the env block, secrets masked")
     failures: list[Failure]
+    events: list["JobEvent"] = Field(description="what happened to this id, in all its runs, the newest first; the oldest are dropped")
+
+
+class JobEvent(Model):
+    """One line in the history of a job."""
+
+    at: datetime
+    kind: str = Field(description="submitted, status, restart or command")
+    what: str = Field(description="the status that was entered, or what was asked for")
+    by: str
+    generation: int
+    reason: str
 
 
 class JobPage(Model):
@@ -392,3 +409,4 @@ class Connector(ConnectorHead):
 
 
 Judgement.model_rebuild()
+JobDetails.model_rebuild()

@@ -1,13 +1,16 @@
 """Records -> models, pure. Options of plugins are not shown at all, and of `env` only what is no secret."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.api import shapes as v2
 from tidegate.api.fragments import Going
+from tidegate.api.pipelines import pipelines_of
+from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.v1 import models
-from tidegate.api.volumes import byte_counts, merged
+from tidegate.api.volumes import byte_counts, byte_rates, merged, with_zeros
+from tidegate.coordinator.history import history_of
 from tidegate.coordinator.observe import Picture
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -20,7 +23,7 @@ from tidegate.model.records import (
     PipelineState,
     WorkerRecord,
 )
-from tidegate.model.volume import Tables, Volumes, total
+from tidegate.model.volume import PipelineRates, Rate, Tables, Volumes, total
 
 
 def moment(ms: int) -> datetime | None:
@@ -45,11 +48,31 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
     live = {m.value.pipeline: m.value for m in picture.metrics(job_id) if m.value.generation == job.state.generation}
     return models.JobDetails(
         **_running(picture, job, now_ms),
-        pipelines=[pipeline(place, live.get(place.pipeline)) for place in places],
-        graph=graph(record.plan, merged(places), v2.elapsed_ms(job.state, places)),
+        pipelines=[pipeline(place, live.get(place.pipeline)) for place in pipelines_of(picture, job_id)],
+        graph=graph(record.plan, _passed(record.plan, places), rates_of(job.state, live.values())),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
+        events=_events(picture, job_id),
     )
+
+
+def _events(picture: Picture, job_id: int) -> list[models.JobEvent]:
+    return [
+        models.JobEvent(at=at(each.at_ms), kind=each.kind.value, what=each.to, by=each.by, generation=each.generation, reason=each.reason)
+        for each in reversed(history_of(picture.known(job_id)))
+    ]
+
+
+def _passed(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
+    """What has passed the operators of each pipeline that has a checkpoint."""
+    parts = {part.id: part for part in plan.pipelines}
+    known = [p for p in places if p.checkpoints and p.pipeline in parts]
+    return {operator: tables for p in known for operator, tables in with_zeros([parts[p.pipeline]], p.volumes, p.rows_read, p.rows_written).items()}
+
+
+def _passed_in_all(plan: Plan, outcome: JobOutcome) -> Volumes:
+    """The same of a job that has ended."""
+    return with_zeros(plan.pipelines, outcome.volumes, outcome.rows_read, outcome.rows_written) if outcome.checkpoints else {}
 
 
 def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
@@ -64,7 +87,7 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
         "status": state.status,
         "mode": record.plan.env.mode.value,
         "submitted": at(record.initialization_ms),
-        "started": moment(state.entered.get(JobStatus.SCHEDULED.value, 0)),
+        "started": moment(started_ms(state)),
         "ended": None,
         "submitted_by": record.intent.by,
         "lineage": record.lineage,
@@ -78,7 +101,8 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
         "last_checkpoint": max((p.latest.checkpoint for p in places if p.latest), default=None),
         "last_checkpoint_at": moment(last.latest.completed_ms if last and last.latest else 0),
         "seconds_since_checkpoint": max(0, now_ms - confirmed) / 1000 if confirmed else None,
-        "restarts": state.restarts,
+        "restarts": v2.restarts_of(state),
+        "restarts_without_progress": state.restarts,
         "worker": assignment.value.worker if assignment else None,
         "figures": _figures(job, places, live),
         "last_failure": failure(state.failures[-1]) if state.failures else None,
@@ -86,17 +110,26 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
 
 
 def _figures(job: Going, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> models.Figures:
-    (read, written), seconds = v2.rows_so_far(places, live), max(v2.elapsed_ms(job.state, places, live), 1) / 1000
-    bytes_read, bytes_written = byte_counts(job.record.value.plan, merged(places))
+    (read, written), plan = v2.rows_so_far(places, live), job.record.value.plan
+    bytes_read, bytes_written = byte_counts(plan, merged(places))
     return models.Figures(
         rows_read=read,
         rows_written=written,
         rows_committed=sum(p.rows_written for p in places),
         bytes_read=bytes_read,
         bytes_written=bytes_written,
-        rows_read_per_second=round(read / seconds, 3),
-        rows_written_per_second=round(written / seconds, 3),
+        **_per_second(plan, rates_of(job.state, live)),
     )
+
+
+def _per_second(plan: Plan | None, rates: PipelineRates | None) -> dict[str, float | None]:
+    read, written = byte_rates(plan, rates) if rates else (None, None)
+    return {
+        "rows_read_per_second": rates.rows_read if rates else None,
+        "rows_written_per_second": rates.rows_written if rates else None,
+        "bytes_read_per_second": read,
+        "bytes_written_per_second": written,
+    }
 
 
 def ended(outcome: JobOutcome) -> models.Job:
@@ -109,15 +142,15 @@ def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
     plan = outcome.plan
     return models.JobDetails(
         **_ended(outcome),
-        pipelines=[pipeline(p.value, None) for p in picture.pipelines(outcome.job_id)],
-        graph=graph(plan, outcome.volumes, _elapsed_ms(outcome)) if plan else [],
+        pipelines=[pipeline(p, None) for p in pipelines_of(picture, outcome.job_id)],
+        graph=graph(plan, _passed_in_all(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
+        events=_events(picture, outcome.job_id),
     )
 
 
 def _ended(outcome: JobOutcome) -> dict[str, Any]:
-    started, seconds = outcome.entered.get(JobStatus.SCHEDULED.value, 0), max(_elapsed_ms(outcome), 1) / 1000
     bytes_read, bytes_written = byte_counts(outcome.plan, outcome.volumes)
     return {
         "id": str(outcome.job_id),
@@ -125,21 +158,22 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
         "status": outcome.status,
         "mode": outcome.plan.env.mode.value if outcome.plan else "",
         "submitted": at(outcome.initialization_ms),
-        "started": moment(started),
+        "started": moment(started_ms(outcome)),
         "ended": at(outcome.finished_ms),
         "submitted_by": "",
         "lineage": outcome.lineage,
         "generation": outcome.generation,
         "restored": outcome.restored,
-        "restorable": outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0,
+        "restorable": _restorable(outcome),
         "wish": None,
         "reason": "",
         "health": None,
         "health_reason": "",
-        "last_checkpoint": None,
-        "last_checkpoint_at": None,
+        "last_checkpoint": outcome.last_checkpoint or None,
+        "last_checkpoint_at": moment(outcome.last_checkpoint_ms),
         "seconds_since_checkpoint": None,
-        "restarts": outcome.restarts,
+        "restarts": v2.restarts_of(outcome),
+        "restarts_without_progress": outcome.restarts,
         "worker": None,
         "figures": models.Figures(
             rows_read=outcome.rows_read,
@@ -147,15 +181,16 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
             rows_committed=outcome.rows_written,
             bytes_read=bytes_read,
             bytes_written=bytes_written,
-            rows_read_per_second=round(outcome.rows_read / seconds, 3),
-            rows_written_per_second=round(outcome.rows_written / seconds, 3),
+            **_per_second(outcome.plan, average_rates(outcome)),
         ),
         "last_failure": failure(outcome.failures[-1]) if outcome.failures else None,
     }
 
 
-def _elapsed_ms(outcome: JobOutcome) -> int:
-    return outcome.finished_ms - (outcome.entered.get(JobStatus.SCHEDULED.value, 0) or outcome.initialization_ms)
+def _restorable(outcome: JobOutcome) -> bool:
+    if outcome.restorable is not None:
+        return outcome.restorable
+    return outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0
 
 
 def failure(failed: Failure) -> models.Failure:
@@ -206,9 +241,9 @@ def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipel
     )
 
 
-def graph(plan: Plan, volumes: Volumes | None = None, elapsed_ms: int = 0) -> list[models.Vertex]:
-    """All operators of a job, with what has passed them in the time that it has run."""
-    passed = volumes or {}
+def graph(plan: Plan, volumes: Volumes | None = None, rates: PipelineRates | None = None) -> list[models.Vertex]:
+    """All operators of a job, with what has passed them, and how fast it does."""
+    passed, fast = volumes or {}, rates.operators if rates else None
     return [
         models.Vertex(
             operator=action.operator,
@@ -219,19 +254,19 @@ def graph(plan: Plan, volumes: Volumes | None = None, elapsed_ms: int = 0) -> li
             inputs=list(action.inputs),
             parallelism=action.parallelism,
             delivery=action.delivery.value if action.delivery else None,
-            **_volume(passed[action.operator], elapsed_ms) if action.operator in passed else {},
+            **_volume(passed[action.operator], fast.get(action.operator, {}) if fast is not None else None) if action.operator in passed else {},
         )
         for part in plan.pipelines
         for action in part.actions
     ]
 
 
-def _volume(tables: Tables, elapsed_ms: int) -> dict[str, Any]:
+def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
     whole = total(tables)
     return {
         "rows": whole.rows,
         "bytes": whole.bytes,
-        "rows_per_second": round(whole.rows * 1000 / max(elapsed_ms, 1), 3),
+        "rows_per_second": round(sum(rate.rows for rate in rates.values()), 3) if rates is not None else None,
         "tables": [models.TableVolume(table=table, rows=volume.rows, bytes=volume.bytes) for table, volume in tables.items()],
     }
 

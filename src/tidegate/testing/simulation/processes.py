@@ -368,7 +368,7 @@ class DriverProcess(Process):
         return entry is not None and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED
 
     def _begin(self, job: JobRecord, plan: PipelinePlan) -> None:
-        meter = Meter(plan.id, self.order.generation)
+        meter = Meter(plan.id, self.order.generation, self.host.clock)
         self.meters.append(meter)
         ledger = Ledger(self.store, job.job_id, plan.id, self.order.generation, clock=self.host.clock, abandon=self.abandon)
         around = Surroundings(

@@ -24,11 +24,31 @@ function tick() {
 }
 setInterval(tick, 1000);
 
+// The clipboard of scripts exists on https and loopback only; elsewhere an older way is tried. True only where it was copied.
+async function put(text) {
+  try {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return true;
+    }
+  } catch { /* refused: the older way */ }
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.setAttribute("readonly", "");
+  field.className = "hidden";
+  document.body.append(field);
+  field.select();
+  let done = false;
+  try { done = document.execCommand("copy"); } catch { /* neither */ }
+  field.remove();
+  return done;
+}
+
 document.addEventListener("click", async (event) => {
   const copy = event.target.closest("[data-copy]");
   if (copy) {
-    await navigator.clipboard?.writeText(copy.dataset.copy);
-    connection.textContent = `copied ${copy.dataset.copy}`;
+    const done = await put(copy.dataset.copy);
+    connection.textContent = done ? `copied ${copy.dataset.copy}` : `not copied: the browser does not allow it here. Select it: ${copy.dataset.copy}`;
   }
   const line = event.target.closest("[data-line]");
   if (line) {

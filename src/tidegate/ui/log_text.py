@@ -1,0 +1,33 @@
+"""A log of JSON lines for people: time, level, what happened, its fields, and stack traces over as many lines as they have. Pure."""
+
+import json
+from typing import Any
+
+HEAD = ("at", "level", "event")
+FOLDED = ("trace",)
+
+
+def unfolded(text: str) -> str:
+    """Each line as a person reads it. What is no JSON object stays as it is."""
+    return "\n".join(_line(line) for line in text.splitlines())
+
+
+def _line(line: str) -> str:
+    if not line.startswith("{"):
+        return line
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line
+    return _entry(entry) if isinstance(entry, dict) else line
+
+
+def _entry(entry: dict[str, Any]) -> str:
+    head = [str(entry[key]) for key in HEAD if entry.get(key)]
+    fields = [f"{key}={_text(value)}" for key, value in entry.items() if key not in (*HEAD, *FOLDED)]
+    folded = [part for key in FOLDED if entry.get(key) for part in str(entry[key]).rstrip().split("\n")]
+    return "\n    ".join([" ".join([*head, *(field.replace("\n", "\n    ") for field in fields)]), *folded])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
