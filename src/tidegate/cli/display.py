@@ -6,16 +6,38 @@ Rows of Console sinks go to standard output; everything about the run goes to st
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import TextIO
 
+from tidegate.cli import output
 from tidegate.cli.view import JobView, PipelineView
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
+REDRAWN_EVERY_S = 0.2
+OnLost = Callable[[OSError], None]
+
+
+def nobody_cares(error: OSError) -> None:
+    """What happens by default when the output is lost."""
 
 
 class Display(ABC):
-    """Where a run is shown."""
+    """Where a run is shown. A stream that cannot be written is silenced, and `on_lost` called: no method raises for it, whichever thread calls."""
+
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        self._on_lost = on_lost
+
+    def _guarded(self, stream: TextIO, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            output.silence(stream)
+            self._on_lost(error)
+
+    def _line(self, text: str, stream: TextIO) -> None:
+        self._guarded(stream, lambda: print(text, file=stream, flush=True))
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -40,12 +62,13 @@ class Display(ABC):
 class PlainDisplay(Display):
     """A line every few seconds and at every new checkpoint of a quiet log."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        super().__init__(on_lost)
         self._shown_s = 0.0
 
     def note(self, text: str) -> None:
         """One line, or several."""
-        print(text, file=sys.stderr, flush=True)
+        self._line(text, sys.stderr)
 
     def update(self, view: JobView) -> None:
         """One line for each pipeline, now and then."""
@@ -57,7 +80,7 @@ class PlainDisplay(Display):
 
     def row(self, line: str) -> None:
         """As it is."""
-        print(line, flush=True)
+        self._line(line, sys.stdout)
 
     def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
         """A few lines."""
@@ -68,7 +91,8 @@ class PlainDisplay(Display):
 class JsonDisplay(Display):
     """One JSON object a line on standard output."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        super().__init__(on_lost)
         self._last: object = None
 
     def note(self, text: str) -> None:
@@ -107,33 +131,39 @@ class JsonDisplay(Display):
         )
 
     def _print(self, event: dict[str, object]) -> None:
-        print(json.dumps(event, ensure_ascii=False), flush=True)
+        self._line(json.dumps(event, ensure_ascii=False), sys.stdout)
 
 
 class TerminalDisplay(Display):
-    """A table that is redrawn in place; rows and notes scroll above it."""
+    """A table that is redrawn in place; notes scroll above it, and so do rows unless standard output goes elsewhere."""
 
-    def __init__(self) -> None:
-        from rich.console import Console
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
         from rich.live import Live
 
-        self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=5, transient=True)
-        self._live.start()
+        from tidegate.cli.pipe_console import PipeConsole
+
+        super().__init__(on_lost)
+        self._console = PipeConsole(stderr=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread of its own: its errors would be seen by nobody
+        self._drawn_s = float("-inf")
+        self._guarded(sys.stderr, self._live.start)
 
     def note(self, text: str) -> None:
         """Above the table."""
-        self._console.print(text, markup=False, highlight=False)
+        self._guarded(sys.stderr, lambda: self._console.print(text, markup=False, highlight=False))
 
     def row(self, line: str) -> None:
-        """Above the table."""
-        self._console.print(line, markup=False, highlight=False)
+        """Above the table, or where standard output goes."""
+        self.note(line) if sys.stdout.isatty() else self._line(line, sys.stdout)
 
     def update(self, view: JobView) -> None:
         """Redraw."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
+        if view.elapsed_s - self._drawn_s < REDRAWN_EVERY_S:
+            return
+        self._drawn_s = view.elapsed_s
         table = Table(box=None, title=f"{view.name} ({view.job_id})  {view.status}  {duration(view.elapsed_s)}", title_justify="left")
         for column in ("pipeline", "doing", "rows in", "rows out", "rows/s", "checkpoint", "age", "done"):
             table.add_column(column, justify="left" if column in ("pipeline", "doing", "done") else "right")
@@ -141,7 +171,7 @@ class TerminalDisplay(Display):
             bar = ProgressBar(total=p.total, completed=p.done, width=24) if p.total else ""
             age = "" if p.checkpoint_age_s is None else duration(p.checkpoint_age_s)
             table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", f"{p.rows_per_second:,.0f}", str(p.checkpoint or "-"), age, bar)
-        self._live.update(table)
+        self._guarded(sys.stderr, lambda: self._live.update(table, refresh=True))
 
     def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
         """The table goes, the summary stays."""
@@ -151,7 +181,7 @@ class TerminalDisplay(Display):
 
     def close(self) -> None:
         """Give the terminal back."""
-        self._live.stop()
+        self._guarded(sys.stderr, self._live.stop)
 
 
 def described(pipeline: PipelineView) -> str:
@@ -186,8 +216,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def choose(*, as_json: bool) -> Display:
+def choose(*, as_json: bool, on_lost: OnLost = nobody_cares) -> Display:
     """The display that fits where we are."""
     if as_json:
-        return JsonDisplay()
-    return TerminalDisplay() if sys.stderr.isatty() else PlainDisplay()
+        return JsonDisplay(on_lost)
+    return TerminalDisplay(on_lost) if sys.stderr.isatty() else PlainDisplay(on_lost)

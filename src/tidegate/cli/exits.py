@@ -5,11 +5,13 @@ FAILED = 1
 BAD_INPUT = 2
 REFUSED = 3
 CANCELED = 130
+NOBODY_READS = 141
 
 MEANINGS = {
     FINISHED: "the job, or the command, did what was asked",
     FAILED: "the job failed, or the command could not do what was asked",
     BAD_INPUT: "the job file or the command line is wrong, or a server refuses what was asked; nothing was started",
-    REFUSED: "the job runs already, an unfinished run waits for a decision, or the caller may not; nothing was started",
-    CANCELED: "stopped by Ctrl-C or SIGTERM, as shells count it; the job was cancelled, or stopped with a savepoint",
+    REFUSED: "nothing was done: the job runs already or has ended, there is none, an unfinished run waits for a decision, or the caller may not",
+    CANCELED: "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop that was asked of a server; the job was cancelled, or stopped with a savepoint",
+    NOBODY_READS: "whoever read the output has gone (`| head`), as shells count SIGPIPE; a run was stopped, and can be resumed",
 }

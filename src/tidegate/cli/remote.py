@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from tidegate.cli import exits
+from tidegate.cli.pipe_console import PipeConsole
 from tidegate.client import Client, NotAllowed, Refused, Unreachable
 from tidegate.client.client import Access
 from tidegate.model.errors import TidegateError, UserError
@@ -100,8 +100,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console = Console(highlight=False, markup=False)
-    (console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
+    console = PipeConsole(highlight=False, markup=False)
+    (console if console.is_terminal else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
 
 
 def _end(message: str, code: int) -> None:

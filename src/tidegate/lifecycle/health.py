@@ -188,7 +188,8 @@ def _reason(signs: Signs, starting: bool) -> str:
     state = signs.state
     error = f"; last error: {state.error.message}" if state.error else ""
     if starting:
-        return f"{Stall.STARTING}: the pipeline is not up yet{error}"
+        waits_for = signs.metrics.waits_for if _phase(state, signs.metrics) and signs.metrics else ""
+        return f"{Stall.STARTING}: {waits_for or 'the pipeline is not up yet'}{error}"
     stall, what = BY_PHASE.get(_phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch"))
     batch = f"checkpoint {state.pending.checkpoint}: " if state.pending else ""
     return f"{stall}: {batch}{what}{error}"

@@ -430,6 +430,7 @@ class PipelineMetrics:
     unit: str = ""
     runway: tuple[RunwayFigure, ...] = ()
     at_ms: int = 0
+    waits_for: str = ""  # what the start of its engine waits for, for a person
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
