@@ -52,9 +52,11 @@ class Verbs(click.Group):
             error = output.lost()
             if error is None:
                 raise
-        with suppress(OSError):
-            click.echo(f"tidegate: {output.describe(error)}", err=True)
-        raise SystemExit(output.exit_code(error))
+        code = output.exit_code(error)
+        if code != exits.NOBODY_READS:  # of that one nobody wants to hear
+            with suppress(OSError):
+                click.echo(f"tidegate: {output.describe(error)}", err=True)
+        raise SystemExit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Ctrl-C ends every verb with the code that shells expect."""

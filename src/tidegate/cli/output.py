@@ -5,14 +5,32 @@ silenced, so that nothing fails a second time, and the command ends with an exit
 """
 
 import errno
+import io
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 from tidegate.cli import exits
 
 STANDARD = (0, 1, 2)
+
+
+class _Descriptor(io.FileIO):
+    """A standard stream that remembers the first error of a write, and goes nowhere after it."""
+
+    lost: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write, or remember why that failed."""
+        try:
+            return super().write(data)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            _Descriptor.lost = _Descriptor.lost or error
+            silence(self)
+            raise
 
 
 def prepare() -> None:
@@ -22,14 +40,19 @@ def prepare() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for the life of the process
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # for the life of the process
-    for stream in (sys.stdout, sys.stderr):
-        if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="backslashreplace")
+    if sys.stdout is sys.__stdout__:  # a test that reads the output has streams of its own
+        sys.stdout = _stream(1, sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _stream(2, sys.stderr)
 
 
-def silence(stream: TextIO) -> None:
+def _stream(descriptor: int, before: TextIO | None) -> TextIO:
+    buffered = io.BufferedWriter(_Descriptor(descriptor, "w", closefd=False))
+    encoding = before.encoding if before is not None else "utf-8"
+    return io.TextIOWrapper(buffered, encoding, "backslashreplace", line_buffering=descriptor == 2 or buffered.isatty())
+
+
+def silence(stream: io.IOBase | TextIO) -> None:
     """Let all that is still to be written to a stream go nowhere."""
     with suppress(OSError, ValueError):
         descriptor = os.open(os.devnull, os.O_WRONLY)
@@ -38,19 +61,11 @@ def silence(stream: TextIO) -> None:
 
 
 def lost() -> OSError | None:
-    """Write what is still buffered; why that cannot be done. The streams that fail are silenced."""
-    found = None
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if stream is None:
-            continue
-        try:
+    """Write what is still buffered; why that, or anything before it, could not be written."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # remembered; or closed, and there is nothing to write
             stream.flush()
-        except OSError as error:
-            silence(stream)
-            found = found or error
-        except ValueError:  # closed: there is nothing to write
-            continue
-    return found
+    return _Descriptor.lost
 
 
 def exit_code(error: OSError) -> int:
