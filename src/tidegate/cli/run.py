@@ -17,7 +17,7 @@ from tidegate.cli import exits, job_file, output, run_words, signals
 from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
 from tidegate.cli.view import Rates, job_view
 from tidegate.config.engine import load_engine
-from tidegate.coordinator.claim import Claim, Claimant, LedByServers, StillAlive, Submission
+from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.registry import Known, job_of_name
@@ -28,7 +28,7 @@ from tidegate.lifecycle.view import Limits
 from tidegate.logs import hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import EngineSettings
-from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.errors import TidegateError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
@@ -118,12 +118,8 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
     try:
         return EmbeddedRun(store, plan, file, options).run()
-    except (StillAlive, LedByServers, NeedsChoice) as error:
-        return refuse(str(error), exits.REFUSED)
-    except UserError as error:
-        return refuse(str(error), exits.BAD_INPUT)
     except TidegateError as error:
-        return refuse(str(error), exits.FAILED)
+        return refuse(str(error), exits.code_of(error))
     finally:
         store.close()
 
