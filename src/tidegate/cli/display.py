@@ -52,8 +52,8 @@ class Display(ABC):
         """A line of a Console sink."""
 
     @abstractmethod
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
-        """The summary."""
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
+        """The summary. `advice` says how the job can be run again, with the command."""
 
     def close(self) -> None:  # noqa: B027  # only a terminal has something to put back
         """The terminal is the user's again."""
@@ -82,9 +82,9 @@ class PlainDisplay(Display):
         """As it is."""
         self._line(line, sys.stdout)
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """A few lines."""
-        for line in summary(outcome, seconds, log):
+        for line in summary(outcome, seconds, log, advice):
             self.note(line)
 
 
@@ -111,7 +111,7 @@ class JsonDisplay(Display):
         """A row of a Console sink."""
         self._print({"event": "row", "line": line})
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """The last line."""
         failures = [{"condition": f.condition, "domain": f.domain, "pipeline": f.pipeline, "message": f.message} for f in outcome.failures]
         self._print(
@@ -127,6 +127,7 @@ class JsonDisplay(Display):
                 "seconds": round(seconds, 3),
                 "failures": failures,
                 "log": log,
+                "advice": advice,
             }
         )
 
@@ -173,10 +174,10 @@ class TerminalDisplay(Display):
             table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", f"{p.rows_per_second:,.0f}", str(p.checkpoint or "-"), age, bar)
         self._guarded(sys.stderr, lambda: self._live.update(table, refresh=True))
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """The table goes, the summary stays."""
         self.close()
-        for line in summary(outcome, seconds, log):
+        for line in summary(outcome, seconds, log, advice):
             self.note(line)
 
     def close(self) -> None:
@@ -194,16 +195,14 @@ def described(pipeline: PipelineView) -> str:
     return text
 
 
-def summary(outcome: JobOutcome, seconds: float, log: str) -> list[str]:
+def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> list[str]:
     """The end of a run, in a few lines."""
     lines = [f"job {outcome.name!r} ({outcome.job_id}) {outcome.status.value}"]
     if outcome.status is JobStatus.FAILED:
         lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [f"  more in {log}"]
     checkpoints = f"{outcome.checkpoints} checkpoint{'s' if outcome.checkpoints != 1 else ''}"
     lines.append(f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}")
-    if outcome.status in (JobStatus.CANCELED, JobStatus.FAILED):
-        lines.append("  go on from the last checkpoint with: --restore latest")
-    return lines
+    return [*lines, f"  {advice}"] if advice else lines
 
 
 def duration(seconds: float) -> str:

@@ -20,12 +20,12 @@ from tidegate.config.engine import load_engine
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
-from tidegate.coordinator.registry import Known, job_of_name
+from tidegate.coordinator.registry import Known, job_of_name, look
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
 from tidegate.lifecycle.view import Limits
-from tidegate.logs import hide, log_to
+from tidegate.logs import bare, hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError
@@ -40,6 +40,7 @@ from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
+from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
 
 DEFAULTS = EngineSettings()
@@ -64,6 +65,7 @@ class RunOptions:
     wish: RestoreWish
     as_json: bool
     another: bool = False  # a job of its own, whatever has run under its name
+    command: str = "tidegate run"  # that runs the same job again
     settings: EngineSettings = DEFAULTS
     driver_module: str = "tidegate.driver"
 
@@ -91,6 +93,7 @@ def run(said: run_words.Said) -> NoReturn:
         another=said.restoring.another,
         as_json=said.as_json,
         settings=settings_of(said.config, said.home),
+        command=run_words.command_line(said, os.environ),
     )
     planned = job_file.planned(said.file, said.variable, said.strict)
     try:
@@ -228,7 +231,7 @@ class EmbeddedRun:
                 raise
             click.echo(str(error), err=True)
             self.asks = True
-            said = RestoreWish.parse(click.prompt("restore", default="latest", err=True))
+            said = RestoreWish.parse(click.prompt("restore", default="auto", err=True))
             self.asks = False
             return self._claim(replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where))
 
@@ -245,13 +248,27 @@ class EmbeddedRun:
             outcome = supervisor.watch(lambda known: self._show(known, claim, display))
             for reader in readers:
                 reader.join()
-            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs))
+            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs), self._advice(outcome))
             return outcome
         finally:
             if supervisor.driver:
                 supervisor.driver.kill()
             for reader in readers:
                 reader.join()
+
+    def _advice(self, outcome: JobOutcome) -> str:
+        """How this job can be run again, with the command that does it; nothing where it has finished, or the store does not answer any more."""
+        if outcome.status is JobStatus.FINISHED:
+            return ""
+        try:
+            points = look(self.store, outcome.job_id).restore_points
+        except StoreUnavailable:
+            return ""
+        if not points:
+            return f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore auto"
+        places = ", ".join(f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items())
+        place = places if len(points) > 1 else str(next(iter(points.values())))
+        return f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
 
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
