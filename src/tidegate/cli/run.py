@@ -27,7 +27,7 @@ from tidegate.home import Home
 from tidegate.lifecycle.view import Limits
 from tidegate.logs import bare, hide, log_to
 from tidegate.model.document import from_document
-from tidegate.model.engine import EngineSettings
+from tidegate.model.engine import CoordinatorSettings, EngineSettings
 from tidegate.model.errors import TidegateError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
@@ -144,8 +144,7 @@ class EmbeddedRun:
         self.me = reference(os.getpid())
         self.rates = Rates()
         self.started_s = self.clock.monotonic_s()
-        coordinator = options.settings.coordinator
-        self.stop = DriverStop(Limits(start_ms=coordinator.start_timeout_ms, ask_ms=coordinator.stop_timeout_ms), self.clock)
+        self.stop = DriverStop(limits_of(options.settings.coordinator), self.clock)
         self.ended = threading.Event()
         self.asks = False  # whether the person at the terminal is being asked something
         self.code = exits.CANCELED  # what a stop ends with
@@ -298,6 +297,12 @@ class EmbeddedRun:
                 now_ms=self.clock.now_ms(),
             )
         )
+
+
+def limits_of(settings: CoordinatorSettings) -> Limits:
+    """The deadlines of a stop: those of servers, and none longer than the time that is set for each step."""
+    each_ms, usual = settings.stop_timeout_ms, Limits()
+    return replace(usual, ask_ms=each_ms, interrupt_ms=min(usual.interrupt_ms, each_ms), terminate_ms=min(usual.terminate_ms, each_ms))
 
 
 def relay(driver: DriverProcess, display: Display) -> threading.Thread:

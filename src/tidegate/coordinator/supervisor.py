@@ -130,9 +130,12 @@ class Supervisor:
         known = look(self.store, self.claim.job.job_id)
         if known.state is None or known.state.value.leader != self.me:
             return known
-        self._obey(known)
-        self._running(known, known.state.value)
-        self._watch_savepoint(known)
+        with contextlib.suppress(
+            StoreUnavailable, OutcomeUnknown
+        ):  # written again by the next turn: a store that a hung driver has locked must not hide its hang
+            self._obey(known)
+            self._running(known, known.state.value)
+            self._watch_savepoint(known)
         return known
 
     def _obey(self, known: Known) -> None:

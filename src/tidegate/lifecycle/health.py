@@ -33,6 +33,7 @@ class Stall(StrEnum):
     SOURCE_UNREACHABLE = "source unreachable"
     STORE_UNREACHABLE = "store unreachable"
     DRIVER_GONE = "driver gone"
+    DRIVER_HELD_UP = "driver held up"
     STARTING = "starting"
     ATTEMPTS_FAIL = "attempts fail"
 
@@ -168,6 +169,13 @@ def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
     if signs is None or len(pipelines) == 1 or worst.level is CheckpointHealth.OK:
         return worst
     return Health(worst.level, f"pipeline {signs.state.pipeline}: {worst.reason}")
+
+
+def explained(health: Health, held_up: str) -> Health:
+    """The same health with what the driver's host says of its process, which is the better reason where it says something."""
+    if health.level is CheckpointHealth.OK or not held_up:
+        return health
+    return Health(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")
 
 
 SEVERITY = {CheckpointHealth.OK: 0, CheckpointHealth.LATE: 1, CheckpointHealth.STALLED: 2}
