@@ -18,11 +18,11 @@ from tidegate.store.open import open_store
 PATIENCE_S = 60
 PROGRAM = """
 import sys
-from tidegate.cli import run
+from tidegate.cli import main, run
 original = run.RunOptions
 run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
-sys.argv[0] = "tidegate run"
-run.run()
+sys.argv[:1] = ["tidegate", "run"]
+main()
 """
 
 

@@ -132,7 +132,11 @@ class JsonDisplay(Display):
         )
 
     def _print(self, event: dict[str, object]) -> None:
-        self._line(json.dumps(event, ensure_ascii=False), sys.stdout)
+        self._line(json.dumps(event, ensure_ascii=not _is_utf8(sys.stdout)), sys.stdout)
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 class TerminalDisplay(Display):
@@ -145,7 +149,8 @@ class TerminalDisplay(Display):
 
         super().__init__(on_lost)
         self._console = PipeConsole(stderr=True)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread of its own: its errors would be seen by nobody
+        # No thread of its own, whose errors nobody would see; and standard output stays what it is.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
         self._drawn_s = float("-inf")
         self._guarded(sys.stderr, self._live.start)
 
