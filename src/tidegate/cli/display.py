@@ -195,6 +195,8 @@ def described(pipeline: PipelineView) -> str:
     text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {pipeline.rows_per_second:,.0f}/s"
     if pipeline.checkpoint_age_s is not None:
         text += f", checkpoint {pipeline.checkpoint} {duration(pipeline.checkpoint_age_s)} ago"
+    if pipeline.waits_for:
+        text += f"; {pipeline.waits_for}"
     if pipeline.total:
         text += f", {pipeline.done / pipeline.total:.0%} of {pipeline.total:,.0f} {pipeline.unit}"
     return text

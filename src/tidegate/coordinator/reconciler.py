@@ -164,6 +164,8 @@ class Reconciler:
         assignment = known.assignment.value if known.assignment else None
         savepoint = request_of(known)
         watcher, adopter = self._watcher(assignment, driver)
+        if state.leader is not None and driver is not None and not adopter:
+            adopter = self._beside(driver)
         return JobView(
             now_ms=self.clock.now_ms(),
             record=known.record.value,
@@ -183,6 +185,7 @@ class Reconciler:
             place=places.get(job_id, NoPlace("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
+            wish_age_ms=self.ages.ms(job_id, known.record.value.intent, "wish"),
         )
 
     def _health(self, job: JobRecord, state: JobState, pipelines: tuple[PipelineState, ...], watcher: Watcher) -> Health:
@@ -227,8 +230,13 @@ class Reconciler:
             return Watcher.ALIVE, ""
         if driver is None or driver.generation != assignment.generation:
             return Watcher.GONE, ""
-        here = [w for w in self.workers.values() if (w.host, w.boot) == (driver.process.host, driver.process.boot)]
-        return (Watcher.REPLACEABLE, min(w.id for w in here)) if here else (Watcher.GONE, "")
+        beside = self._beside(driver)
+        return (Watcher.REPLACEABLE, beside) if beside else (Watcher.GONE, "")
+
+    def _beside(self, driver: DriverRecord) -> str:
+        """A worker that can see the driver's process: of its host, since the same boot; empty where there is none."""
+        here = [w.id for w in self.workers.values() if (w.host, w.boot) == (driver.process.host, driver.process.boot)]
+        return min(here, default="")
 
     def _places(self, jobs: list[int]) -> dict[int, Place | NoPlace]:
         """Where those among these jobs that wait could run, in the order in which they came."""
