@@ -16,6 +16,7 @@ from tidegate.model.records import JobStatus
 ENDED_SHOWN = 20
 FOLLOW_EVERY_S = 1.0
 DRIVER_LOG = "driver.log"
+SHOWN_STATES = tuple(each.value for each in JobStatus if each is not JobStatus.RECOVERING)  # which servers show as PENDING
 
 
 class NoLog(UserError):
@@ -24,8 +25,15 @@ class NoLog(UserError):
     condition = "unknown-log"
 
 
+def _state_of(_context: click.Context, _parameter: click.Parameter, word: str | None) -> str | None:
+    """A state in any case, or a usage error with all of them."""
+    if word is not None and word.upper() not in SHOWN_STATES:
+        raise click.BadParameter(f"{word!r} is no state of a job; there are {', '.join(SHOWN_STATES)}")
+    return word.upper() if word is not None else None
+
+
 @click.command()
-@click.option("--state", type=click.Choice([each.value for each in JobStatus], case_sensitive=False), help="Only jobs of this state.")
+@click.option("--state", callback=_state_of, metavar="STATE", help=f"Only jobs of this state: {', '.join(SHOWN_STATES)}.")
 @click.option("--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @remote.options
