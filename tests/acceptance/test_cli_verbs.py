@@ -119,13 +119,45 @@ def test_a_job_is_submitted_listed_shown_and_stopped(pair: Pair) -> None:
     assert "job 11 'waiting'" in pair.say("show", "11")
     assert "CANCELED" in pair.say(*words("stop 11 --wait"))
     assert [job["jobId"] for job in json.loads(pair.say(*words("jobs --state canceled --json")))] == ["11"]
+    assert json.loads(pair.say(*words("jobs --state running --json"))) == []
+
+
+def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
+    pair.say(*words("submit job.conf -i rows=5 --job-id 12 --name ended"))
+    pair.say(*words("cancel 12 --wait"))
+    pair.say(*words("submit job.conf -i rows=5 --job-id 13 --name waits"))
+    for verb in (
+        "stop 12",
+        "stop ended --force",
+        "stop 12 --savepoint",
+        "stop 12 --wait",
+        "cancel 12",
+        "seatunnel -can 12",
+        "seatunnel -f 12",
+        "seatunnel -s 12",
+    ):
+        assert "job 12 'ended' has ended already, as CANCELED: there is nothing to stop" in pair.say(*words(verb), code=3)
+    home = ("--home", str(pair.home))
+    assert "has ended as CANCELED" in pair.say("savepoint", "12", *home, code=3)
+    for verb in ("stop 404", "cancel 404", "show 404", "logs 404", "seatunnel -can 404", "stop nobody"):
+        assert "there is no job" in pair.say(*words(verb), code=3)
+    assert "there is no job" in pair.say("savepoint", "404", *home, code=3)
+    assert "no such checkpoint" in pair.say("checkpoints", *home, "verify", "12", code=3)
+    assert "there is no savepoint of job" in pair.say("savepoints", "verify", "12", *home, code=3)
+    assert "there is no job" in pair.say(*words("stop 13 404"), code=3)  # none of them is stopped
+    assert json.loads(pair.say(*words("show 13 --json")))["jobStatus"] != "CANCELED"
+    assert "stop requested for job 13 'waits'" in pair.say(*words("stop 13"))
+
+
+def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(pair: Pair) -> None:
+    said = pair.say(*words("jobs --state BLAH"), code=2)
+    assert "BLAH" in said
+    assert "SAVEPOINT_DONE" in said
 
 
 def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
     assert "rows" in pair.say("submit", "job.conf", code=2)
     assert "there is no job file" in pair.say("submit", "none.conf", code=2)
-    assert "there is no job 404" in pair.say("show", "404", code=2)
-    assert "there is no job named 'nobody'" in pair.say("stop", "nobody", code=2)
     assert "exclude each other" in pair.say(*words("stop 1 --force --savepoint"), code=2)
     assert "--server" in pair.say("jobs", "--server", f"http://127.0.0.1:{free_port()}", code=1)
 

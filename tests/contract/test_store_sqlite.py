@@ -71,6 +71,19 @@ def test_a_writer_that_was_stopped_inside_its_transaction_is_named_and_does_not_
     store.close()
 
 
+def test_a_stopped_writer_is_named_long_before_the_time_to_wait_is_over(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    store = open_store(url)
+    with start_worker(url, "record", 0, 3, "store.transact.middle@2=stop") as stopped:
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        with pytest.raises(StoreUnavailable, match=f"process {stopped.pid} holds the store .* and is stopped .SIGSTOP.*kill -CONT {stopped.pid}"):
+            store.transact(writes=[Put("jobs", "a", {})])
+        stopped.send_signal(signal.SIGCONT)
+        stopped.wait()
+    store.transact(writes=[Put("jobs", "a", {})])
+    store.close()
+
+
 def test_a_stopped_writer_that_is_killed_leaves_the_store_free(tmp_path: Path) -> None:
     store = open_impatient(tmp_path / "store.db")
     stopped = start_worker(f"sqlite:///{tmp_path}/store.db", "record", 0, 3, "store.transact.middle@2=stop")

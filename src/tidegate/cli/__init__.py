@@ -1,10 +1,13 @@
 """The command line: one file for each group of verbs, imported when it is called, so that `tidegate validate` needs no JVM, no Arrow, no Spark."""
 
+from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
 
 from tidegate import __version__
+from tidegate.cli import exits
 
 VERBS = {
     "cancel": "tidegate.cli.jobs:cancel",
@@ -37,6 +40,31 @@ VERBS = {
 
 class Verbs(click.Group):
     """Verbs by name, imported late."""
+
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run a verb. Output that cannot be written ends it with a code of its own, and never with a traceback."""
+        from tidegate.cli import output
+
+        output.prepare()
+        try:
+            return super().main(*arguments, **named)
+        except (OSError, SystemExit):
+            error = output.lost()
+            if error is None:
+                raise
+        code = output.exit_code(error)
+        if code != exits.NOBODY_READS:  # of that one nobody wants to hear
+            with suppress(OSError):
+                click.echo(f"tidegate: {output.describe(error)}", err=True)
+        raise SystemExit(code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C ends every verb with the code that shells expect."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # behind the terminal's ^C
+            ctx.exit(exits.CANCELED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """All verbs."""

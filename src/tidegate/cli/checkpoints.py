@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tidegate.cli import exits
 from tidegate.cli.display import duration
 from tidegate.cli.installation import installation
 from tidegate.coordinator.registry import Known, job_of_name, look
+from tidegate.coordinator.savepoints import NoSuchJob
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import STATES, CheckpointRef
@@ -20,6 +21,15 @@ from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
 
 Place = tuple[str | None, Path | None]
+
+
+class NoSuchCheckpoint(UserError):
+    """A checkpoint that is not retained."""
+
+    condition = "unknown-checkpoint"
+
+    def __init__(self, job: str, there: Sequence[str]) -> None:
+        super().__init__(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}")
 
 
 @click.group(name="checkpoints")
@@ -45,12 +55,7 @@ def checkpoints(context: click.Context, home: str | None, config: Path | None) -
 def list_command(place: Place, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
     with installation(*place) as here:
-        rows = [
-            {**entry_of(known, pipeline.value.pipeline, ref), "damage": here.storage.damage(ref.path)}
-            for known in jobs(here.store, job)
-            for pipeline in known.pipelines
-            for ref in pipeline.value.retained
-        ]
+        rows = [{**entry_of(known, pipeline, ref), "damage": here.storage.damage(ref.path)} for known, pipeline, ref in retained(here.store, job)]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -83,16 +88,27 @@ def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -
 @click.pass_obj
 def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
     """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
-    damaged = 0
+    damaged, there = 0, []
     with installation(*place) as here:
-        for known in jobs(here.store, job):
-            for pipeline in known.pipelines:
-                for ref in pipeline.value.retained:
-                    if checkpoint is None or ref.checkpoint == checkpoint:
-                        damage = here.storage.damage(ref.path)
-                        damaged += bool(damage)
-                        click.echo(f"job {known.job_id} pipeline {pipeline.value.pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}")
+        for known, pipeline, ref in retained(here.store, job):
+            there.append(str(ref.checkpoint))
+            if checkpoint is None or ref.checkpoint == checkpoint:
+                damage = here.storage.damage(ref.path)
+                damaged += bool(damage)
+                click.echo(f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}")
+        if job is not None and (not there or (checkpoint is not None and str(checkpoint) not in there)):
+            raise NoSuchCheckpoint(job, there)
+    if not there:
+        click.echo("there are no checkpoints here")
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
+
+
+def retained(store: Store, job: str | None) -> Iterator[tuple[Known, int, CheckpointRef]]:
+    """Every checkpoint that can be restored of one job or of all, with its pipeline."""
+    for known in jobs(store, job):
+        for pipeline in known.pipelines:
+            for ref in pipeline.value.retained:
+                yield known, pipeline.value.pipeline, ref
 
 
 def jobs(store: Store, job: str | None) -> Iterator[Known]:
@@ -107,7 +123,7 @@ def jobs(store: Store, job: str | None) -> Iterator[Known]:
     job_id = int(job) if job.isdigit() else job_of_name(store, job)
     known = look(store, job_id) if job_id is not None else None
     if known is None or known.state is None:
-        raise UserError(f"there is no job {job!r} here")
+        raise NoSuchJob(job)
     yield known
 
 
@@ -120,7 +136,7 @@ def chosen(store: Store, job: str, checkpoint: int | None, pipeline: int | None)
                 there += [str(ref.checkpoint) for ref in stored.value.retained]
                 found += [ref for ref in stored.value.retained if (ref == stored.value.latest if checkpoint is None else ref.checkpoint == checkpoint)]
     if not found:
-        raise UserError(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}")
+        raise NoSuchCheckpoint(job, there)
     return found
 
 

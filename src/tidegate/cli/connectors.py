@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.exits import BAD_INPUT
+from tidegate.cli.pipe_console import PipeConsole
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import nearest
 from tidegate.plugin import registry
@@ -164,6 +164,6 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _console() -> Console:
-    console = Console(highlight=False, markup=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_COLUMNS)
+def _console() -> PipeConsole:
+    console = PipeConsole(highlight=False, markup=False, soft_wrap=False)
+    return console if console.is_terminal else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)

@@ -6,17 +6,39 @@ Rows of Console sinks go to standard output; everything about the run goes to st
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import TextIO
 
+from tidegate.cli import output
 from tidegate.cli.view import JobView, PipelineView
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
 NOT_KNOWN = "\u2013"
+REDRAWN_EVERY_S = 0.2
+OnLost = Callable[[OSError], None]
+
+
+def nobody_cares(error: OSError) -> None:
+    """What happens by default when the output is lost."""
 
 
 class Display(ABC):
-    """Where a run is shown."""
+    """Where a run is shown. A stream that cannot be written is silenced, and `on_lost` called: no method raises for it, whichever thread calls."""
+
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        self._on_lost = on_lost
+
+    def _guarded(self, stream: TextIO, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            output.silence(stream)
+            self._on_lost(error)
+
+    def _line(self, text: str, stream: TextIO) -> None:
+        self._guarded(stream, lambda: print(text, file=stream, flush=True))
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -31,8 +53,8 @@ class Display(ABC):
         """A line of a Console sink."""
 
     @abstractmethod
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
-        """The summary."""
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
+        """The summary. `advice` says how the job can be run again, with the command."""
 
     def close(self) -> None:  # noqa: B027  # only a terminal has something to put back
         """The terminal is the user's again."""
@@ -41,12 +63,13 @@ class Display(ABC):
 class PlainDisplay(Display):
     """A line every few seconds and at every new checkpoint of a quiet log."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        super().__init__(on_lost)
         self._shown_s = 0.0
 
     def note(self, text: str) -> None:
         """One line, or several."""
-        print(text, file=sys.stderr, flush=True)
+        self._line(text, sys.stderr)
 
     def update(self, view: JobView) -> None:
         """One line for each pipeline, now and then."""
@@ -58,18 +81,19 @@ class PlainDisplay(Display):
 
     def row(self, line: str) -> None:
         """As it is."""
-        print(line, flush=True)
+        self._line(line, sys.stdout)
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """A few lines."""
-        for line in summary(outcome, seconds, log):
+        for line in summary(outcome, seconds, log, advice):
             self.note(line)
 
 
 class JsonDisplay(Display):
     """One JSON object a line on standard output."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+        super().__init__(on_lost)
         self._last: object = None
 
     def note(self, text: str) -> None:
@@ -88,7 +112,7 @@ class JsonDisplay(Display):
         """A row of a Console sink."""
         self._print({"event": "row", "line": line})
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """The last line."""
         failures = [{"condition": f.condition, "domain": f.domain, "pipeline": f.pipeline, "message": f.message} for f in outcome.failures]
         self._print(
@@ -104,37 +128,49 @@ class JsonDisplay(Display):
                 "seconds": round(seconds, 3),
                 "failures": failures,
                 "log": log,
+                "advice": advice,
             }
         )
 
     def _print(self, event: dict[str, object]) -> None:
-        print(json.dumps(event, ensure_ascii=False), flush=True)
+        self._line(json.dumps(event, ensure_ascii=not _is_utf8(sys.stdout)), sys.stdout)
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") == "utf8"
 
 
 class TerminalDisplay(Display):
-    """A table that is redrawn in place; rows and notes scroll above it."""
+    """A table that is redrawn in place; notes scroll above it, and so do rows unless standard output goes elsewhere."""
 
-    def __init__(self) -> None:
-        from rich.console import Console
+    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
         from rich.live import Live
 
-        self._console = Console(stderr=True)
-        self._live = Live(console=self._console, refresh_per_second=5, transient=True)
-        self._live.start()
+        from tidegate.cli.pipe_console import PipeConsole
+
+        super().__init__(on_lost)
+        self._console = PipeConsole(stderr=True)
+        # No thread of its own, whose errors nobody would see; and standard output stays what it is.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._drawn_s = float("-inf")
+        self._guarded(sys.stderr, self._live.start)
 
     def note(self, text: str) -> None:
         """Above the table."""
-        self._console.print(text, markup=False, highlight=False)
+        self._guarded(sys.stderr, lambda: self._console.print(text, markup=False, highlight=False))
 
     def row(self, line: str) -> None:
-        """Above the table."""
-        self._console.print(line, markup=False, highlight=False)
+        """Above the table, or where standard output goes."""
+        self.note(line) if sys.stdout.isatty() else self._line(line, sys.stdout)
 
     def update(self, view: JobView) -> None:
         """Redraw."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
+        if view.elapsed_s - self._drawn_s < REDRAWN_EVERY_S:
+            return
+        self._drawn_s = view.elapsed_s
         table = Table(box=None, title=f"{view.name} ({view.job_id})  {view.status}  {duration(view.elapsed_s)}", title_justify="left")
         for column in ("pipeline", "doing", "rows in", "rows out", "rows/s", "checkpoint", "age", "done"):
             table.add_column(column, justify="left" if column in ("pipeline", "doing", "done") else "right")
@@ -142,17 +178,17 @@ class TerminalDisplay(Display):
             bar = ProgressBar(total=p.total, completed=p.done, width=24) if p.total else ""
             age = "" if p.checkpoint_age_s is None else duration(p.checkpoint_age_s)
             table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", rate(p), str(p.checkpoint or "-"), age, bar)
-        self._live.update(table)
+        self._guarded(sys.stderr, lambda: self._live.update(table, refresh=True))
 
-    def end(self, outcome: JobOutcome, seconds: float, log: str) -> None:
+    def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """The table goes, the summary stays."""
         self.close()
-        for line in summary(outcome, seconds, log):
+        for line in summary(outcome, seconds, log, advice):
             self.note(line)
 
     def close(self) -> None:
         """Give the terminal back."""
-        self._live.stop()
+        self._guarded(sys.stderr, self._live.stop)
 
 
 def described(pipeline: PipelineView) -> str:
@@ -160,6 +196,8 @@ def described(pipeline: PipelineView) -> str:
     text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {rate(pipeline)}/s"
     if pipeline.checkpoint_age_s is not None:
         text += f", checkpoint {pipeline.checkpoint} {duration(pipeline.checkpoint_age_s)} ago"
+    if pipeline.waits_for:
+        text += f"; {pipeline.waits_for}"
     if pipeline.total:
         text += f", {pipeline.done / pipeline.total:.0%} of {pipeline.total:,.0f} {pipeline.unit}"
     return text
@@ -170,16 +208,14 @@ def rate(pipeline: PipelineView) -> str:
     return NOT_KNOWN if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
 
 
-def summary(outcome: JobOutcome, seconds: float, log: str) -> list[str]:
+def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> list[str]:
     """The end of a run, in a few lines."""
     lines = [f"job {outcome.name!r} ({outcome.job_id}) {outcome.status.value}"]
     if outcome.status is JobStatus.FAILED:
         lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [f"  more in {log}"]
     checkpoints = f"{outcome.checkpoints} checkpoint{'s' if outcome.checkpoints != 1 else ''}"
     lines.append(f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}")
-    if outcome.status in (JobStatus.CANCELED, JobStatus.FAILED):
-        lines.append("  go on from the last checkpoint with: --restore latest")
-    return lines
+    return [*lines, f"  {advice}"] if advice else lines
 
 
 def duration(seconds: float) -> str:
@@ -192,8 +228,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def choose(*, as_json: bool) -> Display:
+def choose(*, as_json: bool, on_lost: OnLost = nobody_cares) -> Display:
     """The display that fits where we are."""
     if as_json:
-        return JsonDisplay()
-    return TerminalDisplay() if sys.stderr.isatty() else PlainDisplay()
+        return JsonDisplay(on_lost)
+    return TerminalDisplay(on_lost) if sys.stderr.isatty() else PlainDisplay(on_lost)

@@ -65,6 +65,6 @@ def installation(home: str | None, config: Path | None) -> Iterator[Installation
 
 
 def fail(error: Exception) -> NoReturn:
-    """Say what is wrong and end: 2 where the command is wrong, 1 where the world is."""
+    """Say what is wrong and end."""
     click.echo(f"tidegate: {error}", err=True)
-    sys.exit(exits.BAD_INPUT if isinstance(error, UserError) else exits.FAILED)
+    sys.exit(exits.code_of(error))

@@ -1,23 +1,39 @@
 """`tidegate jobs`, `show`, `stop`, `cancel`, `logs`: what the servers do, and what they shall do."""
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from tidegate.cli import remote
+from tidegate.cli import exits, remote
 from tidegate.cli.submit import ending, waited
 from tidegate.client import Client
 from tidegate.model.errors import UserError
+from tidegate.model.records import JobStatus
 
 ENDED_SHOWN = 20
 FOLLOW_EVERY_S = 1.0
 DRIVER_LOG = "driver.log"
+SHOWN_STATES = tuple(each.value for each in JobStatus if each is not JobStatus.RECOVERING)  # which servers show as PENDING
+
+
+class NoLog(UserError):
+    """The server that answers has no log of the job."""
+
+    condition = "unknown-log"
+
+
+def _state_of(_context: click.Context, _parameter: click.Parameter, word: str | None) -> str | None:
+    """A state in any case, or a usage error with all of them."""
+    if word is not None and word.upper() not in SHOWN_STATES:
+        raise click.BadParameter(f"{word!r} is no state of a job; there are {', '.join(SHOWN_STATES)}")
+    return word.upper() if word is not None else None
 
 
 @click.command()
-@click.option("--state", help="Only ended jobs of this state: FINISHED, FAILED, CANCELED, SAVEPOINT_DONE, UNKNOWABLE.")
+@click.option("--state", callback=_state_of, metavar="STATE", help=f"Only jobs of this state: {', '.join(SHOWN_STATES)}.")
 @click.option("--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @remote.options
@@ -29,8 +45,9 @@ def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> 
       tidegate jobs
       tidegate jobs --state FAILED --json
     """
-    running = [] if state else client.get("/running-jobs")
-    ended = client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
+    has_ended = state is not None and JobStatus(state).terminal
+    running = [] if has_ended else [job for job in client.get("/running-jobs") if state in (None, job["jobStatus"])]
+    ended = [] if state and not has_ended else client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
     ended = ended if everything or state else ended[:ENDED_SHOWN]
     if as_json:
         remote.print_json([*running, *ended])
@@ -91,16 +108,30 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
     """Stop jobs, by id or name: at the next checkpoint, with a savepoint, or by force.
 
     \b
+    Exit code: 0 requested (with --wait: ended), 1 no server answers, 2 bad input, 3 there is no such job, or one has ended already.
+
+    \b
     Examples:
       tidegate stop 7 --wait
       tidegate stop orders --savepoint
     """
     if savepoint and force:
         raise click.UsageError("--savepoint and --force exclude each other")
-    found = [remote.job_of(client, each) for each in job]  # all of them first: a wrong name stops nothing
-    for each in found:
-        client.post("/stop-job", {"jobId": each["jobId"], "isStopWithSavePoint": savepoint, "force": force})
-        click.echo(ending(waited(client, each["jobId"])) if wait else f"job {each['jobId']} {each['jobName']!r} shall stop")
+    sys.exit(stop_all(client, job, {"isStopWithSavePoint": savepoint, "force": force}, wait=wait))
+
+
+def stop_all(client: Client, jobs: Sequence[str], how: Mapping[str, bool], *, wait: bool = False) -> int:
+    """Ask for the stop of jobs, by id or name; the exit code. A name that nobody knows stops none of them, one that has ended is named."""
+    code = exits.FINISHED
+    for job in [remote.job_of(client, each) for each in jobs]:
+        what = f"job {job['jobId']} {job['jobName']!r}"
+        if JobStatus(job["jobStatus"]).terminal:
+            click.echo(f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to stop", err=True)
+            code = exits.REFUSED
+            continue
+        client.post("/stop-job", {"jobId": job["jobId"], **how})
+        click.echo(ending(waited(client, job["jobId"])) if wait else f"stop requested for {what}")
+    return code
 
 
 @click.command()
@@ -108,16 +139,14 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
-    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept.
+    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept. Exit codes as of `tidegate stop`.
 
     \b
     Examples:
       tidegate cancel orders --wait
       tidegate cancel 7 8
     """
-    for each in [remote.job_of(client, word) for word in job]:
-        client.post("/stop-job", {"jobId": each["jobId"]})
-        click.echo(ending(waited(client, each["jobId"])) if wait else f"job {each['jobId']} {each['jobName']!r} shall stop")
+    sys.exit(stop_all(client, job, {}, wait=wait))
 
 
 @click.command()
@@ -135,7 +164,7 @@ def logs(client: Client, job: str, follow: bool) -> None:
     names = {entry["logName"] for entry in client.get(f"/logs/{job_id}", {"format": "json"})}
     name = f"{job_id}/{DRIVER_LOG}"
     if name not in names:
-        raise UserError(
+        raise NoLog(
             f"this server has no log of job {job_id}: ask the one on whose host its driver runs" + (f"; there is {', '.join(sorted(names))}" if names else "")
         )
     shown = 0

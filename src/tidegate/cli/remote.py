@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from tidegate.cli import exits
-from tidegate.client import Client, NotAllowed, Refused, Unreachable
+from tidegate.cli.pipe_console import PipeConsole
+from tidegate.client import Client, NotAllowed, Refused
 from tidegate.client.client import Access
 from tidegate.model.errors import TidegateError, UserError
 
@@ -21,6 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = "http://127.0.0.1:8080"
 PIPE_COLUMNS = 200
 PATIENCE_S = 10.0  # a leader that dies is followed by another one within seconds
+
+
+class NoSuchJob(UserError):
+    """The servers know no job by this id or name."""
+
+    condition = "unknown-job"
 
 
 def options(command: F) -> F:
@@ -34,12 +40,8 @@ def options(command: F) -> F:
             _end(f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names", exits.REFUSED)
         except Refused as error:
             _end(str(error), exits.BAD_INPUT)
-        except Unreachable as error:
-            _end(str(error), exits.FAILED)
-        except UserError as error:
-            _end(str(error), exits.BAD_INPUT)
         except TidegateError as error:
-            _end(str(error), exits.FAILED)
+            _end(str(error), exits.code_of(error))
 
     decorated = click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")(called)
     text = f"Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default: {DEFAULT}]"
@@ -78,13 +80,13 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
         job: dict[str, Any] = client.get(f"/job-info/{word}")
         if "jobStatus" in job:
             return job
-        raise UserError(f"there is no job {word}: `tidegate jobs` lists them")
+        raise NoSuchJob(f"there is no job {word}: `tidegate jobs` lists them")
     found = [job for job in client.get("/running-jobs") if job["jobName"] == word]
     found = found or [job for job in client.get("/finished-jobs") if job["jobName"] == word][:1]
     if len(found) == 1:
         return dict(found[0])
     if not found:
-        raise UserError(f"there is no job named {word!r}: `tidegate jobs` lists them")
+        raise NoSuchJob(f"there is no job named {word!r}: `tidegate jobs` lists them")
     raise UserError(f"several jobs are named {word!r}: say which by its id: {', '.join(job['jobId'] for job in found)}")
 
 
@@ -100,8 +102,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console = Console(highlight=False, markup=False)
-    (console if console.is_terminal else Console(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
+    console = PipeConsole(highlight=False, markup=False)
+    (console if console.is_terminal else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
 
 
 def _end(message: str, code: int) -> None:

@@ -1,5 +1,6 @@
 """`tidegate run`: one job, led from this process on the embedded store, until it ends. Composition root of an embedded run."""
 
+import contextlib
 import os
 import secrets
 import signal
@@ -12,24 +13,26 @@ from typing import NoReturn
 import click
 
 from tidegate.checkpoints.open import open_storage
-from tidegate.cli import exits, job_file, run_words
-from tidegate.cli.display import Display, choose
+from tidegate.cli import exits, job_file, output, run_words, signals
+from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
 from tidegate.cli.view import job_view
 from tidegate.config.engine import load_engine
-from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
+from tidegate.coordinator.claim import Claim, Claimant, Submission
+from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
-from tidegate.coordinator.registry import Known, job_of_name
+from tidegate.coordinator.registry import Known, job_of_name, look
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
-from tidegate.logs import hide, log_to
+from tidegate.lifecycle.view import Limits
+from tidegate.logs import bare, hide, log_to
 from tidegate.model.document import from_document
-from tidegate.model.engine import EngineSettings
-from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.engine import CoordinatorSettings, EngineSettings
+from tidegate.model.errors import TidegateError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
-from tidegate.model.records import METRICS, JobOutcome, JobStatus, PipelineMetrics
+from tidegate.model.records import METRICS, JobOutcome, JobStatus, Order, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
@@ -37,9 +40,13 @@ from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
+from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
 
 DEFAULTS = EngineSettings()
+END_WITHIN_S = 10.0  # once the driver is gone, or there was none: until the end of a stop is recorded
+END_WITHIN_S_AGAIN = 1.0  # after a second signal
+LOOK_S = 0.1
 EXIT_CODES = {
     JobStatus.FINISHED: exits.FINISHED,
     JobStatus.CANCELED: exits.CANCELED,
@@ -58,6 +65,7 @@ class RunOptions:
     wish: RestoreWish
     as_json: bool
     another: bool = False  # a job of its own, whatever has run under its name
+    command: str = "tidegate run"  # that runs the same job again
     settings: EngineSettings = DEFAULTS
     driver_module: str = "tidegate.driver"
 
@@ -68,8 +76,8 @@ def run(said: run_words.Said) -> NoReturn:
     """Run one job to its end.
 
     \b
-    Ctrl-C (or SIGTERM) stops at the next checkpoint, a second one at once.
-    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled or stopped with a savepoint.
+    Ctrl-C (or SIGTERM, SIGHUP, `tidegate stop`) stops at the next checkpoint, a second one at once. Output that nobody reads (`| head`) stops it too.
+    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled or stopped with a savepoint, 141 nobody reads the output.
 
     \b
     Examples:
@@ -85,6 +93,7 @@ def run(said: run_words.Said) -> NoReturn:
         another=said.restoring.another,
         as_json=said.as_json,
         settings=settings_of(said.config, said.home),
+        command=run_words.command_line(said, os.environ),
     )
     planned = job_file.planned(said.file, said.variable, said.strict)
     try:
@@ -116,12 +125,8 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
     try:
         return EmbeddedRun(store, plan, file, options).run()
-    except (StillAlive, NeedsChoice) as error:
-        return refuse(str(error), exits.REFUSED)
-    except UserError as error:
-        return refuse(str(error), exits.BAD_INPUT)
     except TidegateError as error:
-        return refuse(str(error), exits.FAILED)
+        return refuse(str(error), exits.code_of(error))
     finally:
         store.close()
 
@@ -142,18 +147,76 @@ class EmbeddedRun:
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
         self.started_s = self.clock.monotonic_s()
+        self.stop = DriverStop(limits_of(options.settings.coordinator), self.clock)
+        self.ended = threading.Event()
+        self.asks = False  # whether the person at the terminal is being asked something
+        self.code = exits.CANCELED  # what a stop ends with
+        self.output_lost = False
+        self.signals = 0
+        self.supervisor: Supervisor | None = None
+        self.display: Display = JsonDisplay(self._lost) if options.as_json else PlainDisplay(self._lost)
 
     def run(self) -> int:
         """Until the job has ended."""
+        threading.Thread(target=self._watch_end, name="stop-watch", daemon=True).start()
+        try:
+            with signals.handled(self._signaled):
+                return self._run()
+        finally:
+            self.ended.set()
+            self.display.close()
+
+    def _run(self) -> int:
         claim = self._claim(self.options.wish)
         logs = self.options.home.logs(claim.job.job_id)
         log_to(logs / "run.log")
         hide(plan_texts(claim.job.plan))
         if claim.start is Start.NOTHING:
             outcome = end(self.store, self.storage, Owned(claim.job.job_id, claim.generation), JobStatus.FINISHED, self.clock.now_ms())
-            choose(as_json=self.options.as_json).end(outcome, 0, str(logs))
+            self.display.end(outcome, 0, str(logs))
             return exits.FINISHED
-        return EXIT_CODES[self._lead(claim, logs).status]
+        return self._code_of(self._lead(claim, logs))
+
+    def _code_of(self, outcome: JobOutcome) -> int:
+        """The exit code of an outcome. A job that finished without all of its output has not done what was asked."""
+        unread = outcome.status is JobStatus.FINISHED and self.output_lost
+        return self.code if unread or outcome.status is JobStatus.CANCELED else EXIT_CODES[outcome.status]
+
+    def _signaled(self, number: signal.Signals) -> None:
+        """First ask, then kill. The signal's own thread calls this."""
+        self.signals += 1
+        if self.asks:  # nothing was begun
+            self._give_up("stopped")
+        elif self.stop.request(Order.STOP, f"stopped by {number.name}"):
+            self.display.note("stopping at the next checkpoint; once more to stop at once")
+        else:
+            self.stop.request(Order.KILL, "")
+
+    def _lost(self, error: OSError) -> None:
+        """Output that nobody reads, or that cannot be written: the batch that would write more of it is given up. Any thread may call this."""
+        why = output.describe(error)
+        if self.stop.request(Order.INTERRUPT, why) and self.stop.reason == why:
+            self.code = output.exit_code(error)
+            self.output_lost = True
+            self.display.note(f"stopping: {why}")
+
+    def _watch_end(self) -> None:
+        """A stop ends even where the store does not answer, or the job is still being taken up: whoever comes next finds what a kill leaves, and resumes it."""
+        idle_since_s = None
+        while not self.ended.wait(LOOK_S):
+            driver = self.supervisor.driver if self.supervisor else None
+            if not self.stop.requested.is_set() or (driver is not None and driver.poll() is None):
+                continue
+            now_s = self.clock.monotonic_s()
+            idle_since_s = now_s if idle_since_s is None else idle_since_s
+            if now_s - idle_since_s > (END_WITHIN_S if self.signals < 2 else END_WITHIN_S_AGAIN):
+                self._give_up("stopped, and the end could not be recorded: the store or the checkpoint storage does not answer. --restore auto resumes the job")
+
+    def _give_up(self, why: str) -> NoReturn:
+        with contextlib.suppress(Exception):  # the process ends, whatever the terminal says
+            self.display.close()
+            self.display.note(f"tidegate: {why}")
+        os._exit(self.code)
 
     def _claim(self, wish: RestoreWish) -> Claim:
         """Take the job up; asks the person at the terminal where a choice is needed."""
@@ -169,32 +232,45 @@ class EmbeddedRun:
             if self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             click.echo(str(error), err=True)
-            said = RestoreWish.parse(click.prompt("restore", default="latest", err=True))
+            self.asks = True
+            said = RestoreWish.parse(click.prompt("restore", default="auto", err=True))
+            self.asks = False
             return self._claim(replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where))
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
         program = Program(environ=dict(os.environ), module=self.options.driver_module)
         order = driver_order(self.options.settings, self.options.home, job_id=claim.job.job_id, generation=claim.generation)
-        supervisor = Supervisor(
-            self.claimant, claim, self.me, Launch(lambda order: launch(order, program), order), self.clock, self.options.settings.checkpoint
-        )
-        display = choose(as_json=self.options.as_json)
+        started = Launch(lambda order: launch(order, program), order)
+        self.supervisor = supervisor = Supervisor(self.claimant, claim, self.me, started, self.clock, self.options.settings.checkpoint, self.stop)
+        self.display = display = choose(as_json=self.options.as_json, on_lost=self._lost)
         readers: list[threading.Thread] = []
         try:
             self._announce(claim, display)
-            handle_signals(supervisor, display)
             supervisor.start(lambda driver: readers.append(relay(driver, display)))
             outcome = supervisor.watch(lambda known: self._show(known, claim, display))
             for reader in readers:
                 reader.join()
-            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs))
+            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs), self._advice(outcome))
             return outcome
         finally:
             if supervisor.driver:
                 supervisor.driver.kill()
             for reader in readers:
                 reader.join()
-            display.close()
+
+    def _advice(self, outcome: JobOutcome) -> str:
+        """How this job can be run again, with the command that does it; nothing where it has finished, or the store does not answer any more."""
+        if outcome.status is JobStatus.FINISHED:
+            return ""
+        try:
+            points = look(self.store, outcome.job_id).restore_points
+        except StoreUnavailable:
+            return ""
+        if not points:
+            return f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore auto"
+        places = ", ".join(f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items())
+        place = places if len(points) > 1 else str(next(iter(points.values())))
+        return f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
 
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
@@ -225,6 +301,12 @@ class EmbeddedRun:
         )
 
 
+def limits_of(settings: CoordinatorSettings) -> Limits:
+    """The deadlines of a stop: those of servers, and none longer than the time that is set for each step."""
+    each_ms, usual = settings.stop_timeout_ms, Limits()
+    return replace(usual, ask_ms=each_ms, interrupt_ms=min(usual.interrupt_ms, each_ms), terminate_ms=min(usual.terminate_ms, each_ms))
+
+
 def relay(driver: DriverProcess, display: Display) -> threading.Thread:
     """Show what the driver prints, line by line."""
 
@@ -236,20 +318,6 @@ def relay(driver: DriverProcess, display: Display) -> threading.Thread:
     thread = threading.Thread(target=read, name="driver-output", daemon=True)
     thread.start()
     return thread
-
-
-def handle_signals(supervisor: Supervisor, display: Display) -> None:
-    """Ctrl-C and SIGTERM: first ask, then kill."""
-
-    def handle(*_: object) -> None:
-        if supervisor.stopping():
-            supervisor.kill()
-        else:
-            supervisor.ask()
-            threading.Thread(target=display.note, args=("stopping at the next checkpoint; once more to stop at once",), daemon=True).start()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
 
 
 def new_job_id(now_ms: int) -> int:

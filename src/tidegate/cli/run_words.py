@@ -4,7 +4,8 @@ Nothing heavier than click may be imported here.
 """
 
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -34,6 +35,16 @@ class Said:
     as_json: bool
     variable: tuple[str, ...]
     strict: Strictness
+
+
+def command_line(said: Said, environ: Mapping[str, str]) -> str:
+    """The command that runs the same job again, but for what it restores."""
+    home = [] if said.home == Home.find(None, environ) else ["--home", str(said.home.root)]
+    given = (("--job-id", said.job_id), ("--name", said.name), ("--config", said.config))
+    named = [word for option, value in given if value is not None for word in (option, str(value))]
+    variables = [word for each in said.variable for word in ("-i", each)]
+    flags = [*(["--json"] if said.as_json else []), *(["--strict"] if said.strict else [])]
+    return shlex.join(["tidegate", "run", said.file, *home, *named, *variables, *flags])
 
 
 def options(command: F) -> F:

@@ -18,9 +18,9 @@ from tidegate.cli import exits
 from tidegate.cli.installation import Installation, installation
 from tidegate.coordinator.reconciler import alive_here
 from tidegate.coordinator.registry import job_of_name, look
-from tidegate.coordinator.savepoints import ask, delete, request_of
+from tidegate.coordinator.savepoints import NoSuchJob, ask, delete, request_of
 from tidegate.model.document import NewerDocument, to_document
-from tidegate.model.errors import UserError
+from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SavepointRequest, SavepointStatus
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store
@@ -39,7 +39,7 @@ class NobodyRunsIt(UserError):
     condition = "job-not-led"
 
 
-class NotYet(UserError):
+class NotYet(TransientError):
     """The time to wait is over."""
 
     condition = "savepoint-not-yet"
@@ -59,7 +59,7 @@ def savepoint(job: str, stop: bool, wait: bool, timeout_s: float, home: str | No
     \b
     The running batch is finished first; a savepoint stays until it is deleted (`tidegate savepoints delete`).
     Asking again while one is being made joins that one. Where it fails, the job goes on.
-    Exit code: 0 done, 1 failed, 2 there is no such job, or it has ended.
+    Exit code: 0 done, 1 failed or not done in time, 3 there is no such job, or it has ended.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def known_job(store: Store, job: str) -> int:
     """The id of a job that was given by its id or name."""
     job_id = int(job) if job.isdecimal() else job_of_name(store, job)
     if job_id is None:
-        raise UserError(f"there is no job {job!r} here")
+        raise NoSuchJob(job)
     return job_id
 
 
@@ -186,13 +186,16 @@ def verify(job: str | None, home: str | None, config: Path | None) -> None:
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         job_id = known_job(here.store, job) if job is not None else None
-        for each in there.list(job_id):
+        found = there.list(job_id)
+        for each in found:
             damage = damage_of(there, each)
             damaged += bool(damage)
             click.echo(f"job {each.job_id} savepoint {each.id}: {damage or 'sound'}")
         for path, why in there.damaged(job_id):
             damaged += 1
             click.echo(f"{path}: {why}")
+        if job is not None and not found and not damaged:
+            raise NoSavepoint(f"there is no savepoint of job {job!r} here")
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tidegate.cli import exits, job_file, remote, submit
+from tidegate.cli.jobs import stop_all
 from tidegate.client import Client
 from tidegate.config.document import Document
 from tidegate.config.encryption import decode, encode
@@ -126,16 +127,20 @@ def _about_jobs(client: Client, asked: Mapping[str, Any]) -> bool:
     elif asked["state_of"]:
         remote.print_json(_state(client, asked["state_of"]))
     elif asked["cancel"] or asked["force"]:
-        for word, force in [*((w, False) for w in asked["cancel"]), *((w, True) for w in asked["force"])]:
-            for job_id in word.replace(",", " ").split():
-                client.post("/stop-job", {"jobId": job_id, "force": force})
+        codes = [stop_all(client, _ids(words), {"force": force}) for words, force in ((asked["cancel"], False), (asked["force"], True))]
+        sys.exit(max(codes))
     elif asked["metrics_of"]:
         remote.print_json(remote.job_of(client, asked["metrics_of"])["metrics"])
     elif asked["savepoint"]:
-        client.post("/stop-job", {"jobId": asked["savepoint"], "isStopWithSavePoint": True})
+        sys.exit(stop_all(client, [asked["savepoint"]], {"isStopWithSavePoint": True}))
     else:
         return False
     return True
+
+
+def _ids(words: Sequence[str]) -> list[str]:
+    """Job ids with blanks or commas between them, in one option or in several."""
+    return [job_id for word in words for job_id in word.replace(",", " ").split()]
 
 
 def _state(client: Client, job_id: str) -> dict[str, Any]:

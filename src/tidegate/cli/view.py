@@ -23,6 +23,7 @@ class PipelineView:
     total: float
     unit: str
     restarts: int
+    waits_for: str = ""  # what the start of the engine waits for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +61,7 @@ def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], *, name: str,
                 total=now.total if now else 0,
                 unit=now.unit if now else "",
                 restarts=state.restarts,
+                waits_for=now.waits_for if now else "",
             ),
         ]
     state_of_job = known.state.value if known.state else None

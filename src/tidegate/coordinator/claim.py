@@ -161,9 +161,9 @@ class Claimant:
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
         """The driver died: the next generation, from the latest checkpoint, counted durably."""
         known = look(self.store, job.job_id)
-        assert known.state is not None
-        if known.state.value.leader != me:
+        if known.record is None or known.state is None or known.state.value.leader != me:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
+        job = known.record.value  # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
         before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
         state = replace(
             moved(before, JobStatus.RECOVERING, now_ms, generation=before.generation + 1, reason=failure.message),

@@ -65,7 +65,7 @@ def status_of(known: Known) -> JobStatus | None:
     return JobStatus.CANCELED if PipelineStatus.CANCELED in statuses else JobStatus.FINISHED
 
 
-def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatus, now_ms: int, failure: Failure | None = None) -> JobOutcome:
+def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatus, now_ms: int, failure: Failure | None = None, reason: str = "") -> JobOutcome:
     """The terminal transition of an embedded run, then its cleanup."""
     while True:
         known = look(store, claim.job_id)
@@ -75,7 +75,7 @@ def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatu
         assert known.state is not None
         if known.state.value.generation != claim.generation:
             raise Fenced(f"job {claim.job_id}", claim.generation, known.state.value.generation)
-        ending = ending_of(known, status, now_ms, failure=failure)
+        ending = ending_of(known, status, now_ms, failure=failure, reason=reason)
         failpoint("job.end.before")
         try:
             store.transact(ending.checks, ending.writes)

@@ -110,6 +110,7 @@ def _decide(storage: CheckpointStorage, request: Request, origin: Origin) -> Sta
         status=request.status or "the store knows nothing of it",
         place=place_of(origin.states),
         looked=f"the store and {storage.files.place(str(known.job_id))}",
+        checkpoints=any(state.latest for state in origin.states),
     )
 
 

@@ -21,7 +21,7 @@ from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.calm import calm_ms, is_calm
 from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.health import Rhythm, health_of, mark
+from tidegate.lifecycle.health import Rhythm, explained, health_of, mark
 from tidegate.lifecycle.placement import Candidate, Offer, place
 from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
@@ -30,6 +30,7 @@ from tidegate.model.records import (
     LEASES,
     WORKERS,
     Assignment,
+    CheckpointHealth,
     DriverRecord,
     JobRecord,
     JobState,
@@ -41,7 +42,7 @@ from tidegate.model.records import (
 )
 from tidegate.model.runway import outlook
 from tidegate.pipeline.clock import Clock
-from tidegate.runner.process import is_alive
+from tidegate.runner.process import held_up, is_alive
 from tidegate.store.base import Check, Delete, OutcomeUnknown
 from tidegate.store.errors import Conflict, StoreUnavailable
 
@@ -59,6 +60,7 @@ class Reconciler:
     ) -> None:
         self.picture, self.recorder, self.settings, self.clock, self.many = picture, recorder, settings, clock, many
         self.alive = alive or alive_here
+        self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
         self.touched, self.changed = picture.listen(), picture.listen_for_news()
         self.ages, self.rounds, self.taken = Ages(), Rounds(), Taken()
         self.limits = Limits(start_ms=settings.coordinator.start_timeout_ms, ask_ms=settings.coordinator.stop_timeout_ms)
@@ -164,6 +166,8 @@ class Reconciler:
         assignment = known.assignment.value if known.assignment else None
         savepoint = request_of(known)
         watcher, adopter = self._watcher(assignment, driver)
+        if state.leader is not None and driver is not None and not adopter:
+            adopter = self._beside(driver)
         return JobView(
             now_ms=self.clock.now_ms(),
             record=known.record.value,
@@ -183,6 +187,7 @@ class Reconciler:
             place=places.get(job_id, NoPlace("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
+            wish_age_ms=self.ages.ms(job_id, known.record.value.intent, "wish"),
         )
 
     def _health(self, job: JobRecord, state: JobState, pipelines: tuple[PipelineState, ...], watcher: Watcher) -> Health:
@@ -191,7 +196,12 @@ class Reconciler:
             return Health()
         metrics, ages, silences = self._ages_of(job.job_id, pipelines)
         start_ms = self.settings.coordinator.start_timeout_ms
-        return health_of(job.plan.env, self.settings.checkpoint, pipelines, metrics, ages, silences, seen=watcher is Watcher.ALIVE, start_ms=start_ms)
+        seen = watcher is Watcher.ALIVE
+        health = health_of(job.plan.env, self.settings.checkpoint, pipelines, metrics, ages, silences, seen=seen, start_ms=start_ms)
+        driver = self.picture.driver(job.job_id)
+        if health.level is CheckpointHealth.OK or driver is None or driver.value.end is not None:
+            return health
+        return explained(health, self.held_up(driver.value.process))
 
     def _ages_of(self, job_id: int, pipelines: tuple[PipelineState, ...]) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
         """By pipeline: its figures, how long it has made no progress, and how long its figures have not been written."""
@@ -222,8 +232,13 @@ class Reconciler:
             return Watcher.ALIVE, ""
         if driver is None or driver.generation != assignment.generation:
             return Watcher.GONE, ""
-        here = [w for w in self.workers.values() if (w.host, w.boot) == (driver.process.host, driver.process.boot)]
-        return (Watcher.REPLACEABLE, min(w.id for w in here)) if here else (Watcher.GONE, "")
+        beside = self._beside(driver)
+        return (Watcher.REPLACEABLE, beside) if beside else (Watcher.GONE, "")
+
+    def _beside(self, driver: DriverRecord) -> str:
+        """A worker that can see the driver's process: of its host, since the same boot; empty where there is none."""
+        here = [w.id for w in self.workers.values() if (w.host, w.boot) == (driver.process.host, driver.process.boot)]
+        return min(here, default="")
 
     def _places(self, jobs: list[int]) -> dict[int, Place | NoPlace]:
         """Where those among these jobs that wait could run, in the order in which they came."""

@@ -21,6 +21,7 @@ from tidegate.model.records import (
     JobOutcome,
     JobRecord,
     JobState,
+    JobStatus,
     PipelineState,
     PipelineStatus,
     SavepointRequest,
@@ -60,6 +61,15 @@ class Known:
     def driven(self) -> bool:
         """Whether the current generation has a driver."""
         return self.state is not None and self.driver is not None and self.driver.value.generation == self.state.value.generation
+
+    @property
+    def restore_points(self) -> dict[int, int]:
+        """The newest checkpoint of each pipeline that a next run can begin from; nothing of a job that has finished, or whose state is not kept."""
+        finished = self.state is not None and self.state.value.status is JobStatus.FINISHED
+        discarded = self.record is None and self.cleanup is not None and not self.cleanup.value.resumable
+        if finished or discarded:
+            return {}
+        return {p.value.pipeline: p.value.latest.checkpoint for p in self.pipelines if p.value.latest}
 
     @property
     def work_done(self) -> bool:

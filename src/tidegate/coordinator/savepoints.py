@@ -35,9 +35,9 @@ class NoSuchJob(UserError):
 
     condition = "unknown-job"
 
-    def __init__(self, job_id: int) -> None:
-        super().__init__(f"there is no job {job_id} here")
-        self.job_id = job_id
+    def __init__(self, job: int | str) -> None:
+        super().__init__(f"there is no job {job!r} here")
+        self.job = job
 
 
 class SavepointInUse(UserError):

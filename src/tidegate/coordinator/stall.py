@@ -5,12 +5,13 @@ nothing either.
 """
 
 from tidegate.coordinator.registry import Known
-from tidegate.lifecycle.health import Mark, Rhythm, health_of, mark
+from tidegate.lifecycle.health import Mark, Rhythm, explained, health_of, mark
 from tidegate.lifecycle.view import Health
 from tidegate.model.document import from_document
 from tidegate.model.engine import CheckpointSettings
-from tidegate.model.records import METRICS, PipelineMetrics
+from tidegate.model.records import METRICS, CheckpointHealth, PipelineMetrics
 from tidegate.pipeline.clock import Clock
+from tidegate.runner.process import held_up
 from tidegate.store.base import Store
 
 LOOK_S = 1.0
@@ -50,4 +51,5 @@ class StallWatch:
             if before is None or before[0] != now:
                 self._marks[pipeline.pipeline] = (now, now_s)
         ages = {number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()}
-        return health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)
+        health = health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)
+        return explained(health, held_up(known.driver.value.process) if known.driver and health.level is not CheckpointHealth.OK else "")

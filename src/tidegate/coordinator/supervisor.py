@@ -1,35 +1,56 @@
 """Leading one job from this process: start its driver, watch it, restart it within the budget, end the job. Called by `tidegate run`.
 
-The driver's facts come from the store alone; its exit code only tells that it is time to read them.
+The driver's facts come from the store alone; its exit code only tells that it is time to read them. What is wanted of the job comes from the store too
+(JobIntent, SavepointRequest: any server writes them), and from the signals of this process.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidegate.coordinator.claim import Claim, Claimant
+from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.history import moved
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.savepoints import Answer, given_up, request_of
 from tidegate.coordinator.stall import StallWatch
 from tidegate.lifecycle.retry import Exhausted, next_retry
+from tidegate.lifecycle.stopping import unkillable
 from tidegate.lifecycle.view import Health, Limits
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, DriverOrder
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import STATES, CheckpointHealth, Failure, JobOutcome, JobStatus, ProcessRef, SavepointRequest, SavepointStatus
+from tidegate.model.records import (
+    STATES,
+    CheckpointHealth,
+    Failure,
+    JobOutcome,
+    JobState,
+    JobStatus,
+    Order,
+    ProcessRef,
+    SavepointRequest,
+    SavepointStatus,
+    Wish,
+)
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess
-from tidegate.store.base import Check, Put
+from tidegate.runner.process import ProvenDead
+from tidegate.store.base import Check, OutcomeUnknown, Put
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
 WATCH_S = 0.1
+PAUSED_WATCH_S = 0.5
+NEVER = threading.Event()
 DEFAULTS = CheckpointSettings()
 LIMITS = Limits()
+ORDERS = {Wish.CANCEL: Order.STOP, Wish.FORCE_STOP: Order.KILL}
+CAN_BE_STOPPED = (JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.DOING_SAVEPOINT)
 
 
 class TakenOver(TerminalError):
@@ -49,67 +70,93 @@ class Launch:
 class Supervisor:
     """One job, led until it ends."""
 
-    def __init__(self, claimant: Claimant, claim: Claim, me: ProcessRef, launch: Launch, clock: Clock, checkpoint: CheckpointSettings = DEFAULTS) -> None:
+    def __init__(
+        self,
+        claimant: Claimant,
+        claim: Claim,
+        me: ProcessRef,
+        launch: Launch,
+        clock: Clock,
+        checkpoint: CheckpointSettings = DEFAULTS,
+        stop: DriverStop | None = None,
+    ) -> None:
         self.claimant, self.claim, self.me, self.launch, self.clock = claimant, claim, me, launch, clock
+        self.stop = stop or DriverStop(LIMITS, clock)
         self.store = claimant.store
         self.stall = StallWatch(self.store, checkpoint, clock)
         self._stalled = Health()
         self._saving: tuple[str, float] = ("", 0.0)  # the savepoint that is wanted, and since when that is known here
         self.driver: DriverProcess | None = None
-        self._asked = threading.Event()
-        self._killed = threading.Event()
 
     def start(self, on_start: Callable[[DriverProcess], None]) -> None:
-        """Start the first driver."""
+        """Start the first driver, unless a stop was faster."""
         self._on_start = on_start
-        self._launch()
-
-    def ask(self) -> None:
-        """Stop at a checkpoint. Safe to call from a signal handler."""
-        self._asked.set()
-        if self.driver:
-            self.driver.ask()
-
-    def kill(self) -> None:
-        """Stop at once. Safe to call from a signal handler; the work is done by `watch`."""
-        self._asked.set()
-        self._killed.set()
+        if not self.stopping():
+            self._launch()
 
     def stopping(self) -> bool:
-        """Whether a stop was asked for."""
-        return self._asked.is_set()
+        """Whether a stop was asked for, here or in the store."""
+        return self.stop.requested.is_set()
 
     def watch(self, each: Callable[[Known], None]) -> JobOutcome:
         """Until the job has ended; `each` is told what the store knows, a few times a second. A store that is out of reach is waited for."""
         while True:
-            self.clock.wait(self._killed, WATCH_S)
+            self.clock.wait(NEVER, WATCH_S)
             try:
                 outcome = self._look(each)
-            except StoreUnavailable:
+            except (StoreUnavailable, OutcomeUnknown, Conflict):  # what is there now decides
                 continue
             if outcome is not None:
                 return outcome
 
     def _look(self, each: Callable[[Known], None]) -> JobOutcome | None:
-        assert self.driver is not None
-        if self._killed.is_set():
-            self.driver.kill()
+        if self.driver is None:
+            return self._end(JobStatus.CANCELED)
         code = self.driver.poll()
-        known = look(self.store, self.claim.job.job_id)
-        self._running(known)
-        self._watch_savepoint(known)
+        known = self._known()
         each(known)
+        if code is None and self.stop.overdue:
+            return self._end(
+                JobStatus.CANCELED,
+                unkillable(self.driver.ref, self.stop.limits, self.clock.now_ms(), self.claim.generation),
+            )
         if code is None and (health := self.stall.look(known)).level is CheckpointHealth.STALLED and not self.stopping():
             LOG.warning("stalled", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": health.reason})
             self._stalled = health
             self.driver.kill()  # what follows is as after any other death of a driver
         return self._after(code, known) if code is not None else None
 
+    def _known(self) -> Known:
+        """What the store knows of the job, with its status brought up to date and its intent obeyed."""
+        known = look(self.store, self.claim.job.job_id)
+        if known.state is None or known.state.value.leader != self.me:
+            return known
+        with contextlib.suppress(
+            StoreUnavailable, OutcomeUnknown
+        ):  # written again by the next turn: a store that a hung driver has locked must not hide its hang
+            self._obey(known)
+            self._running(known, known.state.value)
+            self._watch_savepoint(known)
+        return known
+
+    def _obey(self, known: Known) -> None:
+        """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new intent, so that an old one cannot come here."""
+        assert known.record is not None
+        assert known.state is not None
+        intent, state = known.record.value.intent, known.state.value
+        if intent.wish in ORDERS:
+            who = f" by {intent.by}" if intent.by else ""
+            how = "force stop" if intent.wish is Wish.FORCE_STOP else "stop"
+            if self.stop.request(ORDERS[intent.wish], f"{how} requested{who}"):
+                LOG.info("stop requested", extra={"job_id": known.job_id, "generation": state.generation, "why": self.stop.reason})
+        if self.stopping() and state.status in CAN_BE_STOPPED:
+            self._set_status(known, JobStatus.CANCELING, self.stop.reason)
+
     def _after(self, code: int, known: Known) -> JobOutcome | None:
         """The driver has gone: the job's end, or None when another driver was started."""
         assert self.driver is not None
         if known.state is None or known.state.value.leader != self.me:
-            raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
+            return self._ended_elsewhere(known)
         status = status_of(known)
         request = request_of(known)
         if status is not JobStatus.FINISHED and request is not None and request.value.stop and request.value.status is SavepointStatus.DONE:
@@ -124,11 +171,26 @@ class Supervisor:
             return self._end(JobStatus.FAILED, failure)
         LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
         self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())
-        self.clock.wait(self._asked, self.claim.job.plan.env.retry_interval_s)
+        self._pause(self.claim.job.plan.env.retry_interval_s)
         if self.stopping():
             return self._end(JobStatus.CANCELED)
         self._launch()
         return None
+
+    def _pause(self, seconds: float) -> None:
+        """Before a restart; a stop ends it, whoever wants it."""
+        until_s = self.clock.monotonic_s() + seconds
+        while not self.stopping() and (left_s := until_s - self.clock.monotonic_s()) > 0:
+            self.clock.wait(self.stop.requested, min(left_s, PAUSED_WATCH_S))
+            with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
+                self._known()
+
+    def _ended_elsewhere(self, known: Known) -> JobOutcome:
+        """Servers have ended this run, because it did not answer, or another process leads the job."""
+        ended = known.outcome
+        if known.record is None and ended is not None and ended.initialization_ms == self.claim.job.initialization_ms:
+            return ended
+        raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
 
     def _failure(self, code: int) -> Failure:
         """Why the driver is gone. One that was killed because it did not get on says why that was."""
@@ -151,26 +213,27 @@ class Supervisor:
         self.stall.begin()
         self.driver = self.launch.start(replace(self.launch.order, generation=self.claim.generation))
         self._on_start(self.driver)
-        if self.stopping():
-            self.driver.ask()
+        self.stop.attach(self.driver)
 
-    def _running(self, known: Known) -> None:
+    def _running(self, known: Known, state: JobState) -> None:
         """RUNNING once the driver has put its name into the state."""
-        if known.state is None or known.state.value.leader != self.me or not known.driven:
+        if known.driven and not self.stopping() and state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
+            self._set_status(known, JobStatus.RUNNING, state.reason)
+
+    def _set_status(self, known: Known, status: JobStatus, reason: str) -> None:
+        """Write another status; whoever was quicker is read by the next turn."""
+        assert known.state is not None
+        key, before = str(known.job_id), known.state.value
+        state = replace(moved(before, status, self.clock.now_ms(), reason=reason), reason=reason)
+        try:
+            self.store.transact([Check(STATES, key, known.state.version)], [Put(STATES, key, to_document(state))])
+        except Conflict:
             return
-        state = known.state.value
-        if state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
-            running = moved(state, JobStatus.RUNNING, self.clock.now_ms())
-            try:
-                self.store.transact([Check(STATES, str(known.job_id), known.state.version)], [Put(STATES, str(known.job_id), to_document(running))])
-            except Conflict:
-                return
-            self._log(state.status, JobStatus.RUNNING)
+        self._log(before.status, status)
 
     def _watch_savepoint(self, known: Known) -> None:
         """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one that does not come is given up."""
-        if known.state is None or known.state.value.leader != self.me:
-            return
+        assert known.state is not None
         request, before = request_of(known), known.state.value
         status = _shown(before.status, request.value if request else None)
         answer = given_up(known, self._overdue(request.value), self.clock.now_ms()) if request else Answer()
@@ -195,10 +258,11 @@ class Supervisor:
 
     def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
         """The driver is dead, all of its session; what it left goes, and the job ends."""
-        assert self.driver is not None
-        self.driver.kill()
-        self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
-        outcome = end(self.store, self.claimant.storage, Owned(self.claim.job.job_id, self.claim.generation), status, self.clock.now_ms(), failure)
+        if self.driver is None or isinstance(self.driver.kill(), ProvenDead):
+            self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
+        owned = Owned(self.claim.job.job_id, self.claim.generation)
+        reason = self.stop.reason if status is JobStatus.CANCELED else ""
+        outcome = end(self.store, self.claimant.storage, owned, status, self.clock.now_ms(), failure, reason)
         self._log(JobStatus.RUNNING, status)
         return outcome
 

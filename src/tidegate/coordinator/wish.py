@@ -99,13 +99,16 @@ class NeedsChoice(UserError):
 
     condition = "needs-restore-choice"
 
-    def __init__(self, job: str, status: str, place: str) -> None:
-        super().__init__(
-            f"{job} has an unfinished run ({status}; {place}). Say how to go on:\n"
+    def __init__(self, job: str, status: str, place: str, *, checkpoints: bool = True) -> None:
+        points = (
             "  --restore latest           from its last completed checkpoint\n"
             "  --restore checkpoint:<id>  from an older one (see `tidegate checkpoints list`)\n"
             "  --restore savepoint:<id>   from a savepoint\n"
             "  --restore auto             as latest; fresh after a run that finished\n"
+        )
+        begun = "  --restore auto             from its beginning, as the same run; sinks recognise what it has written\n"
+        super().__init__(
+            f"{job} has an unfinished run ({status}; {place}). Say how to go on:\n{points if checkpoints else begun}"
             "  --restore fresh            from the beginning; what the unfinished run has written stays where it is"
         )
 
@@ -116,7 +119,7 @@ class NothingToRestore(UserError):
     condition = "nothing-to-restore"
 
 
-def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str, looked: str = "") -> Start:
+def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str, looked: str = "", checkpoints: bool = True) -> Start:
     """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
     none = condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED)
     if wish.elsewhere:
@@ -137,5 +140,5 @@ def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, pl
         case Condition.WORK_DONE:
             return Start.NOTHING
     if wish.start is From.ASK and not wish.takeover:
-        raise NeedsChoice(job, status, place)
+        raise NeedsChoice(job, status, place, checkpoints=checkpoints)
     return Start.RESUME

@@ -41,6 +41,7 @@ from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
 from tidegate.runner.process import end_own_session
+from tidegate.spark.cluster import StartState
 from tidegate.store.base import OutcomeUnknown, Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
@@ -79,15 +80,16 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
     bare_errors()
     hide(secret_texts({"store": order.store_url, **order.storage_options, **order.spark}))
     log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
+    leader = LeaderWatch()
     if not order.detached:
-        threading.Thread(target=end_with_leader, name="leader-watch", daemon=True).start()
+        leader.start()
     store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold, create=False))
     try:
         patiently(lambda: register(store, order, SystemClock().now_ms()))
         job = patiently(lambda: job_of(store, order))
         hide(plan_texts(job.plan))
         driver = Driver(order, store, job, engine_factory)
-        driver.listen()
+        driver.listen(leader)
         return driver.run()
     except Fenced as error:
         LOG.warning("fenced", extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)})
@@ -135,16 +137,19 @@ class Driver:
     def __init__(self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory) -> None:
         self.order, self.store, self.job = order, store, job
         self.stop, self.abandon, self.ended = threading.Event(), threading.Event(), threading.Event()
-        self.engine = BackgroundEngine(lambda: engine_factory(order, job))
+        master = job.plan.env.spark.get("spark.master", "local[*]")
+        spark_log = orders.home_of(order).logs(job.job_id) / "spark.log"
+        self.engine = BackgroundEngine(lambda: engine_factory(order, job), self.stop, StartState(master, spark_log).describe)
         self.clock = SystemClock()
         self.storage = CheckpointStorage(open_files(order.checkpoints_root, order.storage_options, self._outage))
         self.savepoints = SavepointDesk(store, job, Savepoints(self.storage.files), self.clock)
         self.meters: list[Meter] = []
 
-    def listen(self) -> None:
-        """SIGTERM and SIGINT ask for a stop at a checkpoint; to a detached driver the store speaks as well."""
+    def listen(self, leader: "LeaderWatch") -> None:
+        """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and the store a detached one, can also interrupt it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
+        leader.interrupt = self.interrupt
         if self.order.detached:
             ConsoleLog(orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock).start()
             StoreWatch(self.store, self.order, Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session), self.clock).start()
@@ -167,8 +172,8 @@ class Driver:
         patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
-        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.starting)
-        metrics.waits_for = lambda: self.storage.files.trouble
+        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.waits_for)
+        metrics.out_of_reach = lambda: self.storage.files.trouble
         metrics.start()
         runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
         self.savepoints.start()
@@ -239,9 +244,19 @@ class Driver:
         self.ended.set()
 
 
-def end_with_leader() -> None:
-    """Wait until standard input closes; then SIGKILL this whole session: nobody leads it any more."""
-    with contextlib.suppress(OSError):
-        while os.read(STDIN, 1):
-            continue
-    end_own_session()
+class LeaderWatch:
+    """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's, and ends this whole session."""
+
+    def __init__(self) -> None:
+        self.interrupt: Callable[[], None] = end_own_session  # as long as there is no batch to give up
+
+    def start(self) -> None:
+        """Begin to read, in a thread that ends with the process."""
+        threading.Thread(target=self._run, name="leader-watch", daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while said := os.read(STDIN, 1):
+                if said == orders.INTERRUPT:
+                    self.interrupt()
+        end_own_session()

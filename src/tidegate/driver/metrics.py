@@ -27,11 +27,11 @@ DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 
 
 class MetricsWriter:
-    """A thread that writes the figures of all meters of a driver, each time in one transaction. `starting` tells whether its engine is still on its way."""
+    """A thread that writes the figures of all meters of a driver, each time in one transaction. `waits_for` says what the start of its engine waits for."""
 
-    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, starting: Callable[[], bool] = lambda: False) -> None:
-        self.store, self.order, self.meters, self.clock, self.starting = store, order, meters, clock, starting
-        self.waits_for: Callable[[], str] = lambda: ""  # what the driver has to wait for at this moment
+    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, waits_for: Callable[[], str] = lambda: "") -> None:
+        self.store, self.order, self.meters, self.clock, self.waits_for = store, order, meters, clock, waits_for
+        self.out_of_reach: Callable[[], str] = lambda: ""  # what the driver cannot reach at this moment
         self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
         self._ended = threading.Event()
         self._last: dict[int, PipelineMetrics] = {}
@@ -69,9 +69,12 @@ class MetricsWriter:
 
     def _figures(self) -> list[PipelineMetrics]:
         """What the meters say. A batch that waits for the engine is not being written yet: that is still the start, which has a window of its own."""
+        out_of_reach = self.out_of_reach()
+        figures = [replace(meter.read(), waits_for=out_of_reach) for meter in self.meters]
         waits_for = self.waits_for()
-        figures = [replace(meter.read(), waits_for=waits_for) if waits_for else meter.read() for meter in self.meters]
-        return [replace(m, phase="starting") if m.phase == "writing" else m for m in figures] if self.starting() else figures
+        if not waits_for:
+            return figures
+        return [replace(m, phase="starting", waits_for=waits_for) if m.phase == "writing" else m for m in figures]
 
     def _registered(self) -> bool:
         """Whether this process is on record as the driver; remembers the version of that."""

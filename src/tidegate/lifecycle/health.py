@@ -33,6 +33,7 @@ class Stall(StrEnum):
     SOURCE_UNREACHABLE = "source unreachable"
     STORE_UNREACHABLE = "store unreachable"
     DRIVER_GONE = "driver gone"
+    DRIVER_HELD_UP = "driver held up"
     STARTING = "starting"
     ATTEMPTS_FAIL = "attempts fail"
 
@@ -170,6 +171,13 @@ def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
     return Health(worst.level, f"pipeline {signs.state.pipeline}: {worst.reason}")
 
 
+def explained(health: Health, held_up: str) -> Health:
+    """The same health with what the driver's host says of its process, which is the better reason where it says something."""
+    if health.level is CheckpointHealth.OK or not held_up:
+        return health
+    return Health(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")
+
+
 SEVERITY = {CheckpointHealth.OK: 0, CheckpointHealth.LATE: 1, CheckpointHealth.STALLED: 2}
 
 
@@ -188,7 +196,8 @@ def _reason(signs: Signs, starting: bool) -> str:
     state = signs.state
     error = f"; last error: {state.error.message}" if state.error else ""
     if starting:
-        return f"{Stall.STARTING}: the pipeline is not up yet{error}"
+        waits_for = signs.metrics.waits_for if _phase(state, signs.metrics) and signs.metrics else ""
+        return f"{Stall.STARTING}: {waits_for or 'the pipeline is not up yet'}{error}"
     stall, what = BY_PHASE.get(_phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch"))
     batch = f"checkpoint {state.pending.checkpoint}: " if state.pending else ""
     waits_for = signs.metrics.waits_for if signs.metrics is not None and _phase(state, signs.metrics) else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from tidegate.lifecycle.deadline import Deadline
+from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, Go, Stay
 from tidegate.lifecycle.recovery import fail
 from tidegate.lifecycle.states import (
@@ -26,9 +26,12 @@ from tidegate.lifecycle.states import (
     scheduled,
     unknowable,
 )
+from tidegate.lifecycle.stopping import Gone, life
 from tidegate.lifecycle.view import JobView
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import Failure, JobStatus, Order
+from tidegate.model.records import Failure, JobStatus, Order, Wish
+
+OBEYED_MS = 15_000  # a force stop kills the driver at once
 
 
 class State(Protocol):
@@ -114,15 +117,37 @@ def diagram() -> str:
     return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends)]) + "\n"
 
 
+def _overdue(view: JobView) -> bool:
+    """Whether the `tidegate run` that leads a job has not obeyed a stop for longer than its own steps of a stop take: it hangs, or is stopped (SIGSTOP)."""
+    patience_ms = OBEYED_MS if view.wish is Wish.FORCE_STOP else ladder_ms(view.limits)
+    can_be_ended = view.driver is None or bool(view.adopter) or not view.driver_lives
+    return view.stop_wanted and can_be_ended and view.wish_age_ms >= patience_ms
+
+
+def _disobeyed(view: JobView) -> Decision:
+    """The servers end it themselves: a worker of its host kills the driver, and the run finds the job ended when it wakes."""
+    leader, status = view.state.leader, view.state.status
+    assert leader is not None
+    if status is JobStatus.CANCELING:
+        gone = life(view)
+        if isinstance(gone, Gone):
+            return Go(to=JobStatus.CANCELED, reason=view.state.reason, proof=gone.proof)
+        return Stay(order=Order.KILL, worker=view.adopter or None, reason=view.state.reason)
+    if JobStatus.CANCELING not in STATES[status].GOES_TO:
+        return Stay()
+    reason = f"process {leader.pid} on {leader.host}, which leads this job with `tidegate run`, does not obey the stop: its driver is killed"
+    return Go(to=JobStatus.CANCELING, order=Order.KILL, worker=view.adopter or None, reason=reason)
+
+
 def _decide(view: JobView) -> Decision:
     state = STATES[view.state.status]
     if view.state.leader is None or view.state.status.terminal:
         return state.decide(view)
+    leader = view.state.leader
     if view.embedded_alive is not False:
-        return Stay()
+        return _disobeyed(view) if _overdue(view) else Stay()
     if view.stop_wanted or JobStatus.FAILING not in state.GOES_TO:
         return state.decide(view)
-    leader = view.state.leader
     message = f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died. The job can be resumed"
     return fail(
         view, Failure(at_ms=view.now_ms, generation=view.state.generation, condition="leader-died", domain="external", message=message), order=Order.KILL

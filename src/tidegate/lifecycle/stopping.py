@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidegate.lifecycle.deadline import ladder_ms
 from tidegate.lifecycle.decision import Stay
 from tidegate.lifecycle.view import JobView, Limits, Watcher
-from tidegate.model.records import Failure, Order, Wish
+from tidegate.model.records import Failure, Order, ProcessRef, Wish
 
 LADDER = (Order.RUN, Order.STOP, Order.INTERRUPT, Order.TERMINATE, Order.KILL)  # each stronger than the one before
 LEASE_EXPIRED = "lease expired"
@@ -73,20 +73,39 @@ def hand(view: JobView) -> str | None:
 def undead(view: JobView) -> Failure:
     """The failure that names a process which does not die."""
     process = view.driver.process if view.driver else None
+    return unkillable(process, view.limits, view.now_ms, view.state.generation)
+
+
+def unkillable(process: ProcessRef | None, limits: Limits, now_ms: int, generation: int) -> Failure:
+    """The failure that names a killed process which is still there."""
     who = f"process {process.pid} on {process.host}" if process else "the driver"
-    seconds = view.limits.kill_ms // 1000
-    message = f"{who} did not end within {seconds} s after it was to be killed. Its generation is fenced: it can make nothing visible any more; end it by hand"
-    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition="driver-undead", domain="external", message=message)
+    message = (
+        f"{who} did not end within {limits.kill_ms // 1000} s after it was to be killed. "
+        "Its generation is fenced: it can make nothing visible any more; end it by hand"
+    )
+    return Failure(
+        at_ms=now_ms,
+        generation=generation,
+        condition="driver-undead",
+        domain="external",
+        message=message,
+    )
+
+
+def after(order: Order) -> Order:
+    """The next stronger order; a kill stays a kill."""
+    return LADDER[min(LADDER.index(order) + 1, len(LADDER) - 1)]
 
 
 def _due(view: JobView, first: Order, ask_ms: int | None) -> Order:
     order = stronger(first, view.standing)
-    if order is view.standing and view.order_age_ms >= _patience(order, view.limits, ask_ms):
-        return LADDER[min(LADDER.index(order) + 1, len(LADDER) - 1)]
+    if order is view.standing and view.order_age_ms >= patience_ms(order, view.limits, ask_ms):
+        return after(order)
     return order
 
 
-def _patience(order: Order, limits: Limits, ask_ms: int | None) -> int:
+def patience_ms(order: Order, limits: Limits, ask_ms: int | None = None) -> int:
+    """How long an order may stand before the next stronger one follows."""
     steps = {Order.STOP: ask_ms if ask_ms is not None else limits.ask_ms, Order.INTERRUPT: limits.interrupt_ms, Order.TERMINATE: limits.terminate_ms}
     return steps.get(order, 0)
 

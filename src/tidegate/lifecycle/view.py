@@ -87,6 +87,7 @@ class JobView:
     runway: Outlook = field(default_factory=Outlook)
     place: Place | NoPlace = NoPlace("not looked for yet")
     limits: Limits = field(default_factory=Limits)
+    wish_age_ms: int = 0  # how long the standing wish has been known to this leader
     embedded_alive: bool | None = (
         None  # of a job that `tidegate run` leads: whether that process lives; None where servers lead, or it cannot be seen from here
     )

@@ -18,7 +18,7 @@ from tidegate.failpoint import failpoint
 from tidegate.model.engine import DriverOrder
 from tidegate.model.records import ProcessRef
 from tidegate.runner import orders
-from tidegate.runner.process import ProvenDead, StillThere, kill_session, reference
+from tidegate.runner.process import ProvenDead, StillThere, kill_session, reference, terminate_session
 
 ERROR_LOG = "driver.err"
 CONSOLE_LOG = "console.log"
@@ -64,10 +64,21 @@ class DriverProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGTERM)
 
+    def interrupt(self) -> None:
+        """Give the running batches up, and end. Only for embedded drivers."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):  # it has ended, or its pipe is closed
+                os.write(self.process.stdin.fileno(), orders.INTERRUPT)
+
+    def terminate(self) -> None:
+        """SIGTERM to every process of its session."""
+        terminate_session(self.ref)
+
     def kill(self) -> ProvenDead | StillThere:
-        """End the whole session at once and prove it."""
+        """End the whole session at once and prove it. A process that cannot be killed is not waited for."""
         proof = kill_session(self.ref)
-        self.process.wait()
+        if isinstance(proof, ProvenDead):
+            self.process.wait()
         return proof
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from tidegate.model.engine import DriverOrder, EngineSettings
 
 STREAMING_INTERVAL_MS = 10_000
 ORDER_BYTES_MAX = 4 * 1024 * 1024
+INTERRUPT = b"!"  # after the order, on the same pipe: give the running batches up, and end
 
 
 def driver_order(settings: EngineSettings, home: Home, *, job_id: int, generation: int, worker: str = "", detached: bool = False) -> DriverOrder:

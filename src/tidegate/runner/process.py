@@ -18,6 +18,13 @@ from tidegate.model.records import ProcessRef
 PROC = Path("/proc")
 KILL_DEADLINE_S = 20.0
 POLL_S = 0.02
+STOPPED = ("T", "t")
+STATES = {  # of /proc/<pid>/stat, where they are a reason for silence
+    "T": "is stopped (SIGSTOP); send SIGCONT: `kill -CONT {pid}`",
+    "t": "is stopped by a debugger (traced)",
+    "D": "waits for a disk or a network file system (state D)",
+    "Z": "has ended and waits for its parent (zombie)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,28 @@ def started_at(pid: int, *, zombie: bool = False) -> int | None:
         return None
     fields = text[text.rindex(")") + 2 :].split()
     return None if fields[0] in ("Z", "X") and not zombie else int(fields[19])
+
+
+def held_up(process: ProcessRef) -> str:
+    """Why a session on this host makes no progress, as far as the kernel says; empty where it says nothing, or the process is elsewhere."""
+    if process.host != socket.gethostname() or process.boot != boot_id() or started_at(process.pid, zombie=True) != process.started:
+        return ""
+    name, state = _name_and_state(process.pid)
+    if state in STATES:
+        return f"the driver's process {process.pid} {STATES[state].format(pid=process.pid)}"
+    for pid in session_members(process):
+        name, state = _name_and_state(pid)
+        if state in STOPPED:
+            return f"process {pid} ({name}) of the driver's session {STATES[state].format(pid=pid)}"
+    return ""
+
+
+def _name_and_state(pid: int) -> tuple[str, str]:
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return "", ""
+    return text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2]
 
 
 def reference(pid: int) -> ProcessRef:

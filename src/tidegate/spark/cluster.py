@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from os import SEEK_END
 from pathlib import Path
 from site import getsitepackages, getusersitepackages
 
@@ -27,6 +28,9 @@ NO_EXECUTOR_S_MAX = 45.0  # before the job counts as stalled, which would cost t
 NO_EXECUTOR_KEY = "spark.tidegate.noExecutorTimeout"
 CONNECT_S_MAX = 5.0
 STANDALONE_PORT = 7077
+YARN_REPORT = re.compile(r"Application report for (\S+) \(state: (\w+)\)")
+LOG_TAIL_BYTES = 64 * 1024
+YARN_WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 LOCAL = re.compile(r"local(\[|$)")  # not local-cluster[..], which has executors
 SOCKETS = "/tmp"  # every host has it, and no other name is surely short enough for a socket
 LOSS_NOTICED: Mapping[str, str] = {"spark.network.timeout": "60s", "spark.network.timeoutInterval": "10s", "spark.executor.heartbeatInterval": "10s"}
@@ -111,6 +115,34 @@ def check_master(master: str) -> None:
             why = f"{host}:{port}: {error.strerror or error}"
     if why:
         raise MasterUnreachable(f"no Spark master answers at {master} ({why})")
+
+
+class StartState:
+    """What the start of Spark waits for: the JVM, or the cluster, as far as spark.log says from here on."""
+
+    def __init__(self, master: str, spark_log: Path) -> None:
+        self._master = master
+        self._log = spark_log
+        self._offset = spark_log.stat().st_size if spark_log.exists() else 0
+
+    def describe(self) -> str:
+        """One sentence for a person."""
+        if is_local(self._master):
+            return "Spark's JVM is starting"
+        if not self._master.startswith("yarn"):
+            return f"Spark is starting at {self._master}: the application is not registered there yet"
+        reports = YARN_REPORT.findall(self._new_lines())
+        if not reports:
+            return "Spark is starting at yarn: the ResourceManager has not accepted the application yet"
+        application, state = reports[-1]
+        granted = ", no container granted" if state in YARN_WAITING else ""
+        return f"YARN: {application} is {state}{granted}; `yarn application -status` says more"
+
+    def _new_lines(self) -> str:
+        with suppress(OSError), self._log.open("rb") as lines:
+            lines.seek(max(self._offset, lines.seek(0, SEEK_END) - LOG_TAIL_BYTES))
+            return lines.read().decode("utf-8", "replace")
+        return ""
 
 
 def no_executor_s_max(conf: Mapping[str, str]) -> float:

@@ -62,6 +62,8 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 20MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
+logger.yarn.name = org.apache.spark.deploy.yarn.Client
+logger.yarn.level = info
 {quiet}"""
 QUIET_CLASSES = (  # warnings that say nothing here
     "org.apache.hadoop.util.NativeCodeLoader",

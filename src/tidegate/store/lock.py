@@ -9,8 +9,12 @@ import errno
 import fcntl
 import os
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+HOPELESS_CHECKED_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +24,10 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """Time is over; this process has it (0 = it did not say who it is)."""
+    """Time is over; this process has it (0 = it did not say who it is). `stopped`: by SIGSTOP, so that waiting longer is of no use."""
 
     pid: int
+    stopped: bool = False
 
 
 class FileLock:
@@ -40,8 +45,9 @@ class FileLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             fd, self._fd = self._fd, -1  # the waiter's, until it has the lock
-            if not _Waiter(fd).wait(timeout_s):
-                return HeldBy(self._holder())
+            stopped = _Waiter(fd).wait(timeout_s, lambda: is_stopped(self._holder()))
+            if stopped is not None:
+                return HeldBy(self._holder(), stopped)
             self._fd = fd
         self._sign()
         return Acquired()
@@ -71,6 +77,15 @@ class FileLock:
             return 0
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether the kernel has stopped a process (SIGSTOP, a debugger)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text[text.rindex(")") + 2] in "Tt"
+
+
 class _Waiter:
     """A thread that waits for the lock. If nobody wants it any more when it comes, it is given back at once."""
 
@@ -81,15 +96,20 @@ class _Waiter:
         self._given_up = False
         threading.Thread(target=self._run, name="store-lock", daemon=True).start()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Has it come in time? If not, also by an exception such as Ctrl-C, the lock and its file are given back."""
-        came = False
+    def wait(self, timeout_s: float, hopeless: Callable[[], bool]) -> bool | None:
+        """None when it has come in time, else whether it was `hopeless`, which is asked now and then and ends the wait when it is true twice in a row. Where
+        it does not come, also by an exception such as Ctrl-C, the lock and its file are given back."""
+        came, before, end_s = False, False, time.monotonic() + timeout_s
         try:
-            came = self._came.wait(timeout_s)
+            while not came and (left_s := end_s - time.monotonic()) > 0:
+                came = self._came.wait(min(left_s, HOPELESS_CHECKED_EVERY_S))
+                if not came and before and hopeless():
+                    return True
+                before = not came and hopeless()
         finally:
             if not came:
                 self._give_up()
-        return came
+        return None if came else False
 
     def _give_up(self) -> None:
         with self._guard:

@@ -170,6 +170,10 @@ class StoreFile:
     def _exclusive(self) -> Iterator[None]:
         """Alone among the processes of this host."""
         match self._lock.acquire(self._busy_timeout_s):
+            case HeldBy(pid, stopped=True):
+                raise StoreUnavailable(
+                    f"process {pid} holds the store {self.path} and is stopped (SIGSTOP): nothing was written; let it go on (`kill -CONT {pid}`), or end it"
+                )
             case HeldBy(pid):
                 who = f"process {pid}" if pid else "another process"
                 raise StoreUnavailable(

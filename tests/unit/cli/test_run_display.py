@@ -81,10 +81,10 @@ def test_json_lines_tell_only_what_is_new(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_summary_says_what_happened_and_what_to_do() -> None:
     assert summary(outcome(JobStatus.FINISHED), 3.25, "/logs")[1] == "  read 1,234 rows, committed 1,200, failed 0, in 3.2 s, 1 checkpoint"
-    failed = "\n".join(summary(outcome(JobStatus.FAILED), 1, "/logs"))
-    for words in ("FAILED", "disk full", "/logs", "--restore latest"):
+    failed = "\n".join(summary(outcome(JobStatus.FAILED), 1, "/logs", "continue with: this command"))
+    for words in ("FAILED", "disk full", "/logs", "continue with: this command"):
         assert words in failed
-    assert "--restore latest" in "\n".join(summary(outcome(JobStatus.CANCELED), 1, "/logs"))
+    assert "continue" not in "\n".join(summary(outcome(JobStatus.CANCELED), 1, "/logs"))
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0 s"), (9.96, "10.0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")])

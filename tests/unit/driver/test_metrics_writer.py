@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.driver.background import BackgroundEngine
+from tidegate.driver.background import BackgroundEngine, EngineNotStarted
 from tidegate.driver.metrics import ALIVE_S, DELAY_S_MIN, MetricsWriter
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
@@ -85,11 +85,14 @@ def test_what_has_changed_is_written_and_what_has_not_only_as_a_sign_of_life(sto
 
 def test_a_batch_that_waits_for_the_engine_is_part_of_the_start(store: Store) -> None:
     world, up = World(store), threading.Event()
-    world.writer.starting = lambda: not up.is_set()
+    world.writer.waits_for = lambda: "" if up.is_set() else "the cluster grants nothing"
     world.meters[0].batch(1)
     world.meters[1].phase("planning")
     world.turn()
     assert world.phases() == ["starting", "planning"]
+    entry = store.get(METRICS, "7/1")
+    assert entry is not None
+    assert from_document(PipelineMetrics, entry.value).waits_for == "the cluster grants nothing"
     up.set()
     assert world.turn() == {"7/1"}
     assert world.phases() == ["writing", "planning"]
@@ -105,7 +108,7 @@ def test_an_engine_starts_until_it_is_there_and_again_where_its_start_has_failed
             raise made
         return made
 
-    engine = BackgroundEngine(start)
+    engine = BackgroundEngine(start, threading.Event(), lambda: "Java")
     assert not engine.starting
     engine.start()
     assert engine.starting
@@ -115,6 +118,23 @@ def test_an_engine_starts_until_it_is_there_and_again_where_its_start_has_failed
     engine._ready()
     assert not engine.starting
     engine.close()
+
+
+def test_a_stop_does_not_wait_for_an_engine_that_does_not_come_up() -> None:
+    stop, never = threading.Event(), threading.Event()
+
+    def start() -> Engine:
+        never.wait()
+        return PlainEngine()
+
+    engine = BackgroundEngine(start, stop, lambda: "the cluster grants nothing")
+    engine.start()
+    threading.Timer(0.05, stop.set).start()
+    with pytest.raises(EngineNotStarted, match="stopped before the engine was up: the cluster grants nothing"):
+        engine._ready()
+    engine.close()
+    assert engine.waits_for == "the cluster grants nothing"
+    never.set()
 
 
 def test_a_driver_is_never_silent_for_longer_than_it_may_be(store: Store) -> None:

@@ -10,6 +10,7 @@ from tidegate.lifecycle.health import (
     START_MS,
     Rhythm,
     Signs,
+    explained,
     health_of,
     is_starting,
     job_health,
@@ -20,7 +21,7 @@ from tidegate.lifecycle.health import (
 from tidegate.lifecycle.view import Health
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.model.records import CheckpointHealth, PendingBatch, PipelineMetrics, PipelineStatus
+from tidegate.model.records import CheckpointHealth, PendingBatch, PipelineMetrics, PipelineState, PipelineStatus
 
 OK, LATE, STALLED = CheckpointHealth.OK, CheckpointHealth.LATE, CheckpointHealth.STALLED
 TEN = Rhythm(interval_ms=10_000, timeout_ms=30_000)  # late after 40 s, stalled after 60 s
@@ -190,3 +191,18 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
     assert shown_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
     assert shown_age_ms(make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3), checkpoint.completed_ms + 5) == 2
     assert shown_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
+
+
+def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
+    late = Health(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
+    assert explained(late, "the driver's process 7 is stopped") == Health(CheckpointHealth.LATE, "driver held up: the driver's process 7 is stopped")
+    assert explained(late, "") == late
+    assert explained(Health(), "the driver's process 7 is stopped") == Health()
+
+
+def test_a_start_that_waits_for_a_cluster_names_it() -> None:
+    state = PipelineState(job_id=7, pipeline=1, lineage="l", generation=2, status=PipelineStatus.RUNNING)
+    metrics = PipelineMetrics(pipeline=1, generation=2, phase="starting", waits_for="YARN: application_1 is ACCEPTED, no container granted")
+    rhythm = Rhythm(interval_ms=1000, timeout_ms=1000, start_ms=1000)
+    health = pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=2500 + 1000))
+    assert health == Health(CheckpointHealth.STALLED, "starting: YARN: application_1 is ACCEPTED, no container granted")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -205,3 +206,24 @@ def test_the_diagram_shows_every_exit_once() -> None:
     assert len(set(drawn)) == len(drawn)
     assert ("[*]", "CREATED") in drawn
     assert ("UNKNOWABLE", "[*]") not in drawn
+
+
+@pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
+def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(make: Any, limits: Limits, wish: Wish) -> None:
+    led = {"leader": make.process(1)}
+    alone = {"assignment": None, "watcher": Watcher.NONE, "embedded_alive": True, "adopter": "w2", "driver": make.driver(worker="")}
+    patient = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=machine.OBEYED_MS - 1)
+    assert machine.decide(patient) == Stay()
+    overdue = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=ladder_ms(limits))
+    decision = machine.decide(overdue)
+    assert isinstance(decision, Go)
+    assert (decision.to, decision.order, decision.worker) == (JobStatus.CANCELING, Order.KILL, "w2")
+    assert "does not obey" in decision.reason
+    killed = {**alone, "assignment": make.assignment(Order.KILL, "w2"), "watcher": Watcher.ALIVE}
+    waits = machine.decide(make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits)))
+    assert isinstance(waits, Stay)
+    assert waits.order is Order.KILL
+    killed["driver"] = make.driver(end=-9, worker="")
+    ended = machine.decide(make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits)))
+    assert isinstance(ended, Go)
+    assert ended.to is JobStatus.CANCELED

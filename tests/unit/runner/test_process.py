@@ -1,6 +1,7 @@
 """Processes by name and not by luck: sessions are killed whole, and a pid is not a process."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.runner.process import ProvenDead, is_alive, kill_session, reference, session_members
+from tidegate.runner.process import ProvenDead, held_up, is_alive, kill_session, reference, session_members
 
 # A leader, a child in a process group of its own (as Spark's worker daemons), and a grandchild that has lost its parent.
 FAMILY = """
@@ -69,3 +70,30 @@ def test_a_process_of_another_time_or_place_is_never_taken_for_ours(family: "sub
 
 def test_this_process_is_alive() -> None:
     assert is_alive(reference(os.getpid()))
+
+
+def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[bytes]") -> None:
+    ref = reference(family.pid)
+    assert held_up(ref) == ""
+    family.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, family.pid, os.WSTOPPED | os.WNOWAIT)
+    assert held_up(ref) == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT {family.pid}`"
+    assert held_up(replace(ref, host="elsewhere")) == ""
+    assert held_up(replace(ref, started=ref.started + 1)) == ""
+
+
+def test_a_stopped_child_of_a_driver_is_named_too(family: "subprocess.Popen[bytes]") -> None:
+    ref = reference(family.pid)
+    child = next(pid for pid in session_members(ref) if pid != family.pid)
+    os.kill(child, signal.SIGSTOP)
+    while not (said := held_up(ref)):
+        assert is_alive(ref)
+    assert said.startswith(f"process {child} (python")
+    assert "is stopped (SIGSTOP)" in said
+
+
+def test_a_zombie_is_named_as_one(family: "subprocess.Popen[bytes]") -> None:
+    ref = reference(family.pid)
+    family.kill()
+    os.waitid(os.P_PID, family.pid, os.WEXITED | os.WNOWAIT)
+    assert "zombie" in held_up(ref)

@@ -1,0 +1,88 @@
+"""Ends the driver of an embedded run with growing force: ask, interrupt, terminate, kill. Called by the supervisor.
+
+The deadlines are those of the servers (lifecycle/stopping). It has a thread of its own and reads no store, so that neither a driver nor a store that
+hangs can delay a stop.
+"""
+
+import threading
+
+from tidegate.lifecycle.stopping import LADDER, after, patience_ms
+from tidegate.lifecycle.view import Limits
+from tidegate.model.records import Order
+from tidegate.pipeline.clock import Clock
+from tidegate.runner.launch import DriverProcess
+
+REPEATED_EVERY_S = 0.5  # a batch may begin just after it was interrupted
+
+
+class DriverStop:
+    """One stop of one run. All methods may be called by any thread; `order` never becomes weaker."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.order = Order.RUN
+        self.reason = ""
+        self.requested = threading.Event()
+        self._driver: DriverProcess | None = None
+        self._since_s = 0.0
+        self._lock = threading.Lock()
+        self._stronger = threading.Event()
+
+    def attach(self, driver: DriverProcess) -> None:
+        """The driver to end; one that starts after the request is ended too."""
+        self._driver = driver
+        if self.requested.is_set():
+            self._carry_out()
+
+    def request(self, order: Order, reason: str) -> bool:
+        """Begin to stop, or go on with more force. Whether that is news; the first reason stands."""
+        with self._lock:
+            if LADDER.index(order) <= LADDER.index(self.order):
+                return False
+            first = self.order is Order.RUN
+            self._raise_to(order)
+            self.reason = self.reason or reason
+            self.requested.set()
+        self._stronger.set()
+        if first:
+            threading.Thread(target=self._run, name="driver-stop", daemon=True).start()
+        return True
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the driver was killed and should be gone by now."""
+        age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
+        return self.order is Order.KILL and age_ms >= self.limits.kill_ms
+
+    def _run(self) -> None:
+        while self.order is not Order.KILL:
+            self._stronger.clear()
+            self._carry_out()
+            if not self.clock.wait(self._stronger, REPEATED_EVERY_S):
+                self._escalate()
+        self._carry_out()
+
+    def _escalate(self) -> None:
+        with self._lock:
+            age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
+            if age_ms >= patience_ms(self.order, self.limits):
+                self._raise_to(after(self.order))
+
+    def _raise_to(self, order: Order) -> None:
+        self.order = order
+        self._since_s = self.clock.monotonic_s()
+
+    def _carry_out(self) -> None:
+        driver = self._driver
+        if driver is None or driver.poll() is not None:
+            return
+        match self.order:
+            case Order.STOP:
+                driver.ask()
+            case Order.INTERRUPT:
+                driver.interrupt()
+            case Order.TERMINATE:
+                driver.terminate()
+            case Order.KILL:
+                driver.kill()
