@@ -143,6 +143,13 @@ def _output_table(table: Table, columns: list[Column], outputs: list[Output]) ->
     )
 
 
+def _generator(value: Typed, *, outer: bool) -> str:
+    """With OUTER every element and a NULL for what has none; without it, only elements that are not NULL, as in SeaTunnel."""
+    if value.type is not None and value.type.name is not TypeName.ARRAY:
+        raise SqlError(f"EXPLODE takes an array, and {value.sql} is a {value.type}")
+    return f"explode_outer({value.sql})" if outer else f"explode(array_compact({value.sql}))"
+
+
 def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
     """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name, else at the end."""
     call, alias = lateral.this, lateral.args.get("alias")
@@ -151,7 +158,7 @@ def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, 
         raise SqlError(f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column")
     value = translate(call.expressions[0], scope)
     element = value.type.children[0] if value.type is not None and value.type.name is TypeName.ARRAY else None
-    sql = f"{'explode_outer' if lateral.args.get('outer') else 'explode'}({value.sql}) AS {name(named[0])}"
+    sql = f"{_generator(value, outer=bool(lateral.args.get('outer')))} AS {name(named[0])}"
     if columns is None:
         return None, scope, (sql,)
     known: DataType = element or DataType(TypeName.STRING)
