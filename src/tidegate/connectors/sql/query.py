@@ -77,12 +77,16 @@ def translated(query: str, table: Table | None) -> Translation:
         explodes.append(step)
     where = select.args.get("where")
     kept = condition(where.this, scope) if where else None
-    outputs = [output for item in select.expressions for output in _outputs(item, columns, scope)]
+    named = replace(scope, used=set())
+    outputs = [output for item in select.expressions for output in _outputs(item, columns, named)]
+    scope.used.update(named.used)
+    whole = any(_is_star(item) for item in select.expressions)
+    if not whole and table is not None:
+        outputs += _unnamed(select, columns or [], named.used | {output.name for output in outputs})
     _check_names(outputs)
     selects = [f"{o.value.sql} AS {name(o.name)}" for o in outputs]
     if table is not None and table.kinds:
         selects.append(name(ROW_KIND))
-    whole = any(_is_star(item) for item in select.expressions)
     return Translation(
         explodes=tuple(explodes),
         where=kept,
@@ -112,6 +116,17 @@ def _outputs(item: exp.Expr, columns: list[Column] | None, scope: Scope) -> list
     source = parts[-1] if parts and scope.columns is not None and name(parts[-1]) == value.sql else None
     called = item.alias if isinstance(item, exp.Alias) else parts[-1] if parts else written(inside)
     return [Output(name=called, value=value, source=source)]
+
+
+def _unnamed(select: exp.Select, columns: list[Column], named: set[str]) -> list[Output]:
+    """The columns of lateral views that SELECT does not name: they come last, as in SeaTunnel."""
+    laterals = select.args.get("laterals") or ()
+    made = {c.name for lateral in laterals for c in lateral.args["alias"].args.get("columns") or ()}
+    return [
+        Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name)
+        for c in columns
+        if c.name in made and c.name not in named
+    ]
 
 
 def _check_names(outputs: list[Output]) -> None:

@@ -79,7 +79,8 @@ def sql(query: str) -> Sql:
         ("select dateadd(a, 1, b) from t", "argument 3 must be a text constant"),
         ("select to_date(a, 'dd') from t", "neither a year (yy) nor minutes (mm)"),
         ("select round(a, b) from t", "the number of digits must be a constant"),
-        ("select vector_reduce(a, 2, 'RANDOM_PROJECTION') from t", "only TRUNCATE"),
+        ("select vector_reduce(a, 2, 'RANDOM_PROJEKTION') from t", "VECTOR_REDUCE has no method RANDOM_PROJEKTION"),
+        ("select vector_reduce(a, 0, 'RANDOM_PROJECTION') from t", "the target dimension is 0"),
         ("select a as x, b as X from t", "two columns are called X"),
         ("select 99999999999999999999 from t", "does not fit into a BIGINT"),
         ("select a from t lateral view posexplode(b) as c", "write LATERAL VIEW"),
@@ -188,3 +189,24 @@ def test_options_are_read_without_spark_and_arrow() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}).stdout.strip() == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("select id, xs from t lateral view explode(xs) as x", ["id", "xs", "x"]),
+        ("select id, x from t lateral view explode(xs) as x", ["id", "x"]),
+        ("select id, upper(x) as up from t lateral view explode(xs) as x", ["id", "up"]),
+        ("select id from t lateral view explode(xs) as xs", ["id", "xs"]),
+        ("select * from t lateral view explode(xs) as x", [*TABLE.names(), "x"]),
+    ],
+)
+def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(query: str, names: list[str]) -> None:
+    made = sql(query).table(TABLE)
+    assert made is not None
+    assert made.names() == names
+
+
+def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
+    with pytest.raises(BadQuery, match=r"EXPLODE takes an array, and `m` is a map<string, ?int>"):
+        sql("select id from t lateral view explode(m) as x").table(TABLE)
