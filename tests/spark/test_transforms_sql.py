@@ -498,9 +498,7 @@ def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> Non
         ("explode(array(10, id)) as x", [(1, 1), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (4, 4), (4, 10)]),
     ],
 )
-def test_a_lateral_view_without_outer_skips_elements_that_are_null(
-    spark: SparkSession, view: str, expected: list[tuple[Any, ...]]
-) -> None:
+def test_a_lateral_view_without_outer_skips_elements_that_are_null(spark: SparkSession, view: str, expected: list[tuple[Any, ...]]) -> None:
     table = table_of({"id": "int", "xs": "array<int>", "names": "array<string>"})
     rows = [(1, [10, None], ["a", None, "b"]), (2, None, None), (3, [], []), (4, [None], [None])]
     df = spark.createDataFrame(rows, struct_of(table))

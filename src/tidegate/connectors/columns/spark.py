@@ -11,12 +11,14 @@ from tidegate.connectors.columns import regex
 from tidegate.connectors.columns.json_sql import taken
 from tidegate.connectors.columns.kinds import FilterRowKind, Metadata, RowKindExtractor, labels
 from tidegate.connectors.columns.moves import Move
+from tidegate.connectors.columns.options import replaced_columns
 from tidegate.connectors.columns.rules import FieldRule
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.connectors.columns.tables import TableFilter
 from tidegate.connectors.columns.texts import RegexExtract, Replace, Split
 from tidegate.connectors.columns.values import DataValidator, FieldEncrypt, JsonPath
 from tidegate.model.types import ROW_KIND, RowKind, Table, TypeName
+from tidegate.plugin.javaregex import parsed
 from tidegate.plugin.option import Values
 from tidegate.plugin.spark_sql import sql_name
 
@@ -71,14 +73,18 @@ def _filtered_tables(transform: Any, values: Values, table: Table, df: DataFrame
 
 
 def _replaced(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
-    column, pattern, new = values["replace_field"], values["pattern"], values["replacement"]
+    return df.withColumns({column: _replaced_text(values, named(column)) for column in replaced_columns(values)})
+
+
+def _replaced_text(values: Values, text: Column) -> Column:
+    pattern, new = values["pattern"], values["replacement"]
     if values["is_regex"] and values["replace_first"]:
         pattern, new = regex.first_only(pattern, new)
     if values["is_regex"]:
-        return df.withColumn(column, f.regexp_replace(named(column), pattern, new))
+        return f.regexp_replace(text, pattern, new)
     if pattern == "":  # between all characters, as Java has it
-        return df.withColumn(column, f.regexp_replace(named(column), "", new.replace("\\", "\\\\").replace("$", "\\$")))
-    return df.withColumn(column, f.replace(named(column), f.lit(pattern), f.lit(new)))
+        return f.regexp_replace(text, "", new.replace("\\", "\\\\").replace("$", "\\$"))
+    return f.replace(text, f.lit(pattern), f.lit(new))
 
 
 def _split(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
@@ -139,7 +145,7 @@ def _passes(rule: FieldRule, table: Table) -> Column:
             return f.when(column.isNotNull(), sized)
         case "REGEX":
             flags = "" if rule.flag("case_sensitive") else "(?iu)"
-            return column.cast("string").rlike(rf"\A{flags}(?:{settings['pattern']})\z")
+            return column.cast("string").rlike(rf"\A{flags}{parsed(str(settings['pattern'])).embedded()}\z")
         case _:
             return column.cast("string").rlike(rf"\A(?:{_EMAIL})\z") & (f.length(column.cast("string")) <= 320)
 

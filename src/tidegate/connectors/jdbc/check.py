@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.url import is_known, parse_url, shown_url
 from tidegate.model.problem import Problem
+from tidegate.plugin.javaregex import name_complaint
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.placeholders import has_placeholder
 
@@ -59,10 +60,9 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
     if values["use_regex"]:
         if values["query"]:
             yield block.problem(("use_regex",), "a pattern of tables and a query do not go together")
-        try:
-            re.compile(values["table_path"] or "")
-        except re.error as error:
-            yield block.problem(("table_path",), f"{values['table_path']!r} is no regular expression: {error}")
+        wrong = name_complaint(values["table_path"] or "")
+        if wrong:
+            yield block.problem(("table_path",), wrong)
     for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"):
         if values[key] is not None and not values["partition_column"]:
             yield block.problem((key,), f"{key} needs partition_column too")

@@ -122,11 +122,7 @@ def _unnamed(select: exp.Select, columns: list[Column], named: set[str]) -> list
     """The columns of lateral views that SELECT does not name: they come last, as in SeaTunnel."""
     laterals = select.args.get("laterals") or ()
     made = {c.name for lateral in laterals for c in lateral.args["alias"].args.get("columns") or ()}
-    return [
-        Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name)
-        for c in columns
-        if c.name in made and c.name not in named
-    ]
+    return [Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name) for c in columns if c.name in made and c.name not in named]
 
 
 def _check_names(outputs: list[Output]) -> None:

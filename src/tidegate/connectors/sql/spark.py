@@ -1,5 +1,8 @@
 """The Sql transform on a DataFrame: plain selectExpr and where, no view in the catalogue, so that pipelines in several threads do not meet. Drivers only."""
 
+from collections.abc import Callable
+from typing import Any
+
 from pyspark.sql import DataFrame
 
 from tidegate.connectors.sql import des, projection
@@ -7,7 +10,7 @@ from tidegate.connectors.sql.query import Translation
 from tidegate.connectors.sql.transform import Sql
 from tidegate.model.types import Table
 
-_PYTHON = {
+_PYTHON: dict[str, tuple[Callable[..., Any], str]] = {
     "tidegate_des_encrypt": (des.encrypt, "string"),
     "tidegate_des_decrypt": (des.decrypt, "string"),
     "tidegate_vector_reduce": (projection.reduced, "array<double>"),
@@ -19,7 +22,8 @@ def frame(transform: Sql, table: Table, df: DataFrame) -> DataFrame:
     """The rows that the query gives, with the row kinds where the table has them."""
     for step in transform.translations(table):
         for name in _called(step):
-            df.sparkSession.udf.register(name, *_PYTHON[name])
+            function, kind = _PYTHON[name]
+            df.sparkSession.udf.register(name, function, kind)
         for columns in step.explodes:
             df = df.selectExpr(*columns)
         if step.where is not None:

@@ -82,6 +82,11 @@ def sql(query: str) -> Sql:
         ("select vector_reduce(a, 2, 'RANDOM_PROJEKTION') from t", "VECTOR_REDUCE has no method RANDOM_PROJEKTION"),
         ("select vector_reduce(a, 0, 'RANDOM_PROJECTION') from t", "the target dimension is 0"),
         ("select a as x, b as X from t", "two columns are called X"),
+        ("select regexp_like(a, 'a**') from t", "REGEXP_LIKE: 'a**' is no regular expression"),
+        ("select regexp_replace(a, '(a)', '$2') from t", "REGEXP_REPLACE: the replacement refers to $2"),
+        ("select split(a, '[') from t", "SPLIT: '[' is no regular expression"),
+        ("select a from t where a rlike '('", "RLIKE: '(' is no regular expression"),
+        ("select regexp_extract(a, ')', 1) from t", "REGEXP_EXTRACT: ')' is no regular expression"),
         ("select 99999999999999999999 from t", "does not fit into a BIGINT"),
         ("select a from t lateral view posexplode(b) as c", "write LATERAL VIEW"),
     ],
@@ -210,3 +215,9 @@ def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(query: s
 def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
     with pytest.raises(BadQuery, match=r"EXPLODE takes an array, and `m` is a map<string, ?int>"):
         sql("select id from t lateral view explode(m) as x").table(TABLE)
+
+
+@pytest.mark.parametrize("form", [r"[\w-\.]+", "a++", "(?>a)", r"\p{Alpha}", r"\Qa\E", "[a-z&&[^b]]", "(?i)a", "(?<n>a)", r"\h", r"\R", r"\p{IsHan}"])
+def test_a_query_may_hold_every_expression_that_java_accepts(form: str) -> None:
+    query = f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b, split(name, '{form}') c from t where name rlike '{form}'"
+    assert read(query=query)[1] == []
