@@ -177,7 +177,7 @@ def check_sink_types(block: Block, values: Values) -> Iterator[Problem]:
 
 def _route_problem(block: Block, values: Values) -> Iterator[Problem]:
     if values["row_error_handle_way"] == "ROUTE_TO_TABLE":
-        yield block.problem(("row_error_handle_way",), "ROUTE_TO_TABLE is not available: rows go to one table; use FAIL or SKIP")
+        yield block.problem(("row_error_handle_way",), "ROUTE_TO_TABLE is not possible here: use FAIL or SKIP, and DataValidator before this")
 
 
 def check_json(block: Block, values: Values) -> Iterator[Problem]:
@@ -187,7 +187,8 @@ def check_json(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def check_validator(block: Block, values: Values) -> Iterator[Problem]:
-    yield from _route_problem(block, values)
+    if values["row_error_handle_way"] == "ROUTE_TO_TABLE" and not values["row_error_handle_way.error_table"]:
+        yield block.problem((), "row_error_handle_way.error_table is missing: the table that rejected rows go to")
     for path, message in validation_rules(values["field_rules"])[1]:
         yield block.problem(("field_rules", *path), message)
 

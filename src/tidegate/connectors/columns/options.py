@@ -154,11 +154,20 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         checks.check_json,
     ),
     "DataValidator": (
-        "Tests values, and fails or drops the rows that do not pass.",
+        "Tests values, and fails, drops or puts aside the rows that do not pass.",
         (
             _list("field_rules", "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... }, or { field_name, rules = [...] }."),
-            _ERROR_WAY,
-            _text("row_error_handle_way.error_table", "Where rows would go with ROUTE_TO_TABLE, which is not available."),
+            replace(
+                _ERROR_WAY,
+                description="What happens with a row that does not pass: FAIL ends the job, SKIP drops the row, ROUTE_TO_TABLE puts it into error_table.",
+                fallbacks=("error_handle_way",),
+            ),
+            _text(
+                "row_error_handle_way.error_table",
+                "With ROUTE_TO_TABLE: the table of rejected rows, in the database of the table that they come from. Its columns are source_table_id, "
+                "source_table_path, original_data, validation_errors (both JSON) and create_time.",
+                fallbacks=("error_table",),
+            ),
         ),
         ("field_rules",),
         checks.check_validator,

@@ -69,7 +69,7 @@ def made(name: str, **options: Any) -> ColumnsTransform:
         ("JsonPath", {"columns": [{"src_field": "a", "path": "$..b", "dest_field": "b"}]}, "the path '$..b' is not available"),
         ("JsonPath", {"columns": [{"src_field": "a", "path": "$.b", "dest_field": "b", "dest_type": "strin"}]}, "unknown type 'strin'; did you mean 'string'?"),
         ("JsonPath", {"columns": [{"src_field": "a", "path": ["$.b"], "dest_field": ["b", "c"]}]}, "the same number of items"),
-        ("JsonPath", {"columns": [], "row_error_handle_way": "ROUTE_TO_TABLE"}, "ROUTE_TO_TABLE is not available"),
+        ("JsonPath", {"columns": [], "row_error_handle_way": "ROUTE_TO_TABLE"}, "ROUTE_TO_TABLE is not possible here"),
         ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "NOTNULL"}]}, "NOTNULL is no rule"),
         ("DataValidator", {"field_rules": [{"rule_type": "NOT_NULL"}]}, "field_name is missing"),
         ("DataValidator", {"field_rules": [{"field_name": "a", "rules": [{"rule_type": "RANGE"}]}]}, "RANGE needs min_value or max_value"),
@@ -103,6 +103,8 @@ def made(name: str, **options: Any) -> ColumnsTransform:
         ("DataValidator", {"field_rules": [{"field_name": ["a"], "rule_type": "NOT_NULL"}]}, "field_name is missing"),
         ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": "a**"}]}, "'a**' is no regular expression"),
         ("TableFilter", {"table_pattern": r"\G"}, "cannot be used for names"),
+        ("DataValidator", {"field_rules": [], "error_handle_way": "ROUTE_TO_TABLE"}, "error_table is missing"),
+        ("DataValidator", {"field_rules": [], "error_handle_way": "SKIPP"}, "is not possible here -> SKIP"),
     ],
 )
 def test_a_problem_is_found_once_and_in_words(name: str, options: dict[str, Any], message: str) -> None:
@@ -130,6 +132,44 @@ def test_what_java_accepts_is_accepted_wherever_values_are_matched(form: str) ->
         [], ["output_fields names the column 'b' twice"],
     )  # fmt: skip
     assert read("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": form}]})[1] == []
+
+
+NOT_NULL = [{"field_name": "id", "rule_type": "NOT_NULL"}]
+
+
+@pytest.mark.parametrize(
+    ("way", "error_table"),
+    [("row_error_handle_way", "row_error_handle_way.error_table"), ("error_handle_way", "error_table"), ("row_error_handle_way", "error_table")],
+)
+def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(way: str, error_table: str) -> None:
+    assert read("DataValidator", {"field_rules": NOT_NULL, way: "skip"})[0]["row_error_handle_way"] == "SKIP"
+    transform = made("DataValidator", **{"field_rules": NOT_NULL, way: "ROUTE_TO_TABLE", error_table: "errors"})
+    assert transform.rejects
+    assert transform.table(TABLE) == TABLE
+    aside = transform.rejected(TABLE)
+    assert aside is not None
+    assert (aside.path, aside.kinds) == ("db.errors", False)
+    assert {c.name: str(c.type) for c in aside.columns} == {
+        "source_table_id": "string", "source_table_path": "string", "original_data": "string", "validation_errors": "string", "create_time": "timestamp",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "name", "expected"), [("t", "e", "e"), ("db.s.t", "e", "db.s.e"), ("db.t", "other.e", "other.e")])
+def test_the_error_table_lies_in_the_database_of_its_table(path: str, name: str, expected: str) -> None:
+    transform = made("DataValidator", field_rules=NOT_NULL, row_error_handle_way="ROUTE_TO_TABLE", error_table=name)
+    aside = transform.rejected(replace(TABLE, path=path))
+    assert aside is not None
+    assert aside.path == expected
+
+
+def test_rules_for_one_table_have_one_error_table_and_others_have_none() -> None:
+    assert not made("DataValidator", field_rules=NOT_NULL).rejects
+    assert made("DataValidator", field_rules=NOT_NULL, error_handle_way="SKIP").rejected(TABLE) is None
+    entries = [{"table_path": "db.t", "field_rules": NOT_NULL, "error_handle_way": "ROUTE_TO_TABLE", "error_table": name} for name in ("e", "f")]
+    both = made("DataValidator", table_transform=entries, rule_match_mode="ALL_MATCH")
+    assert both.rejected(replace(TABLE, path="db.other")) is None
+    with pytest.raises(UserError, match=r"rejected rows of db\.t would go to e and f"):
+        both.rejected(TABLE)
 
 
 def test_names_are_matched_by_expressions_of_java() -> None:
