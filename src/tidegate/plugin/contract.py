@@ -337,6 +337,11 @@ class Sink(ABC):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values, self.context = values, context
 
+    @property
+    def on_engine(self) -> bool:
+        """Whether its committer works through the engine, which must be up before it is asked anything."""
+        return False
+
     def equip(self, book: Book) -> None:  # noqa: B027  # most sinks create nothing but their rows
         """In the driver, before everything else: the book for what is created outside, as for sources."""
 
