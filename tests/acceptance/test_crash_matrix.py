@@ -190,7 +190,7 @@ SCENARIOS = [
 # in test_restore_crashes.py). Tokens (killed in test_token_kills.py).
 PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
 SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
-ELSEWHERE = (*PEOPLES, *SERVERS, "capture.", "checkpoint.manifest.", "driver.launch.", "driver.handover.", "zombie.")
+ELSEWHERE = (*PEOPLES, *SERVERS, "capture.", "checkpoint.manifest.", "driver.launch.", "driver.handover.", "zombie.", "foreignsink.")
 
 
 def known_of(home: Path) -> Known:

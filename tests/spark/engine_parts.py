@@ -163,6 +163,27 @@ def run_query(transform: Transform, table: Table, df: Any) -> Any:
     return df.where(transform.values["where"]).selectExpr(*transform.values["select"], *kinds)
 
 
+class Sorted(Query):
+    """Puts the rows that it does not let pass aside, into the table `aside`."""
+
+    @property
+    def rejects(self) -> bool:
+        return True
+
+    def rejected(self, table: Table) -> Table:
+        return Table(path="aside", columns=table.columns)
+
+
+def rejected(transform: Transform, table: Table, df: Any) -> Any:
+    """The DataFrame way of what Sorted puts aside."""
+    return df.where(f"NOT ({transform.values['where']})").select(*table.names())
+
+
+def read_by_spark(source: Source, spark: Any, table: Table, start: int, end: int) -> Any:  # noqa: ARG001  # the signature is the contract's
+    """The DataFrame way of Numbers."""
+    return spark.range(start, end).selectExpr("id", "concat('name ', id) AS name")
+
+
 class SavedBySpark(Files):
     """A sink that Spark itself writes."""
 
@@ -172,7 +193,7 @@ def save(sink: Sink, df: Any, table: Table, task: WriteTask) -> None:  # noqa: A
 
 
 CONTEXT = OperatorContext(job_id=1, job_name="test", pipeline=1, operator="x", mode=JobMode.BATCH, parallelism=1)
-SPARK_WAY = {Query: "engine_parts:run_query", SavedBySpark: "engine_parts:save"}
+SPARK_WAY = {Query: "engine_parts:run_query", Sorted: "engine_parts:run_query", SavedBySpark: "engine_parts:save"}
 
 
 def node(name: str, operator: Source | Transform | Sink, inputs: Sequence[str] = (), fusable: bool = True, spark: str = "") -> Node:

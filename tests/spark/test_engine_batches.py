@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from engine_parts import CONTEXT as CTX
-from engine_parts import Files, Numbers, Query, Renamed, SavedBySpark, batch, graph, node, staged, table
+from engine_parts import Files, Numbers, Query, Renamed, SavedBySpark, Sorted, batch, graph, node, staged, table
 
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SourceRange
@@ -115,6 +115,30 @@ def test_branches_with_sql_read_the_source_once_and_count_it_once(engine: SparkE
     assert staged(written) == {"numbers": [{"id": 0}, {"id": 1}, {"id": 2}]}
     assert len(staged(written, "all")["numbers"]) == 10
     assert read(tmp_path / "log") == ["numbers 0 5", "numbers 5 10"]
+    assert written.rows_read == {"source": 10}
+
+
+def test_rows_that_a_transform_puts_aside_are_decided_about_once(engine: SparkEngine, place: Path, tmp_path: Path) -> None:
+    drawn = query("id", "rand() AS chance")  # another number each time that it is asked
+    nodes = graph(
+        source=numbers(log=str(tmp_path / "log")),
+        query=drawn,
+        sorted=node("sorted", Sorted({"select": ["id", "chance"], "where": "chance < 0.5"}, CTX), ("query",)),
+        sink=files(place, "sorted"),
+    )
+    written = engine.run(nodes, batch(200))
+    found = staged(written)
+    assert set(found) == {"numbers", "aside"}
+    assert sorted(row["id"] for rows in found.values() for row in rows) == list(range(200))
+    assert all((row["chance"] < 0.5) == (name == "numbers") for name, rows in found.items() for row in rows)
+    assert read(tmp_path / "log") == ["numbers 0 100", "numbers 100 200"]
+
+
+def test_rows_that_spark_reads_below_a_cache_are_counted(engine: SparkEngine, place: Path) -> None:
+    source = node("source", Numbers({"tables": (table(),)}, CTX), fusable=False, spark="engine_parts:read_by_spark")
+    sorting = node("sorted", Sorted({"select": ["id", "name"], "where": "id < 3"}, CTX), ("query",))
+    written = engine.run(graph(source=source, query=query("id", "name"), sorted=sorting, sink=files(place, "sorted")), batch(10))
+    assert {name: len(rows) for name, rows in staged(written).items()} == {"numbers": 3, "aside": 7}
     assert written.rows_read == {"source": 10}
 
 

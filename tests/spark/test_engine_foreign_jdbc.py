@@ -75,8 +75,11 @@ def source(derby: Derby, **more: Any) -> ForeignSource:
     return ForeignSource(read(SOURCE_OPTIONS, derby.options(**more)), CONTEXT)
 
 
-def sink(derby: Derby, **more: Any):
-    return node("saved", ForeignSink(read(SINK_OPTIONS, derby.options(**({"table": "T"} | more))), CONTEXT), ("source",), fusable=False, spark=SAVE)
+def sink(derby: Derby, *, direct: bool = True, **more: Any):
+    """A sink that adds rows directly, as into a database whose SQL is not known, or one that stages and commits."""
+    made = ForeignSink(read(SINK_OPTIONS, derby.options(**({"table": "T"} | more))), CONTEXT)
+    made.direct = direct
+    return node("saved", made, ("source",), fusable=False, spark=SAVE)
 
 
 def numbers(**values: Any):

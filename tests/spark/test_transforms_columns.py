@@ -1,6 +1,7 @@
 """The transforms of columns, values and row kinds: Arrow and Spark give the same rows and the promised schema, on all types, NULLs, kinds, empty batches."""
 
 import datetime as dt
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.connectors.columns.options import CONNECTORS, RULES
-from tidegate.connectors.columns.spark import frame
+from tidegate.connectors.columns.spark import frame, rejected
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
@@ -160,6 +161,21 @@ SPARK_ONLY: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
     ),
     (
         "Replace",
+        {"replace_fields": ["name", "mail"], "pattern": r"(?<n>[\w&&[^y]])++\h?+", "replacement": "${n}\\$", "is_regex": True},
+        [
+            {"name": "o$y g$a$-b$-c$", "mail": "1$@e$.m$"},
+            {"name": "", "mail": "d$y"},
+            {"name": None, "mail": None},
+            {"name": "東京 Z$üh$", "mail": "x$y@t$.g$"},
+        ],
+    ),
+    (
+        "Replace",
+        {"replace_field": "name", "pattern": r"(?x) (a) - (b) # \1", "replacement": "$2$1", "is_regex": True, "replace_first": True},
+        [{"name": "Joy Ding ba-c"}, {"name": ""}, {"name": None}, {"name": "東京 Zürich"}],
+    ),
+    (
+        "Replace",
         {"replace_field": "a.b`c", "pattern": "", "replacement": "$"},
         [{"a.b`c": "$p$"}, {"a.b`c": "$q$"}, {"a.b`c": None}, {"a.b`c": "$s$"}],
     ),
@@ -203,6 +219,11 @@ SPARK_ONLY: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
         [{"id": 2}, {"id": 3}],
     ),
     ("DataValidator", {"field_rules": [{"field_name": "xs", "rule_type": "LENGTH", "max_length": 2}]}, [{"id": i} for i in (1, 2, 3, 4)]),
+    (
+        "DataValidator",
+        {"error_handle_way": "SKIP", "field_rules": [{"field_name": "mail", "rule_type": "REGEX", "pattern": r"[\w-\.]++@(?x) .+ # any"}]},
+        [{"id": 1}, {"id": 3}],
+    ),
     (
         "JsonPath",
         {"columns": [{"src_field": "xs", "path": "$[0]", "dest_field": "x", "column_error_handle_way": "SKIP"}]},
@@ -290,6 +311,48 @@ def test_a_row_that_does_not_pass_ends_the_job_with_the_rule_and_not_the_value(s
     with pytest.raises(Exception, match="a row does not pass the rule REGEX of field mail") as caught:
         by_spark(spark, transform, table, batch)
     assert "nobody" not in str(caught.value)
+
+
+ROUTED = {
+    "error_handle_way": "ROUTE_TO_TABLE",
+    "error_table": "errors",
+    "field_rules": [
+        {"field_name": "name", "rules": [{"rule_type": "NOT_NULL"}, {"rule_type": "LENGTH", "min_length": 1, "custom_message": "it is short"}]},
+        {"field_name": "mail", "rule_type": "REGEX", "pattern": "[\\w-\\.]+@.+"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kinds", [False, True], ids=["inserts", "changes"])
+def test_rejected_rows_go_to_the_error_table_and_the_others_keep_theirs(spark: SparkSession, kinds: bool) -> None:
+    transform = transform_of("DataValidator", ROUTED)
+    table, batch = table_and_batch(kinds=kinds)
+    df = spark.createDataFrame(pa.Table.from_batches([batch]), struct_of(table))
+    assert [row["id"] for row in by_spark(spark, transform, table, batch).to_pylist()] == [1]
+    aside = transform.rejected(table)
+    assert aside is not None
+    out = rejected(transform, table, df)
+    assert [f.dataType for f in out.schema] == [f.dataType for f in struct_of(aside)]
+    rows = [row.asDict() for row in out.collect()]
+    assert {(row["source_table_id"], row["source_table_path"]) for row in rows} == {(table.path, table.path)}
+    assert [json.loads(row["original_data"])["id"] for row in rows] == [2, 3, 4]
+    whole = json.loads(rows[1]["original_data"])
+    assert set(whole) == set(table.names())
+    assert (whole["name"], whole["clock"]) == (None, "00:00:00")
+    assert [[e["field_name"] for e in json.loads(row["validation_errors"])] for row in rows] == [["name", "mail"], ["name"], ["mail"]]
+    assert json.loads(rows[0]["validation_errors"])[0]["error_message"] == "it is short"
+    assert all(isinstance(row["create_time"], dt.datetime) for row in rows)
+
+
+def test_of_several_rules_each_puts_aside_what_the_others_let_pass(spark: SparkSession) -> None:
+    rules = [[{"field_name": "name", "rule_type": "NOT_NULL"}], [{"field_name": "age", "rule_type": "NOT_NULL"}]]
+    path = "db.public.users_1"
+    entries = [{"table_path": path, "field_rules": r, "error_handle_way": "ROUTE_TO_TABLE", "error_table": "errors"} for r in rules]
+    transform = transform_of("DataValidator", {"table_transform": entries, "rule_match_mode": "ALL_MATCH"})
+    table, batch = table_and_batch(kinds=False)
+    df = spark.createDataFrame(pa.Table.from_batches([batch]), struct_of(table))
+    assert [json.loads(r.original_data)["id"] for r in rejected(transform, table, df).collect()] == [3, 4]
+    assert [r["id"] for r in by_spark(spark, transform, table, batch).to_pylist()] == [1, 2]
 
 
 def test_encrypted_fields_can_be_decrypted_again(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.connectors.sql.call import FUNCTIONS
 from tidegate.connectors.sql.catalogue import REGISTERED
 from tidegate.connectors.sql.options import OPTIONS
+from tidegate.connectors.sql.projection import reduced
 from tidegate.connectors.sql.spark import frame
 from tidegate.connectors.sql.transform import Sql
 from tidegate.model.job import JobMode
@@ -39,6 +40,7 @@ def times_of_day(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.timeType.enabled", "true")
 
 
+PROJECTED = [pytest.approx(reduced([3.0, 4.0], 1, "RANDOM_PROJECTION")[0], rel=1e-6)]
 COLUMNS: dict[str, tuple[Any, Any]] = {
     "id": ("int", 1),
     "big": ("bigint", 1672502400),
@@ -390,6 +392,9 @@ CASES: list[tuple[str, Any, str]] = [
     ("l2_distance(v, w)", math.sqrt(2), "double"),
     ("vector_normalize(v)", [pytest.approx(0.6), pytest.approx(0.8)], "float_vector"),
     ("vector_reduce(v, 1, 'TRUNCATE')", [3.0], "float_vector"),
+    ("vector_reduce(v, 1, 'random_projection')", PROJECTED, "float_vector"),
+    ("vector_reduce(v, 2, 'SPARSE_RANDOM_PROJECTION')", [3.0, 4.0], "float_vector"),
+    ("vector_reduce(arr, 3, 'RANDOM_PROJECTION')", [3.0, 1.0, 2.0], "array<float>"),
 ]
 
 
@@ -481,6 +486,33 @@ def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> Non
     assert made is not None
     assert {c.name: str(c.type) for c in made.columns} == {"name": "string", "ages": "array<int>", "age": "int"}
     assert [tuple(r) for r in frame(transform, table, df).collect()] == [("a", [1], 1, 3), ("c", None, None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        ("explode(xs) as x", [(1, 10)]),
+        ("outer explode(xs) as x", [(1, 10), (1, None), (2, None), (3, None), (4, None)]),
+        ("explode(xs) as x lateral view explode(names) as n", [(1, 10), (1, 10)]),
+        ("outer explode(xs) as x lateral view explode(names) as n", [(1, 10), (1, 10), (1, None), (1, None)]),
+        ("explode(array(10, id)) as x", [(1, 1), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (4, 4), (4, 10)]),
+    ],
+)
+def test_a_lateral_view_without_outer_skips_elements_that_are_null(spark: SparkSession, view: str, expected: list[tuple[Any, ...]]) -> None:
+    table = table_of({"id": "int", "xs": "array<int>", "names": "array<string>"})
+    rows = [(1, [10, None], ["a", None, "b"]), (2, None, None), (3, [], []), (4, [None], [None])]
+    df = spark.createDataFrame(rows, struct_of(table))
+    found = frame(sql(f"select id, x from t lateral view {view}"), table, df).collect()
+    assert sorted((tuple(r) for r in found), key=str) == sorted(expected, key=str)
+
+
+def test_a_lateral_view_of_split_text_skips_a_text_that_is_null(spark: SparkSession) -> None:
+    table = table_of({"name": "string", "deep": "array<array<int>>"})
+    df = spark.createDataFrame([("a,b", [[1], None]), (None, None)], struct_of(table))
+    found = frame(sql("select x from t lateral view explode(split(name, ',')) as x"), table, df)
+    assert [r.x for r in found.collect()] == ["a", "b"]
+    nested = "select x from t lateral view explode(deep) as xs lateral view explode(xs) as x"
+    assert [r.x for r in frame(sql(nested), table, df).collect()] == [1]
 
 
 def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_types(spark: SparkSession) -> None:

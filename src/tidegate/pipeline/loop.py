@@ -135,6 +135,9 @@ class Loop:
         self.meter.phase("restoring")
         state = self.ledger.load()
         resumes = self._resumes(state, self._recall(state))
+        if any(sink.on_engine for sink in self.graph.sinks.values()):
+            nothing = Batch(lineage=state.lineage, pipeline=state.pipeline, checkpoint=0, generation=self.ledger.generation, ranges={})
+            self.around.engine.run(self.graph, nothing)  # waits until the engine is up, and raises what keeps it from that
         committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
         found = {name: committer.ahead(resumes[name]) for name, committer in committers.items()}
         checkpoint = state.latest.checkpoint if state.latest else 0

@@ -12,7 +12,7 @@ from tidegate.planner.blocks import Known, examine
 from tidegate.planner.graph import circles, components, ordered
 from tidegate.planner.kinds import kind_problems
 from tidegate.planner.unions import union_problems
-from tidegate.planner.wiring import Edges, circle_problem, wire
+from tidegate.planner.wiring import Edges, circle_problem, idle, wire
 from tidegate.plugin.secret import packed
 
 NAME_BYTES_MAX = 200  # file systems stop at 255; some of it is for hidden names of drafts
@@ -73,7 +73,9 @@ def _name_problem(one: Known, message: str) -> Problem:
 
 
 def _plan(spec: JobSpec, known: Mapping[str, Known], edges: Edges) -> Plan:
-    paths = [block.path for block in spec.blocks()]
+    unread = idle(spec, edges)
+    paths = [block.path for block in spec.blocks() if block.path not in unread]
+    edges = {reader: givers for reader, givers in edges.items() if reader not in unread}
     pipelines = []
     for number, members in enumerate(components(paths, edges), 1):
         actions: dict[str, Action] = {}

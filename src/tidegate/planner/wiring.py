@@ -3,10 +3,14 @@
 A job of one source, at most one transform and one sink is a chain, and its names may be missing. Anything larger says with `plugin_output` and
 `plugin_input` what flows where. A name that nobody gives is an error in both, except in a chain whose reading block can only mean the one block before
 it, because that one gives no name at all.
+
+Where several blocks give one name, the later one replaces the earlier one for those who read after it, as in SeaTunnel: sources come before transforms,
+transforms before sinks. That is a warning. Only a transform that stands before all of them has no clear answer, and that is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tidegate.model.job import BlockKind, JobSpec, Path, PluginBlock
 from tidegate.model.problem import Problem, ProblemKind, Severity, nearest
@@ -23,10 +27,11 @@ class _Wiring:
     """Collects edges and problems of one job."""
 
     spec: JobSpec
-    givers: dict[str, PluginBlock] = field(default_factory=dict)
+    givers: dict[str, list[PluginBlock]] = field(default_factory=dict)  # in file order; the last one holds
     edges: dict[str, tuple[str, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     excused: set[str] = field(default_factory=set)  # datasets that a misspelt input surely meant: that nobody reads them is no news
+    order: dict[str, int] = field(default_factory=dict)  # path of a block -> its place among sources, transforms and sinks
     excuses_all: bool = False  # an input that is missing, or could mean any dataset
 
     @property
@@ -39,16 +44,13 @@ class _Wiring:
         self.problems.append(Problem(kind=ProblemKind.WIRING, message=message, at=at, path=dotted, severity=severity, **more))
 
     def collect_names(self) -> None:
+        self.order = {block.path: number for number, block in enumerate(self.spec.blocks())}
         for block in (*self.spec.sources, *self.spec.transforms):
             if not block.output:
                 if not self.is_chain:
                     self.complain(block, (), f"plugin_output is missing: {_title(block)} must name the dataset that it gives, because the job has several")
-            elif block.output in self.givers:
-                other = self.givers[block.output]
-                place = f"line {other.at.line}" if other.at.line and other.at.file == block.at.file else str(other.at)
-                self.complain(block, _output_place(block), f"the dataset {block.output!r} is already given by {_title(other)} ({place})")
             else:
-                self.givers[block.output] = block
+                self.givers.setdefault(block.output, []).append(block)
 
     def connect(self) -> None:
         for block in self.spec.sources:
@@ -70,10 +72,21 @@ class _Wiring:
             if name in seen:
                 self.complain(block, _input_place(block, index), f"the dataset {name!r} is named twice")
             elif name in self.givers:
-                yield self.givers[name].path
+                yield self._giver(block, index, name).path
             else:
                 yield from self._stranger(block, index, name)
             seen.add(name)
+
+    def _giver(self, block: PluginBlock, index: int, name: str) -> PluginBlock:
+        """Who gives a dataset to a block: the last one before it."""
+        others = [giver for giver in self.givers[name] if giver is not block]
+        if not others:
+            return block  # a circle, which is complained about elsewhere
+        before = [giver for giver in others if self.order[giver.path] < self.order[block.path]]
+        if not before and len(others) > 1:
+            names = " and ".join(f"{_title(giver)} ({_line(giver, block)})" for giver in others)
+            self.complain(block, _input_place(block, index), f"the dataset {name!r} is given by {names}, all after this: give them names of their own")
+        return before[-1] if before else others[0]
 
     def _stranger(self, block: PluginBlock, index: int, name: str) -> Iterator[str]:
         """An input that nobody gives by this name."""
@@ -83,7 +96,7 @@ class _Wiring:
             self.complain(block, path, f"no block gives the dataset {name!r}: {_title(before)}, which gives no name, is read", Severity.WARNING)
             yield before.path
             return
-        others = [known for known, giver in self.givers.items() if giver is not block]
+        others = [known for known, givers in self.givers.items() if any(giver is not block for giver in givers)]
         close = nearest(name, others)
         self.excused.add(close)
         self.excuses_all |= self.is_chain or not close
@@ -92,6 +105,15 @@ class _Wiring:
     def _before(self, block: PluginBlock) -> PluginBlock:
         """The block before this one in a chain."""
         return self.spec.sources[0] if block.kind is BlockKind.TRANSFORM or not self.spec.transforms else self.spec.transforms[0]
+
+    def find_replaced(self) -> None:
+        """A warning for every block that gives a name that was given before it."""
+        read = {giver for inputs in self.edges.values() for giver in inputs}
+        for name, givers in self.givers.items():
+            for earlier, later in pairwise(givers):
+                lost = "" if earlier.path in read else ", which nobody reads: it does not run"
+                message = f"the dataset {name!r} replaces that of {_title(earlier)} ({_line(earlier, later)}) for all blocks after this one"
+                self.complain(later, _output_place(later), message + lost, Severity.WARNING)
 
     def find_unread(self) -> None:
         read = {giver for inputs in self.edges.values() for giver in inputs}
@@ -104,7 +126,7 @@ class _Wiring:
         """Whether that nobody reads a block only follows from something that is already said."""
         if self.excuses_all or block.output in self.excused:
             return True
-        return self.givers.get(block.output) is not block if block.output else not self.is_chain
+        return self.givers[block.output][-1] is not block if block.output else not self.is_chain
 
 
 def wire(spec: JobSpec) -> tuple[Edges, list[Problem]]:
@@ -114,8 +136,21 @@ def wire(spec: JobSpec) -> tuple[Edges, list[Problem]]:
     wiring = _Wiring(spec)
     wiring.collect_names()
     wiring.connect()
+    wiring.find_replaced()
     wiring.find_unread()
     return wiring.edges, wiring.problems
+
+
+def idle(spec: JobSpec, edges: Edges) -> frozenset[str]:
+    """The paths of blocks whose rows reach no sink, because their dataset was replaced."""
+    reaching = {block.path for block in spec.sinks}
+    pending = list(reaching)
+    while pending:
+        for giver in edges.get(pending.pop(), ()):
+            if giver not in reaching:
+                reaching.add(giver)
+                pending.append(giver)
+    return frozenset(block.path for block in spec.blocks()) - reaching
 
 
 def circle_problem(circle: Sequence[PluginBlock]) -> Problem:
@@ -129,6 +164,11 @@ def circle_problem(circle: Sequence[PluginBlock]) -> Problem:
 
 def _title(block: PluginBlock) -> str:
     return f"{block.kind.value} {block.plugin}"
+
+
+def _line(block: PluginBlock, seen_from: PluginBlock) -> str:
+    same = block.at.line and block.at.file == seen_from.at.file
+    return f"line {block.at.line}" if same else str(block.at)
 
 
 def _output_place(block: PluginBlock) -> Path:

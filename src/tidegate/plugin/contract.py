@@ -193,6 +193,18 @@ class Transform:
         """The table that comes out, where that is known without Spark; None where only Spark knows (Sql)."""
         return None
 
+    @property
+    def rejects(self) -> bool:
+        """Whether rows may be put aside: then `rejected` names the table."""
+        return False
+
+    def rejected(self, table: Table) -> Table | None:  # noqa: ARG002  # for those that reject rows
+        """The table that rejected rows of `table` go to, beside the one that comes out; None where they go nowhere.
+
+        Only where Spark applies the transform: its module has a function `rejected` beside the one that Connector.spark names.
+        """
+        return None
+
     def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002  # for those that Spark applies
         """In a task: one batch of `table`, changed. Its schema is table_schema(self.table(table))."""
         raise Unsupported(f"{self.context.operator} is applied by Spark, and not to batches of rows")
@@ -324,6 +336,11 @@ class Sink(ABC):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values, self.context = values, context
+
+    @property
+    def on_engine(self) -> bool:
+        """Whether its committer works through the engine, which must be up before it is asked anything."""
+        return False
 
     def equip(self, book: Book) -> None:  # noqa: B027  # most sinks create nothing but their rows
         """In the driver, before everything else: the book for what is created outside, as for sources."""

@@ -4,15 +4,13 @@ Called by the transforms, in options.py (declaration and check) and where they r
 the block's own options, read once more from an entry of `table_transform`. A table without a rule passes unchanged.
 """
 
-import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from tidegate.model.problem import Location, Problem
 from tidegate.model.types import Table
+from tidegate.plugin.javaregex import for_names, name_complaint
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 
 MULTI_TABLE = (
@@ -91,19 +89,10 @@ class RuleSet:
             return [self._read(entry) for entry in own]
         if any(values.get(key) is None for key in self.required) or (self.any_of and all(values.get(key) is None for key in self.any_of)):
             return []
-        return [values] if _pattern(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
-
-
-@lru_cache(maxsize=256)  # nearly always the same one; and filters of warnings are the whole process', not this thread's
-def _pattern(text: str) -> re.Pattern[str]:
-    """A regular expression; what Python may understand in another way one day (`[[`) is no warning to a user."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return re.compile(text)
+        return [values] if for_names(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
 
 
 def _pattern_problem(block: Block, values: Values) -> Iterator[Problem]:
-    try:
-        _pattern(values["table_match_regex"])
-    except re.error as error:
-        yield block.problem(("table_match_regex",), f"{values['table_match_regex']!r} is no regular expression: {error}")
+    wrong = name_complaint(values["table_match_regex"])
+    if wrong:
+        yield block.problem(("table_match_regex",), wrong)

@@ -1,7 +1,7 @@
 """A graph as DataFrames, for batches that need SQL. Called by engine.py; one FrameBuilder for each pipeline, as schemas do not change between batches.
 
     source   a frame per table over its splits (mapInArrow), or the source's own `frame` where Spark reads better
-    transform   its `frame` function; where it has none, its Arrow way inside mapInArrow
+    transform   its `frame` function, and `rejected` for the rows that it puts aside; where it has none, its Arrow way inside mapInArrow
     sink     a frame of messages per input (mapInArrow: one writer per task), or its own `save`
 
 All message frames are one frame, and so one Spark job. What several operators read is cached, so that every source is read once: a transform must not make a
@@ -108,6 +108,7 @@ class FrameBuilder:
         self._spark, self._counts = spark, counts
         self._structs: dict[tuple[str, int], StructType] = {}
         self._tables: dict[tuple[str, int], Table] = {}
+        self._cached = _cached_operators(graph)
 
     def build(self, batch: Batch, name: str, width: int) -> Frames:
         """All frames of a batch; `name` is the prefix of its counts, `width` how many tasks can run at once."""
@@ -123,7 +124,7 @@ class FrameBuilder:
                 case Sink() as sink:
                     self._sink(operator, sink, inputs, batch, frames)
                     continue
-            if len(self.graph.readers[operator]) > 1:
+            if operator in self._cached:
                 streams[operator] = [Stream(s.table, s.frame.persist()) for s in streams[operator]]
                 frames.cached += [s.frame for s in streams[operator]]
         return frames
@@ -154,7 +155,7 @@ class FrameBuilder:
 
     def _observed(self, operator: str, table: Table, frame: DataFrame, frames: Frames) -> Stream:
         """Rows that Spark reads by itself are counted on the way; where they are cached, the cache is asked (an observation below a cache tells nothing)."""
-        if len(self.graph.readers[operator]) > 1:
+        if operator in self._cached:
             frames.observed.append((operator, table.path, frame))
             return Stream(table, frame)
         observation = Observation()
@@ -166,7 +167,8 @@ class FrameBuilder:
         if reference:
             apply = load(reference)
             frames = [(stream.table, apply(transform, stream.table, stream.frame)) for stream in inputs]
-            return [Stream(self._after(operator, number, transform, table, frame), frame) for number, (table, frame) in enumerate(frames)]
+            given = [Stream(self._after(operator, number, transform, table, frame), frame) for number, (table, frame) in enumerate(frames)]
+            return [*given, *_put_aside(reference, transform, inputs)]
         streams = []
         for number, stream in enumerate(inputs):
             after = transform.table(stream.table)
@@ -192,6 +194,33 @@ class FrameBuilder:
                 sink=sink, operator=operator, table=stream.table, lineage=batch.lineage, checkpoint=batch.checkpoint, generation=batch.generation
             )
             frames.messages.append(stream.frame.mapInArrow(writing, MESSAGE))
+
+
+def _put_aside(reference: str, transform: Transform, inputs: Sequence[Stream]) -> list[Stream]:
+    """The rows that a transform rejects and does not drop, as tables of their own."""
+    streams = []
+    for stream in inputs:
+        table = transform.rejected(stream.table)
+        if table is not None:
+            rejected = load(f"{reference.partition(':')[0]}:rejected")
+            streams.append(Stream(table, rejected(transform, stream.table, stream.frame)))
+    return streams
+
+
+def _cached_operators(graph: Graph) -> frozenset[str]:
+    """Whose rows are kept: what is read more than once (a transform that puts rows aside reads twice), and the sources below it that Spark reads."""
+    reads = {name: sum(1 + _rejects(graph.nodes[reader].operator) for reader in readers) for name, readers in graph.readers.items()}
+    cached = {name for name, count in reads.items() if count > 1}
+    below = set(cached)
+    for name in reversed(list(graph.nodes)):  # inputs come first
+        if any(reader in below for reader in graph.readers[name]):
+            below.add(name)
+    observed = {name for name in graph.sources if graph.nodes[name].connector.spark}
+    return frozenset(cached | (below & observed))  # an observation below a cache tells nothing
+
+
+def _rejects(operator: Source | Transform | Sink) -> bool:
+    return isinstance(operator, Transform) and operator.rejects
 
 
 def _write_task(batch: Batch, number: int) -> WriteTask:

@@ -66,10 +66,63 @@ def test_a_larger_graph_needs_all_names(job) -> None:
     assert problems[-1].expected == "one of b"
 
 
-def test_two_blocks_that_give_the_same_name_are_both_named(job) -> None:
-    problem = one(job.bad(source=job.fake("a") + job.fake("a"), sink="Console { plugin_input = a }"))
+SAME = 'Sql {{ plugin_input = {0}, plugin_output = {1}, query = "select id from x" }}\n'
+
+
+def warning(job, **parts: str) -> Problem:
+    return one([p for p in job.of(**parts).problems if p.severity is Severity.WARNING])
+
+
+def test_of_two_sources_with_one_name_the_later_one_is_read_with_a_warning(job) -> None:
+    parts = {"source": job.fake("a") + job.fake("a"), "sink": "Console { plugin_input = a }"}
+    plan = job.good(**parts)
+    assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource",)}
+    assert [a.label for p in plan.pipelines for a in p.actions] == ["Source[1]-FakeSource", "Sink[0]-Console"]
+    problem = warning(job, **parts)
     assert (problem.path, problem.at.line) == ("source[1].plugin_output", 6)
-    assert "source FakeSource (line 3)" in problem.message
+    assert "replaces that of source FakeSource (line 3)" in problem.message
+    assert "which nobody reads: it does not run" in problem.message
+
+
+def test_a_transform_that_gives_the_name_it_reads_replaces_it_for_those_after_it(job) -> None:
+    parts = {
+        "source": job.fake("a"),
+        "transform": SAME.format("a", "a") + SAME.format("a", "a") + SAME.format("a", "b"),
+        "sink": "Console { plugin_input = a }\nConsole { plugin_input = b }",
+    }
+    assert edges(job.good(**parts)) == {
+        "Transform[0]-Sql": ("Source[0]-FakeSource",),
+        "Transform[1]-Sql": ("Transform[0]-Sql",),
+        "Transform[2]-Sql": ("Transform[1]-Sql",),
+        "Sink[0]-Console": ("Transform[1]-Sql",),
+        "Sink[1]-Console": ("Transform[2]-Sql",),
+    }
+    warnings = [p for p in job.of(**parts).problems if p.severity is Severity.WARNING]
+    assert [p.path for p in warnings] == ["transform[0].plugin_output", "transform[1].plugin_output"]
+    assert not any("nobody reads" in p.message for p in warnings)
+
+
+def test_a_transform_whose_dataset_is_replaced_before_anyone_reads_it_does_not_run(job) -> None:
+    parts = {
+        "source": job.fake("a") + job.fake("b"),
+        "transform": SAME.format("b", "c") + SAME.format("a", "c"),
+        "sink": "Console { plugin_input = c }",
+    }
+    plan = job.good(**parts)
+    assert [a.label for p in plan.pipelines for a in p.actions] == ["Source[0]-FakeSource", "Transform[1]-Sql", "Sink[0]-Console"]
+    assert "nobody reads: it does not run" in warning(job, **parts).message
+
+
+def test_two_equal_transforms_are_told_apart_by_their_place(job) -> None:
+    parts = {"source": job.fake("a"), "transform": SAME.format("a", "a") * 2, "sink": "Console { plugin_input = a }"}
+    assert edges(job.good(**parts))["Sink[0]-Console"] == ("Transform[1]-Sql",)
+
+
+def test_a_transform_before_several_givers_of_its_input_is_an_error(job) -> None:
+    transform = SAME.format("c", "d") + SAME.format("a", "c") + SAME.format("a", "c")
+    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = d }\nConsole { plugin_input = c }"))
+    assert (problem.path, problem.severity) == ("transform[0].plugin_input", Severity.ERROR)
+    assert "all after this: give them names of their own" in problem.message
 
 
 def test_an_input_that_nobody_gives_is_named_with_the_nearest_one_and_its_line(job) -> None:

@@ -3,6 +3,7 @@
 The reference contradicts itself on nulls. Here a null fails NOT_NULL, MIN, MAX and equals_to, counts as empty for lengths, and is no matter of types.
 """
 
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -117,6 +118,8 @@ def _different(kind: DataType, values: Any, raw: Any) -> int | None:
         expected = pa.scalar(literal(kind, raw), type=arrow_type(kind))
     except ValueError as error:
         raise RuleFailed(f"Assert: equals_to cannot be compared: {error}") from None
+    if pa.types.is_floating(values.type) and math.isnan(expected.as_py()):  # equal to itself here, as in Java
+        return _first(pc.invert(pc.fill_null(pc.is_nan(values), False)))
     if not pa.types.is_nested(values.type):
         return _first(pc.invert(pc.fill_null(pc.equal(values, expected), False)))
     wanted = _comparable(kind, expected.as_py())

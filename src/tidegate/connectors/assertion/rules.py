@@ -152,7 +152,7 @@ def _field(block: Block, at: Path, raw: Mapping[str, Any], problems: list[Proble
         problems.append(block.problem(at, "field_name is missing: the column that the rules are about"))
         return None
     problems += _unknown(block, at, raw, ("field_name", "field_type", "field_value"))
-    kind = None
+    kind = DataType(TypeName.NULL) if "field_type" in raw else None  # written as null: all values must be null
     if raw.get("field_type") is not None:
         try:
             kind = parse_type(raw["field_type"])
@@ -181,6 +181,8 @@ def _rule(block: Block, at: Path, raw: Mapping[str, Any], types: tuple[RuleType,
     problems += _unknown(block, at, raw, ("rule_type", "rule_value", "equals_to"))
     word, equals_to = raw.get("rule_type"), raw.get("equals_to")
     if word is None:
+        if "equals_to" in raw and equals_to is None and RuleType.NULL in types:
+            return Rule(RuleType.NULL)
         if equals_to is None or types == ROW_TYPES:
             problems.append(block.problem(at, "rule_type is missing", expected=f"one of {', '.join(types)}"))
             return None

@@ -1,6 +1,5 @@
 """Transforms that only move columns: which column of the input each column of the output is. The same list is what Arrow and what Spark carry out."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ import pyarrow as pa
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.model.errors import UserError
 from tidegate.model.types import Table
+from tidegate.plugin import javaregex
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.option import Values
 
@@ -143,10 +143,10 @@ def _matches(rules: Any, name: str) -> tuple[list[tuple[int, int]], str]:
     new = ""
     for rule in rules:
         old = str(rule["replace_from"])
-        if str(rule.get("is_regex", "true")).lower() == "false":
-            found = [(0, len(name))] if old == name else []
-        else:
-            found = [m.span() for m in re.finditer(old, name)]
+        plain = str(rule.get("is_regex", "true")).lower() == "false"
+        if plain:
+            old = rf"\A{javaregex.quoted(old)}\z"
+        found = javaregex.places(old, name)
         if found:
             places, new = found, str(rule.get("replace_to") or "").strip()
     return places, new

@@ -48,13 +48,13 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         "Keeps or drops columns.",
         (_list("include_fields", "Columns to keep, in this order.", fallbacks=("fields",)), _list("exclude_fields", "Columns to drop.")),
         (),
-        checks.one_of("include_fields", "exclude_fields"),
+        checks.check_filter,
     ),
     "FieldMapper": (
         "Selects, orders and renames columns.",
         (Option("field_mapper", Kind.MAP, "The columns that come out, in this order: a block { old_name = new_name }."),),
         ("field_mapper",),
-        None,
+        checks.check_mapper,
     ),
     "FieldRename": (
         "Renames columns by rules.",
@@ -71,13 +71,14 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     "Replace": (
         "Replaces text within a column.",
         (
-            _text("replace_field", "The column, of type string."),
+            _list("replace_fields", "The columns, of type string."),
+            Option("replace_field", Kind.ANY, "One column (older form); a list of them is taken too."),
             _text("pattern", "What is replaced."),
             _text("replacement", "What is put there; with is_regex, $1 is the first group."),
             Option("is_regex", Kind.BOOL, "Whether pattern is a regular expression (of Java's kind).", default=False),
             Option("replace_first", Kind.BOOL, "With is_regex: only the first match.", default=False),
         ),
-        ("replace_field", "pattern", "replacement"),
+        ("pattern", "replacement"),
         checks.check_replace,
     ),
     "Split": (
@@ -153,11 +154,20 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         checks.check_json,
     ),
     "DataValidator": (
-        "Tests values, and fails or drops the rows that do not pass.",
+        "Tests values, and fails, drops or puts aside the rows that do not pass.",
         (
             _list("field_rules", "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... }, or { field_name, rules = [...] }."),
-            _ERROR_WAY,
-            _text("row_error_handle_way.error_table", "Where rows would go with ROUTE_TO_TABLE, which is not available."),
+            replace(
+                _ERROR_WAY,
+                description="What happens with a row that does not pass: FAIL ends the job, SKIP drops the row, ROUTE_TO_TABLE puts it into error_table.",
+                fallbacks=("error_handle_way",),
+            ),
+            _text(
+                "row_error_handle_way.error_table",
+                "With ROUTE_TO_TABLE: the table of rejected rows, in the database of the table that they come from. Its columns are source_table_id, "
+                "source_table_path, original_data, validation_errors (both JSON) and create_time.",
+                fallbacks=("error_table",),
+            ),
         ),
         ("field_rules",),
         checks.check_validator,
@@ -175,7 +185,12 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     ),
 }
 
-_ANY_OF = {"Filter": ("include_fields", "exclude_fields"), "Copy": ("fields", "src_field", "dest_field"), "FilterRowKind": ("include_kinds", "exclude_kinds")}
+_ANY_OF = {
+    "Filter": ("include_fields", "exclude_fields"),
+    "Copy": ("fields", "src_field", "dest_field"),
+    "FilterRowKind": ("include_kinds", "exclude_kinds"),
+    "Replace": ("replace_fields", "replace_field"),
+}
 RULES = {
     name: RuleSet(options=OptionSet((*options, *MULTI_TABLE)), required=required, any_of=_ANY_OF.get(name, ()), check=check)
     for name, (_, options, required, check) in _DECLARED.items()
@@ -203,6 +218,14 @@ def split_is_portable(rule: Values) -> bool:
     """Whether Arrow can carry out a Split."""
     found = portable(rule["separator"])
     return literal(rule["separator"]) is not None or (found is not None and not found.anchored)
+
+
+def replaced_columns(rule: Values) -> list[str]:
+    """The columns of a Replace. Plans of older releases have only `replace_field`."""
+    given = rule.get("replace_fields")
+    if given is None:
+        given = rule["replace_field"]
+    return list(dict.fromkeys(map(str, given if isinstance(given, list) else [given])))
 
 
 _PORTABLE = {"Replace": replace_is_portable, "Split": split_is_portable}

@@ -5,8 +5,9 @@ is refused, and Spark does the work.
 """
 
 import re
-import warnings
 from dataclasses import dataclass
+
+from tidegate.plugin.javaregex import parsed
 
 _SPECIAL = frozenset(".^$*+?()[]{}|")
 _ANY = r"[^\n\r\x{85}\x{2028}\x{2029}]"  # Java's dot
@@ -164,18 +165,23 @@ def replacement(java: str, groups: int) -> str | None:
 
 def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
     """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its own, so that the numbers of all others go up by one."""
-    shifted = re.sub(r"(\\\\|\\k|\\)([1-9])?", lambda m: m[0] if m[1] != "\\" or not m[2] else f"\\{int(m[2]) + 1}", pattern)
-    number = re.sub(r"(\\.)|\$(\d)", lambda m: m[0] if m[1] else f"${int(m[2]) + 1}", java_replacement)
-    return rf"\A(?s:(.*?))(?:{shifted})", f"$1{number}"
+    found = parsed(pattern)
+    return rf"\A(?s:(.*?)){found.shifted(1)}", f"$1{_shifted_replacement(java_replacement, found.groups)}"
 
 
-def complaint(pattern: str) -> str:
-    """What is surely wrong with a regular expression of Java's; nothing where that is not sure (Java has more than Python)."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # sets within sets, which Java has
-            re.compile(pattern)
-    except re.error as error:
-        unsure = ("bad escape", "unknown extension", "global flags", "look-behind", "bad inline flags")
-        return "" if any(word in str(error) for word in unsure) else str(error)
-    return ""
+def _shifted_replacement(java: str, groups: int) -> str:
+    """A replacement in which every number of a group is one more. As in Java, a number is as long as there are groups for it."""
+    made, at = "", 0
+    while at < len(java):
+        if java[at] == "\\":
+            made, at = made + java[at : at + 2], at + 2
+            continue
+        number = re.match(r"\$(\d)", java[at:], re.ASCII)
+        if number is None:
+            made, at = made + java[at], at + 1
+            continue
+        value, at = int(number[1]), at + 2
+        while java[at : at + 1].isdigit() and value * 10 + int(java[at]) <= groups:
+            value, at = value * 10 + int(java[at]), at + 1
+        made += f"${value + 1}"
+    return made

@@ -1,14 +1,15 @@
 """The nested blocks of JsonPath and DataValidator as data: read once with all that is wrong, then used by values.py and spark.py. Pure."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.connectors.columns.regex import complaint
 from tidegate.model.job import Path
 from tidegate.model.problem import nearest
 from tidegate.model.types import DataType, parse_type
+from tidegate.plugin.javaregex import complaint
 
 Wrong = list[tuple[Path, str]]
 """What is wrong, with its place below the option."""
@@ -87,7 +88,7 @@ def validation_rules(raw: Any) -> tuple[list[FieldRule], Wrong]:
     made: list[FieldRule] = []
     wrong: Wrong = []
     for index, entry in enumerate(raw):
-        if not isinstance(entry, Mapping) or not entry.get("field_name"):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("field_name"), str | int) or not entry["field_name"]:
             wrong.append(((index,), "a field rule is a block { field_name, rule_type, ... }: field_name is missing"))
             continue
         nested = entry.get("rules")
@@ -110,19 +111,33 @@ def _rule_complaint(kind: str, rule: Any) -> str:
         close = nearest(kind, list(RULE_TYPES))
         return f"{kind or 'no rule_type'} is no rule: one of {', '.join(RULE_TYPES)}" + (f"; did you mean {close!r}?" if close else "")
     if kind == "REGEX":
-        return "REGEX needs a pattern" if not rule.get("pattern") else complaint(str(rule["pattern"]))
+        return _pattern_complaint(rule.get("pattern"))
     if kind == "UDF" and str(rule.get("function_name") or "").upper() != "EMAIL":
         return f"the function {rule.get('function_name')} is not available: only EMAIL is"
-    if kind == "RANGE" and not any(_is_number(rule.get(key)) for key in ("min_value", "max_value")):
-        return "RANGE needs min_value or max_value, as numbers"
-    if kind == "LENGTH" and not any(_is_number(rule.get(key)) for key in ("min_length", "max_length", "exact_length")):
-        return "LENGTH needs min_length, max_length or exact_length"
+    if kind == "RANGE":
+        return _bounds_complaint(rule, "RANGE needs min_value or max_value, as numbers", ("min_value", "max_value"), float)
+    if kind == "LENGTH":
+        lengths = ("min_length", "max_length", "exact_length")
+        return _bounds_complaint(rule, "LENGTH needs min_length, max_length or exact_length, as whole numbers", lengths, int)
     return ""
 
 
-def _is_number(value: Any) -> bool:
+def _pattern_complaint(pattern: Any) -> str:
+    if not pattern:
+        return "REGEX needs a pattern"
+    wrong = complaint(str(pattern))
+    return f"{str(pattern)!r} is no regular expression: {wrong}" if wrong else ""
+
+
+def _bounds_complaint(rule: Mapping[str, Any], message: str, keys: tuple[str, ...], number: type[int] | type[float]) -> str:
+    """Every bound that is given must be a number, and one must be given."""
+    given = [rule[key] for key in keys if rule.get(key) is not None]
+    return "" if given and all(_is_number(value, number) for value in given) else message
+
+
+def _is_number(value: Any, number: type[int] | type[float]) -> bool:
+    """Whether a value is written as a whole number, or as any number."""
     try:
-        float(value)
-    except (TypeError, ValueError):
+        return not isinstance(value, bool | float) and isinstance(int(value), int) if number is int else math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
         return False
-    return True

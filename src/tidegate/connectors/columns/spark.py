@@ -11,12 +11,14 @@ from tidegate.connectors.columns import regex
 from tidegate.connectors.columns.json_sql import taken
 from tidegate.connectors.columns.kinds import FilterRowKind, Metadata, RowKindExtractor, labels
 from tidegate.connectors.columns.moves import Move
+from tidegate.connectors.columns.options import replaced_columns
 from tidegate.connectors.columns.rules import FieldRule
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.connectors.columns.tables import TableFilter
 from tidegate.connectors.columns.texts import RegexExtract, Replace, Split
 from tidegate.connectors.columns.values import DataValidator, FieldEncrypt, JsonPath
 from tidegate.model.types import ROW_KIND, RowKind, Table, TypeName
+from tidegate.plugin.javaregex import parsed
 from tidegate.plugin.option import Values
 from tidegate.plugin.spark_sql import sql_name
 
@@ -71,14 +73,18 @@ def _filtered_tables(transform: Any, values: Values, table: Table, df: DataFrame
 
 
 def _replaced(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
-    column, pattern, new = values["replace_field"], values["pattern"], values["replacement"]
+    return df.withColumns({column: _replaced_text(values, named(column)) for column in replaced_columns(values)})
+
+
+def _replaced_text(values: Values, text: Column) -> Column:
+    pattern, new = values["pattern"], values["replacement"]
     if values["is_regex"] and values["replace_first"]:
         pattern, new = regex.first_only(pattern, new)
     if values["is_regex"]:
-        return df.withColumn(column, f.regexp_replace(named(column), pattern, new))
+        return f.regexp_replace(text, pattern, new)
     if pattern == "":  # between all characters, as Java has it
-        return df.withColumn(column, f.regexp_replace(named(column), "", new.replace("\\", "\\\\").replace("$", "\\$")))
-    return df.withColumn(column, f.replace(named(column), f.lit(pattern), f.lit(new)))
+        return f.regexp_replace(text, "", new.replace("\\", "\\\\").replace("$", "\\$"))
+    return f.replace(text, f.lit(pattern), f.lit(new))
 
 
 def _split(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
@@ -116,12 +122,46 @@ def _json(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFr
 
 
 def _validated(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFrame:
-    rules = [(rule, f.coalesce(_passes(rule, table), f.lit(True))) for rule in transform.rules(values)]
-    if values["row_error_handle_way"] == "SKIP":
+    rules = _tests(transform, values, table)
+    if values["row_error_handle_way"] != "FAIL":
         return reduce(lambda kept, rule: kept.where(rule[1]), rules, df)
     for rule, passes in rules:
         df = df.where(f.when(passes, f.lit(True)).otherwise(f.raise_error(f.lit(rule.message)).cast("boolean")))
     return df
+
+
+def _tests(transform: Any, values: Values, table: Table) -> list[tuple[FieldRule, Column]]:
+    return [(rule, f.coalesce(_passes(rule, table), f.lit(True))) for rule in transform.rules(values)]
+
+
+def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame:
+    """The rows that do not pass, as rows of the error table. Of several rules for a table, each gets what the ones before it let pass."""
+    frames = []
+    for values, before in transform.steps(table):
+        if values["row_error_handle_way"] == "ROUTE_TO_TABLE":
+            frames.append(_as_errors(_tests(transform, values, before), before, df))
+        df = _validated(transform, values, before, df)
+    return reduce(DataFrame.union, frames)
+
+
+def _as_errors(tests: list[tuple[FieldRule, Column]], table: Table, df: DataFrame) -> DataFrame:
+    broken = [f.when(~passes, f.struct(f.lit(r.name).alias("field_name"), f.lit(r.message).alias("error_message"))) for r, passes in tests]
+    row = f.struct(*(_json_value(table, name) for name in table.names()))
+    keep_nulls = {"ignoreNullFields": "false"}
+    passed = reduce(lambda a, b: a & b, (passes for _, passes in tests), f.lit(True))
+    return df.where(~passed).select(
+        f.lit(table.path).alias("source_table_id"),
+        f.lit(table.path).alias("source_table_path"),
+        f.to_json(row, keep_nulls).alias("original_data"),
+        f.to_json(f.array_compact(f.array(*broken))).alias("validation_errors"),
+        f.localtimestamp().alias("create_time"),
+    )
+
+
+def _json_value(table: Table, name: str) -> Column:
+    """A column for JSON, which has no times of day."""
+    kind = next(c.type.name for c in table.columns if c.name == name)
+    return named(name).cast("string").alias(name) if kind is TypeName.TIME else named(name)
 
 
 def _passes(rule: FieldRule, table: Table) -> Column:
@@ -139,7 +179,7 @@ def _passes(rule: FieldRule, table: Table) -> Column:
             return f.when(column.isNotNull(), sized)
         case "REGEX":
             flags = "" if rule.flag("case_sensitive") else "(?iu)"
-            return column.cast("string").rlike(rf"\A{flags}(?:{settings['pattern']})\z")
+            return column.cast("string").rlike(rf"\A{flags}{parsed(str(settings['pattern'])).embedded()}\z")
         case _:
             return column.cast("string").rlike(rf"\A(?:{_EMAIL})\z") & (f.length(column.cast("string")) <= 320)
 

@@ -1,6 +1,5 @@
 """Transforms of whole tables: their names, which of them go on, the types that a sink gives their columns. Rows are not touched."""
 
-import re
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,6 +7,7 @@ import pyarrow as pa
 from tidegate.connectors.columns.moves import Move, Moves, new_name
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.model.types import Table
+from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
 
 SINK_TYPES = "sink_types"
@@ -83,7 +83,7 @@ class TableFilter(ColumnsTransform):
     def passes(self, values: Values, table: Table) -> bool:
         """Whether the rows of a table go on."""
         pairs = zip(("database_pattern", "schema_pattern", "table_pattern"), parts(table.path), strict=True)
-        matches = all(values[key] is None or re.fullmatch(values[key], part or "") for key, part in pairs)
+        matches = all(values[key] is None or for_names(values[key]).fullmatch(part or "") for key, part in pairs)
         return bool(matches == (values["pattern_mode"] == "INCLUDE"))
 
     def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.columns import regex
-from tidegate.connectors.columns.options import replace_is_portable, split_is_portable
+from tidegate.connectors.columns.options import replace_is_portable, replaced_columns, split_is_portable
 from tidegate.connectors.columns.step import ColumnsTransform, of_type, rebuilt, with_columns
 from tidegate.model.types import DataType, Table, TypeName
 from tidegate.plugin.option import Values
@@ -23,16 +23,19 @@ class Replace(ColumnsTransform):
 
     def after(self, values: Values, table: Table) -> Table:
         """The same table."""
-        self.string(table, values["replace_field"])
+        for column in replaced_columns(values):
+            self.string(table, column)
         return table
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         """By Arrow, where its regular expressions mean the same."""
         if not replace_is_portable(values):
             return super().apply(values, table, batch)
-        column = values["replace_field"]
-        source = batch.column(table.names().index(self.string(table, column).name))
-        return rebuilt(table, batch, table, {column: _replaced(values, source)})
+        made = {}
+        for column in replaced_columns(values):
+            source = batch.column(table.names().index(self.string(table, column).name))
+            made[column] = _replaced(values, source)
+        return rebuilt(table, batch, table, made)
 
 
 def _replaced(values: Values, source: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from tidegate.connectors.columns.options import RULES
 from tidegate.connectors.columns.rules import FieldRule, JsonColumn, json_columns, validation_rules
 from tidegate.connectors.columns.step import ColumnsTransform, of_type, with_columns
+from tidegate.connectors.columns.tables import joined, parts
 from tidegate.model.errors import UserError
-from tidegate.model.types import Table, TypeName
+from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.option import Values
 
 _WITH_JSON = (TypeName.STRING, TypeName.BYTES, TypeName.ARRAY, TypeName.MAP, TypeName.ROW)
@@ -31,10 +33,38 @@ class JsonPath(ColumnsTransform):
         return replace(table, columns=with_columns(table, [of_type(table, c.name, c.type) for c in self.columns(values)]))
 
 
+ERROR_COLUMNS = tuple(
+    Column(name=name, type=DataType(kind), nullable=False, comment=comment)
+    for name, kind, comment in (
+        ("source_table_id", TypeName.STRING, "The table that the row comes from"),
+        ("source_table_path", TypeName.STRING, "The path of that table"),
+        ("original_data", TypeName.STRING, "The row as JSON"),
+        ("validation_errors", TypeName.STRING, "The rules that it breaks, as JSON"),
+        ("create_time", TypeName.TIMESTAMP, "When it was tested"),
+    )
+)
+"""What a table of rejected rows looks like, as in SeaTunnel."""
+
+
 class DataValidator(ColumnsTransform):
-    """Rows that do not pass end the job, or are dropped. NULL passes every rule but NOT_NULL."""
+    """Rows that do not pass end the job, are dropped or put aside. NULL passes every rule but NOT_NULL."""
 
     name = "DataValidator"
+
+    @property
+    def rejects(self) -> bool:
+        """Whether some rule routes rows to a table of their own."""
+        return any(_routes(rule) for rule in RULES[self.name].all_rules(self.values))
+
+    def rejected(self, table: Table) -> Table | None:
+        """The error table, in the database of the table itself. Its rows are inserts."""
+        names = {str(values["row_error_handle_way.error_table"]) for values, _ in self.steps(table) if _routes(values)}
+        if len(names) > 1:
+            raise UserError(f"DataValidator: rejected rows of {table.path} would go to {' and '.join(sorted(names))}: give all its rules one error_table")
+        for name in names:
+            database, schema, _ = parts(table.path)
+            return Table(path=name if "." in name else joined(database, schema, name), columns=ERROR_COLUMNS)
+        return None
 
     def rules(self, values: Values) -> list[FieldRule]:
         """All tests."""
@@ -48,6 +78,10 @@ class DataValidator(ColumnsTransform):
             if needed and kind.name not in needed:
                 raise UserError(f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a {kind}")
         return table
+
+
+def _routes(values: Values) -> bool:
+    return bool(values["row_error_handle_way"] == "ROUTE_TO_TABLE")
 
 
 class FieldEncrypt(ColumnsTransform):

@@ -3,20 +3,20 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from tidegate.connectors.jdbc.foreign_sql import Brand
+from tidegate.connectors.jdbc.query import parameters
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.url import is_known, parse_url, shown_url
-from tidegate.model.problem import Problem
+from tidegate.model.problem import Problem, Severity
+from tidegate.plugin.javaregex import name_complaint
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.placeholders import has_placeholder
 
 _JARS = 'driver = "its.class.Name" and its jar in env { jars = "/path/driver.jar" }'
 
 _NOT_READ_BY_SPARK = {"use_regex": "name the tables in table_list"}
-_NOT_WRITTEN_BY_SPARK = {
-    "query": "the statements are Spark's own",
-    "custom_sql": "no statements but Spark's own are run",
-    "primary_keys": "rows are only added; with enable_upsert = false that is what you ask for",
-    "is_exactly_once": "Spark commits every task by itself, so rows come at least once",
+_NOT_SURE = {
+    "is_exactly_once": "what its transactions hold together is not known, so rows come at least once",
 }
 
 
@@ -59,10 +59,9 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
     if values["use_regex"]:
         if values["query"]:
             yield block.problem(("use_regex",), "a pattern of tables and a query do not go together")
-        try:
-            re.compile(values["table_path"] or "")
-        except re.error as error:
-            yield block.problem(("table_path",), f"{values['table_path']!r} is no regular expression: {error}")
+        wrong = name_complaint(values["table_path"] or "")
+        if wrong:
+            yield block.problem(("table_path",), wrong)
     for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"):
         if values[key] is not None and not values["partition_column"]:
             yield block.problem((key,), f"{key} needs partition_column too")
@@ -70,17 +69,21 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
 
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a sink block."""
-    yield from _check_url(block, values, _NOT_WRITTEN_BY_SPARK)
+    yield from _check_url(block, values, {} if Brand.of(values["url"] or "").exact else _NOT_SURE)
     generated = values["generate_sink_sql"] or values["table"] is not None
     if values["query"] and generated:
-        yield block.problem(("query",), "query stands instead of generate_sink_sql and table, not beside them")
+        message = "query is what is run for every row: generate_sink_sql and table have no effect beside it"
+        yield block.problem(("query",), message, severity=Severity.WARNING)
     if not values["query"] and not generated:
         yield block.problem((), "what to write is missing: generate_sink_sql = true (with table), or query")
-    if values["query"] and values["query"].count("?") == 0:
-        yield block.problem(("query",), "query has no ? for the values of a row: insert into t (a, b) values (?, ?)")
+    names = parameters(values["query"])[1] if values["query"] else (None,)
+    if not names:
+        yield block.problem(("query",), "query has no ? and no :name for the values of a row: insert into t (a, b) values (?, ?)")
+    elif any(names) and None in names:
+        yield block.problem(("query",), "query has both ? and :name parameters: write one kind of them")
     if values["data_save_mode"] == "CUSTOM_PROCESSING" and not values["custom_sql"]:
         yield block.problem((), "custom_sql is missing: it is needed where data_save_mode = CUSTOM_PROCESSING")
-    if values["url"] and is_known(values["url"]) and generated and not has_placeholder(f"{values['database']} {values['table']}"):
+    if values["url"] and is_known(values["url"]) and generated and not values["query"] and not has_placeholder(f"{values['database']} {values['table']}"):
         yield from _check_database(block, values)
 
 
@@ -118,5 +121,5 @@ def _check_foreign(block: Block, values: Values, not_by_spark: Mapping[str, str]
     elif not values["driver"]:
         yield block.problem((), f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql, mariadb, postgresql and sqlite need none")
     for key, why in not_by_spark.items():
-        if values[key] and (key != "primary_keys" or values["enable_upsert"]):
+        if values[key]:
             yield block.problem((key,), f"{key} does not go with {name}, which is spoken to by Spark's JDBC: {why}")

@@ -2,24 +2,30 @@
 ours does. `options.py` chooses them by the URL.
 
 A source is cut by its options alone, since Spark may still be starting while batches are planned: where both bounds of a partition column are given, into
-chunks of the same width, so that a killed read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read. A sink only adds
-rows: Spark commits each task by itself, so a batch that is repeated adds them again.
+chunks of the same width, so that a killed read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read.
+
+A sink stages its rows in a table of the target, and merges them in one transaction with its record (foreign_commit.py). Only where the database is none
+whose SQL is known, and neither a key nor a statement is given, Spark adds the rows directly: it commits each task by itself, so a repeated batch adds them
+again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter, Staging
+from tidegate.connectors.jdbc.foreign_sql import Brand
 from tidegate.connectors.jdbc.position import Position, TableChunks, latest_within, thinned
 from tidegate.connectors.jdbc.tables import bare_condition, entries
-from tidegate.connectors.jdbc.target import written
+from tidegate.connectors.jdbc.target import KeyMissing, written
 from tidegate.databases.chunks import Cut, even
 from tidegate.databases.dialect import is_number
+from tidegate.databases.url import shown_url
 from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.types import Table, TypeName
 from tidegate.plugin.contract import Commit, Committed, Committer, Limit, Offset, OperatorContext, Progress, Resume, Sink, Source, Split, Writer, WriteTask
 from tidegate.plugin.option import Values
-from tidegate.plugin.placeholders import for_table, table_words
+from tidegate.plugin.placeholders import for_table, list_for_table, table_words
 from tidegate.plugin.schema import DEFAULT_TABLE
 
 if TYPE_CHECKING:
@@ -178,12 +184,33 @@ class ForeignSource(Source):
         raise Unsupported("this database is read by Spark")
 
 
+def adds_directly(values: Values) -> bool:
+    """Whether Spark adds the rows by itself, without staging and record."""
+    return not Brand.of(values["url"]).exact and not values["query"] and not (values["primary_keys"] and values["enable_upsert"])
+
+
 class ForeignSink(Sink):
-    """Tables that Spark adds rows to. `begun` tells with which write each one began: what the save modes say is for that one, and for its repeats."""
+    """Tables that Spark writes. `begun` tells with which direct write each one began: what the save modes say is for that one, and for its repeats."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         self.begun: dict[str, tuple[int, int]] = {}
+        self.staging = Staging()
+        self.direct = adds_directly(values)
+
+    @property
+    def on_engine(self) -> bool:
+        """The record is reached through the JVM."""
+        return not self.direct
+
+    def key(self, table: Table) -> tuple[int, ...]:
+        """The places of the key's columns: primary_keys, else the incoming table's primary key, else its unique key."""
+        names = {name.lower(): number for number, name in enumerate(table.names())}
+        wanted = list_for_table(self.values["primary_keys"], table_words(table)) or list(table.primary_key) or list(table.unique_key)
+        for name in wanted:
+            if name.lower() not in names:
+                raise KeyMissing(f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}")
+        return tuple(names[name.lower()] for name in wanted)
 
     def place(self, table: Table) -> str:
         """The target's name, as the database reads it."""
@@ -204,8 +231,10 @@ class ForeignSink(Sink):
         raise Unsupported("this database is written by Spark")
 
     def committer(self) -> Committer:
-        """Keeps which tables have begun."""
-        return _Begun(self)
+        """Rows and record together; with direct writes, only which tables have begun."""
+        if self.direct:
+            return _Begun(self)
+        return ForeignCommitter(self.values, self.context, self.staging, shown_url(self.values["url"]))
 
 
 class _Begun(Committer):

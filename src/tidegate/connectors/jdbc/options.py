@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tidegate.connectors.jdbc.check import check_sink, check_source
+from tidegate.connectors.jdbc.foreign_sql import Brand
 from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, UNUSED
 from tidegate.databases.url import is_known
 from tidegate.model.job import BlockKind
@@ -18,7 +19,10 @@ SINK_OPTIONS = OptionSet(
     options=(
         *CONNECTION,
         Option(
-            "query", Kind.TEXT, "A statement for every row, with a ? for each column in order: `insert into t (a, b) values (?, ?)`. Save modes do not apply."
+            "query",
+            Kind.TEXT,
+            "A statement for every row, with a ? for each column in order, or with :name for a column: `insert into t (a, b) values (?, ?)`. "
+            "Save modes do not apply.",
         ),
         Option("generate_sink_sql", Kind.BOOL, "Whether the statements are made from the table's columns and key.", False),
         Option("database", Kind.TEXT, "The database of `table`, where the URL names none or another one; placeholders such as ${database_name} are replaced."),
@@ -83,7 +87,7 @@ _SOURCE, _SINK = (
         name="Jdbc",
         kind=BlockKind.SINK,
         summary="Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates and deletes by key. "
-        "Adds rows to any other database by Spark, with its driver, at least once.",
+        "Oracle, DB2, SQL Server, H2 and Derby through their drivers, exactly once too; any other database at least once.",
         options=SINK_OPTIONS,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,
@@ -107,6 +111,12 @@ _FOREIGN_SOURCE = replace(
 )
 _FOREIGN_SINK = replace(
     _SINK,
+    capabilities=replace(_SINK.capabilities, fusable=False),
+    implementation="tidegate.connectors.jdbc.foreign:ForeignSink",
+    spark="tidegate.connectors.jdbc.spark:save",
+)
+_ADDING_SINK = replace(
+    _FOREIGN_SINK,
     capabilities=Capabilities(
         delivery=Delivery.AT_LEAST_ONCE,
         go_back=GoBack.DUPLICATE,
@@ -114,11 +124,20 @@ _FOREIGN_SINK = replace(
         multi_table=True,
         state="the tables that have begun",
     ),
-    implementation="tidegate.connectors.jdbc.foreign:ForeignSink",
-    spark="tidegate.connectors.jdbc.spark:save",
     refine=None,
 )
+_UNSURE_SINK = replace(_FOREIGN_SINK, capabilities=replace(_FOREIGN_SINK.capabilities, delivery=Delivery.AT_LEAST_ONCE))
+
+
+def _foreign_sink(values: Values) -> Connector:
+    """Known databases exactly once; of others nobody knows what their transactions hold."""
+    if Brand.of(values["url"]).exact:
+        return _FOREIGN_SINK
+    staged = values["query"] or (values["primary_keys"] and values["enable_upsert"])
+    return _UNSURE_SINK if staged else _ADDING_SINK
+
+
 CONNECTORS = (
     replace(_SOURCE, choose=lambda values: _FOREIGN_SOURCE if is_foreign(values) else None),
-    replace(_SINK, choose=lambda values: _FOREIGN_SINK if is_foreign(values) else None),
+    replace(_SINK, choose=lambda values: _foreign_sink(values) if is_foreign(values) else None),
 )

@@ -1,6 +1,7 @@
 """A sink's own `query`, run for every staged row in the committer's transaction. Rows pass through the driver: for statements that cannot be generated."""
 
 import re
+from collections.abc import Sequence
 
 from tidegate.connectors.jdbc.target import Target
 from tidegate.databases.catalogue import TableName
@@ -9,32 +10,45 @@ from tidegate.databases.session import Session
 from tidegate.model.errors import UserError
 from tidegate.model.types import RowKind
 
-_TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|\?|%")
+_TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:=|:([A-Za-z_]\w*)|\?|%", re.DOTALL)
 
 
-def parameterised(query: str) -> tuple[str, int]:
-    """A statement whose ? are %s, and how many there are; what stands in quotes is left alone, but for a % that would mean something."""
-    count = 0
+def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
+    """A statement whose ? and :name are marks, and their names in order (None: by place). What stands in quotes and comments is left alone."""
+    names: list[str | None] = []
 
     def token(match: re.Match[str]) -> str:
-        nonlocal count
-        if match[0] == "?":
-            count += 1
-            return "%s"
-        return str(match[0]).replace("%", "%%")
+        if match[0] == "?" or match[1]:
+            names.append(match[1])
+            return mark
+        return match[0].replace("%", "%%") if mark == "%s" else match[0]
 
-    return _TOKENS.sub(token, query.strip().rstrip(";")), count
+    return _TOKENS.sub(token, query.strip().rstrip(";")), tuple(names)
+
+
+def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]:
+    """Which column each parameter takes: those with a name by it, all others in the order of the columns."""
+    if any(names):
+        if None in names:
+            raise UserError("query has both ? and :name parameters: write one kind of them")
+        lower = [column.lower() for column in columns]
+        for name in names:
+            if str(name).lower() not in lower:
+                raise UserError(f"query has the parameter :{name}, and the incoming rows have no such column: {', '.join(columns)}")
+        return [lower.index(str(name).lower()) for name in names]
+    if len(names) != len(columns):
+        raise UserError(f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns: {', '.join(columns)}")
+    return list(range(len(columns)))
 
 
 def run_query(session: Session, dialect: Dialect, query: str, place: TableName, target: Target, rows_max: int) -> None:
     """All rows of one staging table, in their order."""
-    statement, count = parameterised(query)
-    if count != len(target.columns):
-        raise UserError(f"query has {count} times ?, and the incoming rows have {len(target.columns)} columns: {', '.join(target.names())}")
+    statement, names = parameters(query)
+    places = columns_of(names, target.names())
     stage = dialect.qualified(place)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
         raise UserError("a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink")
-    columns = ", ".join(f"c{number}" for number in range(count))
+    columns = ", ".join(f"c{number}" for number in places)
     puts = f"kind in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
     last = -1
     while rows := session.query(f"select seq, {columns} from {stage} where seq > %s and {puts} order by seq limit {rows_max}", (last,)):

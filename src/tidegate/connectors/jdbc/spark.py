@@ -1,20 +1,27 @@
 """Spark's own JDBC reader and writer, for databases whose driver is given. Called by foreign.py and spark/build.py, in the driver."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType, StructType
 
 from tidegate.connectors.jdbc.foreign import ForeignRead, ForeignSink, ForeignSource
+from tidegate.connectors.jdbc.foreign_commit import Staged
+from tidegate.connectors.jdbc.foreign_sql import KIND, SEQ, Brand, create_stage, stage_column
+from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.prepare import NotPrepared
 from tidegate.connectors.jdbc.target import written
 from tidegate.databases.errors import AccessDenied, DatabaseTrouble, DatabaseUnreachable, StatementRefused, TableMissing
 from tidegate.databases.url import masked_by, shown_url
+from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.types import ROW_KIND, RowKind, Table
 from tidegate.plugin.arrow import table_of
@@ -24,6 +31,7 @@ from tidegate.plugin.option import Values, as_text
 T = TypeVar("T")
 LINE_MAX = 1000
 CAUSES_MAX = 20
+KEY_TEXT_MAX = 255
 
 
 class DriverMissing(UserError):
@@ -72,13 +80,248 @@ def frame(source: ForeignSource, spark: SparkSession, table: Table, start: Offse
 
 
 def save(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
-    """Add the rows of one batch. The first write into a table does with it what the save modes say."""
+    """Stage the rows of one batch for the committer, or add them directly. The first write into a table does with it what the save modes say."""
+    if not sink.direct:
+        _stage(sink, df, table, task)
+        return
     values, place = sink.values, sink.place(table)
     rows = _only_inserts(df) if table.kinds else df
     rows = rows.toDF(*[written(name, values) for name in rows.columns])
     mode, more = _prepared(values, place) if sink.begins(place, task) else ("append", {})
     properties = {**_properties(values), **more, "batchsize": str(values["batch_size"])}
     _asked(values, lambda: rows.write.mode(mode).jdbc(values["url"], place, properties=properties), only_sql=True)
+
+
+def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
+    """A staging table of this attempt, filled by Spark."""
+    values, names = sink.values, table.names()
+    place = "" if values["query"] else sink.place(table)
+    digests = sink_digest(sink.context), lineage_digest(task.lineage)
+    stage = str(Stage(*digests, task.generation, task.checkpoint, task.token[:8], task.subtask))
+    key = sink.key(table) if place else ()
+    with closing(connect(values)) as connection:
+        columns: tuple[str, ...] = ()
+        large: frozenset[int] = frozenset()
+        if place:
+            # Of the frame only its schema: what is observed of it is told by the first action on it.
+            _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
+            columns = connection.columns(place, [written(name, values) for name in names])
+            brand = Brand.of(values["url"])
+            if brand.stages_large_texts:
+                large = connection.texts(place, columns) - frozenset(key)
+            statement = create_stage(brand, stage, place, columns, large)
+            if statement:
+                connection.execute(statement)
+        connection.commit()
+        folded = [connection.folded(name) for name in (SEQ, KIND, *(stage_column(n) for n in range(len(names))))]
+    kind = f.col(ROW_KIND).cast("int") if table.kinds else f.lit(RowKind.INSERT.code)
+    rows = df.select(f.monotonically_increasing_id(), kind, *[f.col(_quoted(name)) for name in names]).toDF(*folded)
+    properties = {**_properties(values), "batchsize": str(values["batch_size"])}
+    _asked(values, lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties), only_sql=True)
+    part = Staged(place=place, stage=stage, columns=columns, names=tuple(names), key=key, kinds=table.kinds, large=large)
+    sink.staging.parts[task.checkpoint, task.subtask] = part
+
+
+def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
+    """Once in the life of a lineage, what the save modes say. May be repeated until the first commit: none of our rows is in the table before it."""
+    values = sink.values
+    if place in sink.staging.prepared or place in sink.staging.fresh:
+        return
+    there = connection.is_there(place)
+    if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
+        raise TableMissing(shown_url(values["url"]), place)
+    failpoint("foreignsink.prepare.before")
+    if there and values["schema_save_mode"] == "RECREATE_SCHEMA":
+        connection.execute(f"drop table {place}")
+        there = False
+    if there and values["data_save_mode"] == "DROP_DATA":
+        connection.execute(f"delete from {place}")
+    if there and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS" and connection.rows(f"select count(*) from {place}")[0][0] != "0":
+        raise NotPrepared(f"there are rows in {place}, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+    connection.commit()
+    if not there:
+        _create(values, connection, shape, place, key)
+    if values["data_save_mode"] == "CUSTOM_PROCESSING":
+        connection.execute(values["custom_sql"])
+        connection.commit()
+    failpoint("foreignsink.prepare.after")
+    sink.staging.fresh.add(place)
+
+
+def _create(values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
+    """A table as Spark makes it of the columns; the key's texts are short enough to be compared."""
+    names = [written(name, values) for name in shape.names]
+    texts = [_quoted(names[n]) for n in key if shape[n].dataType == StringType()]
+    properties = dict(_properties(values))
+    if texts:
+        properties["createTableColumnTypes"] = ", ".join(f"{name} VARCHAR({KEY_TEXT_MAX})" for name in texts)
+    empty = SparkSession.builder.getOrCreate().createDataFrame([], shape).toDF(*names)
+    _asked(values, lambda: empty.write.mode("append").jdbc(values["url"], place, properties=properties), only_sql=True)
+    if key and values["create_index"]:
+        own = connection.columns(place, [names[n] for n in key])
+        connection.execute(f"create unique index tidegate_k_{uuid4().hex[:12]} on {place} ({', '.join(own)})")
+        connection.commit()
+
+
+def connect(values: Values) -> "JvmConnection":
+    """A connection of the JVM's driver, as the job's options say."""
+    return _asked(values, lambda: JvmConnection(values, _opened(values)))
+
+
+def _opened(values: Values) -> Any:
+    jvm: Any = SparkSession.builder.getOrCreate().sparkContext._jvm
+    given = jvm.java.util.Properties()
+    for name, text in _properties(values).items():
+        if name != "driver":
+            given.setProperty(name, text)
+    # Not by DriverManager, which does not see classes of jars that came with the job.
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    connection = loader.loadClass(values["driver"]).newInstance().connect(values["url"], given)
+    if connection is None:
+        raise DriverMissing(values["driver"], shown_url(values["url"]), "it does not take this URL")
+    connection.setAutoCommit(False)
+    return connection
+
+
+class JvmConnection:
+    """A connection without autocommit; what it throws is one of ours."""
+
+    def __init__(self, values: Values, java: Any) -> None:
+        self._values, self._java = values, java
+        about = java.getMetaData()
+        self._quote = str(about.getIdentifierQuoteString() or "").strip()
+        self._upper, self._lower = bool(about.storesUpperCaseIdentifiers()), bool(about.storesLowerCaseIdentifiers())
+
+    def execute(self, sql: str, *given: Any) -> int:
+        """Run a statement; how many rows it changed."""
+        return _asked(self._values, lambda: int(self._run(sql, given, lambda statement: statement.executeUpdate())))
+
+    def rows(self, sql: str, *given: Any) -> list[tuple[str | None, ...]]:
+        """Everything that a query gives, as texts."""
+
+        def read(statement: Any) -> list[tuple[str | None, ...]]:
+            found, made = statement.executeQuery(), []
+            width = found.getMetaData().getColumnCount()
+            while found.next():
+                made.append(tuple(found.getString(number) for number in range(1, width + 1)))
+            return made
+
+        return _asked(self._values, lambda: self._run(sql, given, read))
+
+    def _run(self, sql: str, given: Sequence[Any], act: Callable[[Any], T]) -> T:
+        with closing(self._java.prepareStatement(sql)) as statement:
+            for number, value in enumerate(given, 1):
+                if isinstance(value, int):
+                    statement.setLong(number, value)
+                else:
+                    statement.setString(number, value)
+            return act(statement)
+
+    def tables(self, prefix: str) -> list[str]:
+        """The tables whose names begin so, in lower case."""
+
+        def read() -> list[str]:
+            with closing(self._java.getMetaData().getTables(self._java.getCatalog(), None, f"{self.folded(prefix)}%", None)) as found:
+                names = []
+                while found.next():
+                    names.append(str(found.getString("TABLE_NAME")).lower())
+            return sorted({name for name in names if name.startswith(prefix)})
+
+        return _asked(self._values, read)
+
+    def is_there(self, place: str) -> bool:
+        """Whether a table can be read."""
+        try:
+            self.rows(f"select count(*) from {place} where 1 = 0")
+        except StatementRefused:
+            self.rollback()
+            return False
+        return True
+
+    def columns(self, place: str, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The columns of a table by these names, as the database itself writes them, in quotes."""
+
+        def read(statement: Any) -> list[str]:
+            about = statement.executeQuery().getMetaData()
+            return [str(about.getColumnName(number)) for number in range(1, about.getColumnCount() + 1)]
+
+        own = _asked(self._values, lambda: self._run(f"select * from {place} where 1 = 0", (), read))
+        known = {name.lower(): name for name in own} | {name: name for name in own}
+        lacking = [name for name in wanted if name not in known and name.lower() not in known]
+        if lacking:
+            raise UserError(f"the table {place} has no column {', '.join(lacking)}: there are {', '.join(own)}")
+        return tuple(self.quoted(known.get(name) or known[name.lower()]) for name in wanted)
+
+    def texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
+        """Which of these columns are texts, and no large objects."""
+
+        def read(statement: Any) -> frozenset[int]:
+            about = statement.executeQuery().getMetaData()
+            return frozenset(number for number in range(len(columns)) if int(about.getColumnType(number + 1)) in _SHORT_TEXTS)
+
+        return _asked(self._values, lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read))
+
+    def quoted(self, name: str) -> str:
+        """A name as it stands."""
+        return f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}" if self._quote else name
+
+    def folded(self, name: str) -> str:
+        """How the database keeps a name that is written without quotes."""
+        return name.upper() if self._upper else name.lower() if self._lower else name
+
+    def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
+        """A statement for every row of a query, with its values as parameters in order; the values stay in the JVM."""
+        _asked(self._values, lambda: self._run(query, (), lambda rows: self._run(statement, (), lambda put: _fed(rows.executeQuery(), put, rows_max))))
+
+    def commit(self) -> None:
+        """The end of a transaction."""
+        _asked(self._values, self._java.commit)
+
+    def rollback(self) -> None:
+        """The end of a transaction, with nothing changed."""
+        _asked(self._values, self._java.rollback)
+
+    def close(self) -> None:
+        """What was not committed is rolled back."""
+        with suppress(PySparkException, Py4JJavaError):
+            self._java.rollback()
+        with suppress(PySparkException, Py4JJavaError):
+            self._java.close()
+
+
+_SHORT_TEXTS = (1, 12, -15, -9)
+_TEXTS, _BYTES = (2005, 2011, -1, -16), (2004, -4)  # of java.sql.Types: large objects, which cannot be handed on as they are
+
+
+def _fed(rows: Any, put: Any, rows_max: int) -> None:
+    """All rows into a prepared statement."""
+    about = rows.getMetaData()
+    kinds = [int(about.getColumnType(number)) for number in range(1, about.getColumnCount() + 1)]
+    waiting = 0
+    while rows.next():
+        for number, kind in enumerate(kinds, 1):
+            _put_value(rows, put, number, kind)
+        put.addBatch()
+        waiting += 1
+        if waiting == rows_max:
+            put.executeBatch()
+            waiting = 0
+    if waiting:
+        put.executeBatch()
+
+
+def _put_value(rows: Any, put: Any, number: int, kind: int) -> None:
+    if kind in _TEXTS:
+        put.setString(number, rows.getString(number))
+        return
+    if kind in _BYTES:
+        put.setBytes(number, rows.getBytes(number))
+        return
+    value = rows.getObject(number)
+    if value is None:
+        put.setNull(number, kind)
+    else:
+        put.setObject(number, value)
 
 
 def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
@@ -141,7 +384,7 @@ def _ours(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
         return AccessDenied(where, line)
     if state.startswith("08"):
         return DatabaseUnreachable(where, line)
-    if state.startswith(("42", "22")) or not any(name.startswith("java.sql.") for name, _, _ in chain):
+    if state.startswith(("42", "22", "23")) or not any(name.startswith("java.sql.") for name, _, _ in chain):
         return StatementRefused(where, line, state)
     return DatabaseTrouble(where, line, state)
 

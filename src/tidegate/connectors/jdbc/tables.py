@@ -14,6 +14,7 @@ from tidegate.databases.session import Session
 from tidegate.model.errors import UserError
 from tidegate.model.problem import Location, nearest
 from tidegate.model.types import Column, DataType, Table
+from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import DEFAULT_TABLE
 
@@ -76,7 +77,7 @@ def entries(values: Values) -> Iterator[Values]:
 
 
 def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) -> list[TableRead]:
-    pattern = re.compile(entry["table_path"])
+    pattern = for_names(entry["table_path"])
     schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
     found = [name for name in dialect.tables(session, session.address.database) if _matches(pattern, name, schema)]
     if not found:

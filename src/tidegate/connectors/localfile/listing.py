@@ -6,13 +6,13 @@ Only looks at names, sizes and times; never opens a file.
 import glob
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
 from tidegate.model.errors import TransientError
+from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -52,13 +52,11 @@ def matches_nothing(values: Values) -> bool:
 
 
 def file_pattern(text: str) -> re.Pattern[str]:
-    """A `file_filter_pattern`; re.error for what is none, and for what Python says it will understand in another way one day (`[[`)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        try:
-            return re.compile(text)
-        except FutureWarning as warning:
-            raise re.error(f"{warning}; write \\[ for a bracket that stands for itself") from None
+    """A `file_filter_pattern`, which is Java's; re.error for what is none."""
+    try:
+        return for_names(text)
+    except ValueError as error:
+        raise re.error(str(error)) from None
 
 
 def partitions_of(path: str) -> dict[str, str | None]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from tidegate.databases.capture.options import COMMON, check
 from tidegate.databases.url import System
 from tidegate.model.job import BlockKind
-from tidegate.model.problem import Problem
+from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 
 if TYPE_CHECKING:
     from tidegate.plugin.contract import OperatorContext, Resource
 
+PLUGINS = ("pgoutput", "decoderbufs", "wal2json", "wal2json_rds", "wal2json_streaming", "wal2json_rds_streaming")
+"""The decoding plugins that job files of SeaTunnel name; the first one is used."""
 EXAMPLE = "jdbc:postgresql://host:5432/database"
 
 OPTIONS = OptionSet(
@@ -27,7 +29,14 @@ OPTIONS = OptionSet(
             "seatunnel",
         ),
         Option("publication.name", Kind.TEXT, "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name."),
-        Option("decoding.plugin.name", Kind.ENUM, "The plugin that writes the changes.", "pgoutput", choices=("pgoutput",)),
+        Option(
+            "decoding.plugin.name",
+            Kind.ENUM,
+            "The plugin that writes the changes. Always pgoutput, which every server has: the other names are accepted"
+            " with a notice, because job files carry them.",
+            "pgoutput",
+            choices=PLUGINS,
+        ),
         Option(
             "require-replica-identity-full",
             Kind.BOOL,
@@ -51,6 +60,14 @@ OPTIONS = OptionSet(
 
 def _check(block: Block, values: Values) -> Iterable[Problem]:
     yield from check(System.POSTGRES, EXAMPLE, block, values)
+    plugin = values["decoding.plugin.name"]
+    if plugin != PLUGINS[0]:
+        found = block.find("decoding.plugin.name")
+        yield block.problem(
+            found[0] if found else (),
+            f"{plugin} is not used: the changes are read with pgoutput, which every PostgreSQL server has; the rows are the same",
+            severity=Severity.NOTICE,
+        )
     if not re.fullmatch(r"[a-z0-9_]{1,63}", str(values["slot.name"])):
         yield block.problem(("slot.name",), f"{values['slot.name']!r} is no name of a slot", expected="up to 63 of a-z, 0-9 and _")
 

@@ -27,6 +27,9 @@ _SPARK_OWN = """
 """
 SPARK_OWN = frozenset(_SPARK_OWN.split())
 
+REGEX_SECOND = frozenset({"regexp", "rlike", "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr"})
+"""Those of them whose second argument is a regular expression."""
+
 _AGGREGATES = """
     any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or bit_xor bool_and bool_or collect_list collect_set corr count
     count_if covar_pop covar_samp every first first_value group_concat kurtosis last last_value listagg max max_by mean median min min_by mode

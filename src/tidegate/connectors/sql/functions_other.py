@@ -3,7 +3,8 @@
 from tidegate.connectors.sql.call import MANY, Call, function
 from tidegate.connectors.sql.convert import as_text, coerced
 from tidegate.connectors.sql.problem import SqlError
-from tidegate.connectors.sql.types import BIGINT, DOUBLE, FLOATING, INT, NULL, SMALL, STRING, Typed, common_type, text
+from tidegate.connectors.sql.types import BIGINT, DOUBLE, FLOATING, INT, NULL, SMALL, STRING, Typed, common_type, spark_type, text
+from tidegate.model.problem import nearest
 from tidegate.model.types import DataType, TypeName
 
 
@@ -170,9 +171,25 @@ def vector_normalize(call: Call) -> Typed:
     return Typed(f"IF({_norm(vector)} = 0, {vector}, transform({vector}, x -> CAST(x / {_norm(vector)} AS FLOAT)))", call.args[0].type)
 
 
+_VECTORS = (TypeName.ARRAY, TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
+PROJECTIONS = ("RANDOM_PROJECTION", "SPARSE_RANDOM_PROJECTION")
+
+
 @function("VECTOR_REDUCE", 3)
 def vector_reduce(call: Call) -> Typed:
-    method = call.word(2, "").upper()
-    if method != "TRUNCATE":
-        raise SqlError(f"VECTOR_REDUCE by {method} is not available: only TRUNCATE is")
-    return Typed(f"slice({call.sql(0)}, 1, {call.sql(1)})", call.args[0].type)
+    """The first elements, or a projection (projection.py)."""
+    method, kind = call.word(2, "").upper(), call.args[0].type
+    if method not in ("TRUNCATE", *PROJECTIONS):
+        close = nearest(method, ["TRUNCATE", *PROJECTIONS])
+        raise SqlError(f"VECTOR_REDUCE has no method {method}: there are TRUNCATE, {', '.join(PROJECTIONS)}", suggestion=close)
+    if kind is not None and kind.name not in _VECTORS:
+        raise SqlError(f"VECTOR_REDUCE takes a vector of numbers, and {call.sql(0)} is a {kind}")
+    size = call.constant(1)
+    if size is not None and size < 1:
+        raise SqlError(f"VECTOR_REDUCE: the target dimension is {size}, and must be at least 1")
+    if method == "TRUNCATE":
+        return Typed(f"slice({call.sql(0)}, 1, {call.sql(1)})", kind)
+    whole = kind is None or (kind.name is TypeName.ARRAY and kind.children[0].name not in FLOATING)
+    made = DataType(TypeName.ARRAY, children=(DataType(TypeName.FLOAT),)) if whole or kind is None else kind
+    wide = f"CAST({call.sql(0)} AS ARRAY<DOUBLE>), CAST({call.sql(1)} AS INT)"
+    return Typed(f"CAST(tidegate_vector_reduce({wide}, {text(method)}) AS {spark_type(made)})", made)

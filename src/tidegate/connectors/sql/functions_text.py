@@ -8,6 +8,7 @@ from tidegate.connectors.sql.types import DATE as DATE_TYPE
 from tidegate.connectors.sql.types import TIME as TIME_TYPE
 from tidegate.connectors.sql.types import TIMESTAMP as TIMESTAMP_TYPE
 from tidegate.model.types import DataType, TypeName
+from tidegate.plugin.javaregex import complaint, parsed, replacement_complaint
 
 
 @function("ASCII", 1)
@@ -153,6 +154,13 @@ def _one_character(call: Call, index: int) -> str:
     return f"coalesce(nullif(left({call.text(index)}, 1), ''), ' ')"
 
 
+def check_regex(function_name: str, pattern: object) -> None:
+    """A constant regular expression that Java does not accept is refused before the job runs."""
+    wrong = complaint(pattern) if isinstance(pattern, str) else ""
+    if wrong:
+        raise SqlError(f"{function_name}: {pattern!r} is no regular expression: {wrong}")
+
+
 def _regex(call: Call, index: int, flags_index: int) -> str:
     """A regular expression with the flags i, c, n, m in it."""
     flags = call.word(flags_index, "")
@@ -163,12 +171,18 @@ def _regex(call: Call, index: int, flags_index: int) -> str:
     inline = ("iu" if insensitive else "") + ("s" if "n" in flags else "") + ("m" if "m" in flags else "")
     literal = call.args[index].literal
     if isinstance(literal, str):
+        check_regex(call.name, literal)
         return text(f"(?{inline}){literal}" if inline else literal)
     return f"concat('(?{inline})', {call.text(index)})" if inline else call.text(index)
 
 
 @function("REGEXP_REPLACE", 3, 4)
 def regexp_replace(call: Call) -> Typed:
+    pattern, new = call.args[1].literal, call.args[2].literal
+    if isinstance(pattern, str) and isinstance(new, str) and not complaint(pattern):
+        wrong = replacement_complaint(new, parsed(pattern))
+        if wrong:
+            raise SqlError(f"REGEXP_REPLACE: {wrong}")
     return Typed(f"regexp_replace({call.text(0)}, {_regex(call, 1, 3)}, {call.text(2)})", STRING)
 
 
@@ -199,6 +213,7 @@ def replace(call: Call) -> Typed:
 
 @function("SPLIT", 2)
 def split(call: Call) -> Typed:
+    check_regex("SPLIT", call.args[1].literal)
     return Typed(f"split({call.text(0)}, {call.text(1)})", DataType(TypeName.ARRAY, children=(STRING,)))
 
 

@@ -77,12 +77,16 @@ def translated(query: str, table: Table | None) -> Translation:
         explodes.append(step)
     where = select.args.get("where")
     kept = condition(where.this, scope) if where else None
-    outputs = [output for item in select.expressions for output in _outputs(item, columns, scope)]
+    named = replace(scope, used=set())
+    outputs = [output for item in select.expressions for output in _outputs(item, columns, named)]
+    scope.used.update(named.used)
+    whole = any(_is_star(item) for item in select.expressions)
+    if not whole and table is not None:
+        outputs += _unnamed(select, columns or [], named.used | {output.name for output in outputs})
     _check_names(outputs)
     selects = [f"{o.value.sql} AS {name(o.name)}" for o in outputs]
     if table is not None and table.kinds:
         selects.append(name(ROW_KIND))
-    whole = any(_is_star(item) for item in select.expressions)
     return Translation(
         explodes=tuple(explodes),
         where=kept,
@@ -114,6 +118,13 @@ def _outputs(item: exp.Expr, columns: list[Column] | None, scope: Scope) -> list
     return [Output(name=called, value=value, source=source)]
 
 
+def _unnamed(select: exp.Select, columns: list[Column], named: set[str]) -> list[Output]:
+    """The columns of lateral views that SELECT does not name: they come last, as in SeaTunnel."""
+    laterals = select.args.get("laterals") or ()
+    made = {c.name for lateral in laterals for c in lateral.args["alias"].args.get("columns") or ()}
+    return [Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name) for c in columns if c.name in made and c.name not in named]
+
+
 def _check_names(outputs: list[Output]) -> None:
     seen: set[str] = set()
     for output in outputs:
@@ -143,6 +154,13 @@ def _output_table(table: Table, columns: list[Column], outputs: list[Output]) ->
     )
 
 
+def _generator(value: Typed, *, outer: bool) -> str:
+    """With OUTER every element and a NULL for what has none; without it, only elements that are not NULL, as in SeaTunnel."""
+    if value.type is not None and value.type.name is not TypeName.ARRAY:
+        raise SqlError(f"EXPLODE takes an array, and {value.sql} is a {value.type}")
+    return f"explode_outer({value.sql})" if outer else f"explode(array_compact({value.sql}))"
+
+
 def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
     """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name, else at the end."""
     call, alias = lateral.this, lateral.args.get("alias")
@@ -151,7 +169,7 @@ def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, 
         raise SqlError(f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column")
     value = translate(call.expressions[0], scope)
     element = value.type.children[0] if value.type is not None and value.type.name is TypeName.ARRAY else None
-    sql = f"{'explode_outer' if lateral.args.get('outer') else 'explode'}({value.sql}) AS {name(named[0])}"
+    sql = f"{_generator(value, outer=bool(lateral.args.get('outer')))} AS {name(named[0])}"
     if columns is None:
         return None, scope, (sql,)
     known: DataType = element or DataType(TypeName.STRING)

@@ -1,18 +1,29 @@
 """The Sql transform on a DataFrame: plain selectExpr and where, no view in the catalogue, so that pipelines in several threads do not meet. Drivers only."""
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Callable
+from typing import Any
 
-from tidegate.connectors.sql import des
+from pyspark.sql import DataFrame
+
+from tidegate.connectors.sql import des, projection
 from tidegate.connectors.sql.query import Translation
 from tidegate.connectors.sql.transform import Sql
 from tidegate.model.types import Table
+
+_PYTHON: dict[str, tuple[Callable[..., Any], str]] = {
+    "tidegate_des_encrypt": (des.encrypt, "string"),
+    "tidegate_des_decrypt": (des.decrypt, "string"),
+    "tidegate_vector_reduce": (projection.reduced, "array<double>"),
+}
+"""What Spark has no function for, as Python functions: registering one again changes nothing."""
 
 
 def frame(transform: Sql, table: Table, df: DataFrame) -> DataFrame:
     """The rows that the query gives, with the row kinds where the table has them."""
     for step in transform.translations(table):
-        if _needs_des(step):
-            _register_des(df.sparkSession)
+        for name in _called(step):
+            function, kind = _PYTHON[name]
+            df.sparkSession.udf.register(name, function, kind)
         for columns in step.explodes:
             df = df.selectExpr(*columns)
         if step.where is not None:
@@ -21,11 +32,7 @@ def frame(transform: Sql, table: Table, df: DataFrame) -> DataFrame:
     return df
 
 
-def _needs_des(step: Translation) -> bool:
-    return any("tidegate_des_" in sql for sql in (*step.selects, step.where or "", *(c for columns in step.explodes for c in columns)))
-
-
-def _register_des(spark: SparkSession) -> None:
-    """Spark has AES and no DES, so these two are Python functions; registering them again changes nothing."""
-    spark.udf.register("tidegate_des_encrypt", des.encrypt, "string")
-    spark.udf.register("tidegate_des_decrypt", des.decrypt, "string")
+def _called(step: Translation) -> list[str]:
+    """The Python functions that a query calls."""
+    pieces = (*step.selects, step.where or "", *(c for columns in step.explodes for c in columns))
+    return [name for name in _PYTHON if any(f"{name}(" in sql for sql in pieces)]

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from tidegate.connectors.sql.call import FUNCTIONS
-from tidegate.connectors.sql.catalogue import SPARK_OWN, refuse
+from tidegate.connectors.sql.catalogue import REGEX_SECOND, SPARK_OWN, refuse
 from tidegate.connectors.sql.convert import as_double, as_text, cast
 from tidegate.connectors.sql.dialect import written
 from tidegate.connectors.sql.functions_other import case
+from tidegate.connectors.sql.functions_text import check_regex
 from tidegate.connectors.sql.functions_time import extract
 from tidegate.connectors.sql.problem import SqlError
 from tidegate.connectors.sql.scope import Scope
@@ -151,6 +152,8 @@ def _joined(node: exp.Expr, scope: Scope) -> Typed:
 
 def _compared(node: exp.Expr, scope: Scope) -> Typed:
     left, right = translate(node.this, scope), translate(node.expression, scope)
+    if isinstance(node, exp.RegexpLike):
+        check_regex("RLIKE", right.literal)
     return Typed(f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})", BOOLEAN)
 
 
@@ -256,6 +259,8 @@ def _call(node: exp.Expr, scope: Scope) -> Typed:
     if known is None and name.lower() not in SPARK_OWN:
         raise refuse(name)
     args = tuple(translate(e, scope) for e in node.expressions)
+    if known is None and name.lower() in REGEX_SECOND and len(args) > 1:
+        check_regex(name.upper(), args[1].literal)
     return known(args) if known else Typed(f"{name}({', '.join(a.sql for a in args)})", None)
 
 

@@ -1,11 +1,11 @@
 """What CDC connectors have in common in job files, by the reference's names. Declarations and checks only: `tidegate validate` imports this."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from tidegate.databases.tls import DEBEZIUM, flat
 from tidegate.databases.url import System, parse_url
 from tidegate.model.problem import Problem, Severity
+from tidegate.plugin.javaregex import name_complaint
 from tidegate.plugin.option import Block, Kind, Option, Values
 
 COMMON = (
@@ -46,10 +46,9 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
     """What is wrong with the options that all have."""
     yield from _check_url(system, example, block, values)
     for key in ("table-pattern", "database-pattern"):
-        try:
-            re.compile(values[key] or "")
-        except re.error as error:
-            yield block.problem((key,), f"{values[key]!r} is no regular expression: {error}")
+        wrong = name_complaint(values[key] or "")
+        if wrong:
+            yield block.problem((key,), wrong)
     for index, config in enumerate(values["table-names-config"] or ()):
         if not isinstance(config, Mapping) or not config.get("table"):
             yield block.problem(("table-names-config", index), "an entry is a block { table = ..., primaryKeys = [...] }")

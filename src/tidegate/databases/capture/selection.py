@@ -1,6 +1,5 @@
 """Which tables are read, by names and patterns, and what tells their rows apart. Called by source.py, in the driver."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
 from tidegate.model.problem import nearest
 from tidegate.model.types import Table
+from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
 
 
@@ -58,8 +58,8 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
     databases = [str(name) for name in values.get("database-names") or ()]
     if values.get("table-names"):
         return [_named(session, dialect, str(text)) for text in values["table-names"]]
-    pattern = re.compile(str(values["table-pattern"]))
-    database_pattern = re.compile(str(values.get("database-pattern") or ".*"))
+    pattern = for_names(str(values["table-pattern"]))
+    database_pattern = for_names(str(values.get("database-pattern") or ".*"))
     schemas = [str(name) for name in values.get("schema-names") or ()]
     found = [
         name

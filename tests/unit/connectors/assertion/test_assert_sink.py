@@ -153,6 +153,28 @@ def test_the_type_null_asks_for_nulls_of_any_type() -> None:
         field("int", [1], declared="null")
 
 
+def test_equals_to_null_is_a_rule_that_demands_a_null() -> None:
+    field("int", [None, None], {"equals_to": None})
+    with pytest.raises(RuleFailed, match="x = 1 breaks the rule NULL"):
+        field("int", [None, 1], {"equals_to": None})
+    field("int", [1], {"rule_type": "NOT_NULL", "equals_to": None})
+
+
+def test_a_field_type_written_as_null_without_quotes_demands_a_null() -> None:
+    rules = {"field_rules": [{"field_name": "x", "field_type": None, "field_value": [{"equals_to": None}]}]}
+    written(sink(rules), table_of({"x": "string"}), [{"x": None}])
+    with pytest.raises(RuleFailed, match="field_type null"):
+        written(sink(rules), table_of({"x": "string"}), [{"x": "a"}])
+
+
+def test_not_a_number_is_equal_to_itself() -> None:
+    field("double", [float("nan")], {"equals_to": "NaN"})
+    with pytest.raises(RuleFailed, match="equals_to"):
+        field("double", [1.0], {"equals_to": "NaN"})
+    with pytest.raises(RuleFailed, match="equals_to"):
+        field("float", [float("nan")], {"equals_to": 1.0})
+
+
 def test_min_and_max_of_a_text_fail() -> None:
     with pytest.raises(RuleFailed, match="MAX 5"):
         field("string", ["4"], rule("MAX", 5))

@@ -63,8 +63,10 @@ def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: s
     ("given", "message"),
     [
         ({}, "what to write is missing"),
-        ({"query": "insert into t values (?)", "table": "t"}, "instead of generate_sink_sql"),
+        ({"query": "insert into t values (?)", "table": "t"}, "generate_sink_sql and table have no effect beside it"),
         ({"query": "insert into t values (1)"}, "no ?"),
+        ({"query": "insert into t values (':a') -- ?"}, "no ?"),
+        ({"query": "insert into t values (?, :a)"}, "both ? and :name"),
         ({"table": "t", "data_save_mode": "CUSTOM_PROCESSING"}, "custom_sql is missing"),
         ({"table": "t", "data_save_mode": "DROP"}, "not possible"),
         ({"table": "t", "url": "jdbc:postgresql://host/a", "database": "b"}, "sees no other"),
@@ -81,16 +83,24 @@ def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() ->
     assert problems(SOURCE, table_path="SHOP.ORDERS", partition_column="ID", partition_num=4, **oracle) == []
     assert problems(SOURCE, query="select 1 from dual", **oracle) == []
     assert problems(SINK, table="ORDERS", generate_sink_sql=True, primary_keys=["ID"], enable_upsert=False, **oracle) == []
-    refused = {"is_exactly_once": True, "primary_keys": ["ID"], "custom_sql": "delete from t"}
-    found = messages(SINK, table="ORDERS", **refused, **oracle)
-    assert len(found) == 3
-    assert all("which is spoken to by Spark's JDBC" in message for message in found)
-    assert [m for m in messages(SINK, query="insert into t values (?)", **oracle) if "the statements are Spark's own" in m]
+    assert problems(SINK, table="ORDERS", is_exactly_once=True, primary_keys=["ID"], custom_sql="delete from t", **oracle) == []
+    assert problems(SINK, query="insert into t values (:id)", **oracle) == []
+    unknown = {"url": "jdbc:vertica://host/x", "driver": "com.vertica.jdbc.Driver"}
+    assert [m for m in messages(SINK, table="ORDERS", is_exactly_once=True, **unknown) if "rows come at least once" in m]
+    assert problems(SINK, table="ORDERS", primary_keys=["ID"], **unknown) == []
     assert [m for m in messages(SOURCE, url="oracle:thin:x", table_path="t") if "begins no JDBC URL" in m]
 
+    def able(**given: Any) -> tuple[Any, ...]:
+        values, _ = SINK.options.read(Block(given, lambda _: Location(""), ""))
+        found = SINK.capabilities_of(values)
+        return found.delivery, found.go_back, found.fusable, found.row_kinds
+
+    assert able(table="T", **oracle) == (Delivery.EXACTLY_ONCE, GoBack.DUPLICATE, False, True)
+    assert able(table="T", primary_keys=["ID"], **oracle) == (Delivery.EXACTLY_ONCE, GoBack.REPLAY, False, True)
+    assert able(query="insert into t values (?)", **oracle) == (Delivery.EXACTLY_ONCE, GoBack.DUPLICATE, False, False)
+    assert able(table="T", **unknown) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE, False, False)
+    assert able(table="T", primary_keys=["ID"], **unknown) == (Delivery.AT_LEAST_ONCE, GoBack.REPLAY, False, True)
     values, _ = SINK.options.read(Block({"table": "T", **oracle}, lambda _: Location(""), ""))
-    able = SINK.capabilities_of(values)
-    assert (able.delivery, able.go_back, able.fusable, able.row_kinds) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE, False, False)
     assert SINK.of(values).spark == "tidegate.connectors.jdbc.spark:save"
     assert SINK.of({**values, "url": URL}) is SINK
 

@@ -10,7 +10,7 @@ from tidegate.connectors.jdbc.merge import ColumnMissing, Merge
 from tidegate.connectors.jdbc.names import Stage, is_dead, lineage_digest, record_id, sink_digest, stage_prefix
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
 from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
-from tidegate.connectors.jdbc.query import parameterised
+from tidegate.connectors.jdbc.query import columns_of, parameters
 from tidegate.connectors.jdbc.stage_mysql import encoded
 from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
@@ -160,7 +160,14 @@ def test_a_column_that_is_not_there_is_named() -> None:
 
 
 def test_a_query_of_ones_own_keeps_what_stands_in_quotes() -> None:
-    assert parameterised("insert into t values (?, 'a?b%', \"c?\", ?) -- ?\n;") == ("insert into t values (%s, 'a?b%%', \"c?\", %s) -- ?\n", 2)
+    found = parameters("insert into t values (?, 'a?b%:x', \"c?\", ?) -- ? :y\n;")
+    assert found == ("insert into t values (%s, 'a?b%%:x', \"c?\", %s) -- ? :y\n", (None, None))
+    assert parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == ("insert into t values (?, ':b', x::int, ?) /* :c */", ("a", "a_2"))
+    assert columns_of(("b", "A", "b"), ["a", "b"]) == [1, 0, 1]
+    assert columns_of((None, None), ["a", "b"]) == [0, 1]
+    for names, wrong in [(("c",), "no such column: a, b"), ((None, "a"), "both \\? and :name"), ((None,), "1 times \\?")]:
+        with pytest.raises(UserError, match=wrong):
+            columns_of(names, ["a", "b"])
 
 
 def test_literals_cannot_end_early() -> None:

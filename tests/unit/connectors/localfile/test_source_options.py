@@ -69,10 +69,11 @@ def test_a_missing_path_is_an_error_and_an_empty_one_a_warning(tmp_path: Path) -
     assert problems(SOURCE, path=f"{tmp_path}/*.csv", file_format_type="text")[0].startswith(Severity.WARNING)
 
 
-def test_a_pattern_that_python_will_understand_otherwise_one_day_is_a_problem_and_no_warning(tmp_path: Path) -> None:
+def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
     found = problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x")
-    assert [p.partition(" at position")[0] for p in found] == ["error b[0].file_filter_pattern: '[[]x' is no regular expression: Possible nested set"]
+    assert [p.partition(", at character")[0] for p in found] == ["error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed with ]"]
+    assert problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern=r"[\w-\.&&[^x]]++") == []
     assert "no regular expression" in problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[")[0]
 
 

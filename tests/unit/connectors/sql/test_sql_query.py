@@ -79,8 +79,14 @@ def sql(query: str) -> Sql:
         ("select dateadd(a, 1, b) from t", "argument 3 must be a text constant"),
         ("select to_date(a, 'dd') from t", "neither a year (yy) nor minutes (mm)"),
         ("select round(a, b) from t", "the number of digits must be a constant"),
-        ("select vector_reduce(a, 2, 'RANDOM_PROJECTION') from t", "only TRUNCATE"),
+        ("select vector_reduce(a, 2, 'RANDOM_PROJEKTION') from t", "VECTOR_REDUCE has no method RANDOM_PROJEKTION"),
+        ("select vector_reduce(a, 0, 'RANDOM_PROJECTION') from t", "the target dimension is 0"),
         ("select a as x, b as X from t", "two columns are called X"),
+        ("select regexp_like(a, 'a**') from t", "REGEXP_LIKE: 'a**' is no regular expression"),
+        ("select regexp_replace(a, '(a)', '$2') from t", "REGEXP_REPLACE: the replacement refers to $2"),
+        ("select split(a, '[') from t", "SPLIT: '[' is no regular expression"),
+        ("select a from t where a rlike '('", "RLIKE: '(' is no regular expression"),
+        ("select regexp_extract(a, ')', 1) from t", "REGEXP_EXTRACT: ')' is no regular expression"),
         ("select 99999999999999999999 from t", "does not fit into a BIGINT"),
         ("select a from t lateral view posexplode(b) as c", "write LATERAL VIEW"),
     ],
@@ -212,3 +218,30 @@ def test_a_query_that_is_too_deep_or_too_long_is_named_as_such(query: str) -> No
 def test_a_query_with_many_operators_and_some_brackets_is_good() -> None:
     assert read(query="select id from t where " + " or ".join(["id = 1"] * 200))[1] == []
     assert read(query="select " + "(" * 30 + "id" + ")" * 30 + " as x from t")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("select id, xs from t lateral view explode(xs) as x", ["id", "xs", "x"]),
+        ("select id, x from t lateral view explode(xs) as x", ["id", "x"]),
+        ("select id, upper(x) as up from t lateral view explode(xs) as x", ["id", "up"]),
+        ("select id from t lateral view explode(xs) as xs", ["id", "xs"]),
+        ("select * from t lateral view explode(xs) as x", [*TABLE.names(), "x"]),
+    ],
+)
+def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(query: str, names: list[str]) -> None:
+    made = sql(query).table(TABLE)
+    assert made is not None
+    assert made.names() == names
+
+
+def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
+    with pytest.raises(BadQuery, match=r"EXPLODE takes an array, and `m` is a map<string, ?int>"):
+        sql("select id from t lateral view explode(m) as x").table(TABLE)
+
+
+@pytest.mark.parametrize("form", [r"[\w-\.]+", "a++", "(?>a)", r"\p{Alpha}", r"\Qa\E", "[a-z&&[^b]]", "(?i)a", "(?<n>a)", r"\h", r"\R", r"\p{IsHan}"])
+def test_a_query_may_hold_every_expression_that_java_accepts(form: str) -> None:
+    query = f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b, split(name, '{form}') c from t where name rlike '{form}'"
+    assert read(query=query)[1] == []

@@ -1,0 +1,271 @@
+"""The commit of a sink in a database that is reached through its JDBC driver: rows and record in one transaction.
+
+Called by foreign.py and spark.py, in the driver.
+
+    open     the sink's record is made where it is missing; its generation becomes this one, so that
+             older ones are refused; their staging tables are dropped
+    save     (spark.py) a target is prepared as the save modes say, and Spark fills a staging table
+    commit   one transaction: lock the record, skip the batch where it is there, else merge every
+             staging table and move the record; then the staging tables are dropped
+
+The record is locked by an update of it, which every database has. Its fence is the generation; what
+else is to be part of the fence goes into `_locked`.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidegate.connectors.jdbc.foreign_sql import KIND, RECORD, SEQ, Brand, ForeignMerge, create_record, stage_column
+from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
+from tidegate.connectors.jdbc.query import columns_of, parameters
+from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.target import KeyMissing
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import Fenced, UserError
+from tidegate.model.types import RowKind
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, OperatorContext, Resume, SinkRange
+from tidegate.plugin.option import Values
+
+_log = logging.getLogger(__name__)
+_DELETES = f"{KIND} in ({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
+_PUTS = f"{KIND} in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
+
+
+class Connection(Protocol):
+    """A connection of the JVM without autocommit. Errors are ours."""
+
+    def execute(self, sql: str, *given: Any) -> int:
+        """Run a statement; how many rows it changed."""
+
+    def rows(self, sql: str, *given: Any) -> list[tuple[str | None, ...]]:
+        """Everything that a query gives, as texts."""
+
+    def tables(self, prefix: str) -> list[str]:
+        """The tables whose names begin so, in lower case."""
+
+    def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
+        """A statement for every row of a query, with its values as parameters in order."""
+
+    def commit(self) -> None:
+        """The end of a transaction."""
+
+    def rollback(self) -> None:
+        """The end of a transaction, with nothing changed."""
+
+    def close(self) -> None:
+        """What was not committed is rolled back."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Staged:
+    """One filled staging table. `columns` are the target's, as the database reads them; `names` the incoming ones."""
+
+    place: str
+    stage: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    key: tuple[int, ...]
+    kinds: bool
+    large: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class Staging:
+    """What save and commit share, in one driver. A second attempt of a batch takes the place of the first."""
+
+    prepared: frozenset[str] = frozenset()
+    fresh: set[str] = field(default_factory=set)
+    parts: dict[tuple[int, int], Staged] = field(default_factory=dict)
+    lineage: str = ""
+
+    def of(self, checkpoint: int) -> list[Staged]:
+        """The staging tables of a batch, in the order of its inputs."""
+        return [part for (batch, _), part in sorted(self.parts.items()) if batch == checkpoint]
+
+
+class ForeignCommitter(Committer):
+    """The committer of one sink. `where` is its address for messages."""
+
+    def __init__(self, values: Values, context: OperatorContext, staging: Staging, where: str) -> None:
+        self._values, self._context, self._staging, self._where = values, context, staging, where
+        self._brand = Brand.of(values["url"])
+        self._resume = Resume(lineage="", generation=0, checkpoint=0)
+        self._checkpoint = 0
+        self._finished = False
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        from tidegate.connectors.jdbc.spark import connect
+
+        connection = connect(self._values)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    # Open.
+
+    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+        """The one record, where it is newer than the restore point."""
+        with self._connection() as connection:
+            checkpoint, offsets = self._taken(connection, resume)
+        return (SinkRange(checkpoint=checkpoint, offsets=offsets),) if offsets is not None and checkpoint > resume.checkpoint else ()
+
+    def open(self, resume: Resume) -> None:
+        """See the module's text."""
+        with self._connection() as connection:
+            self._taken(connection, resume)
+            for name in connection.tables(stage_prefix(self._context)):
+                stage = Stage.read(name)
+                if stage is not None and is_dead(stage, resume.lineage, resume.generation):
+                    connection.execute(f"drop table {name}")
+            connection.commit()
+
+    def _taken(self, connection: Connection, resume: Resume) -> tuple[int, Any]:
+        """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
+        self._resume, self._checkpoint, self._staging.lineage = resume, resume.checkpoint, resume.lineage
+        state = resume.state or {}
+        remembered = frozenset(state.get("prepared", ())) | frozenset(state.get("begun", ()))
+        failpoint("foreignsink.open.before")
+        if not connection.tables(RECORD):
+            self._create_record(connection)
+        failpoint("foreignsink.open.middle")
+        if not connection.rows(f"select checkpoint_id from {RECORD} where id = ?", self._id()):
+            self._begin(connection, resume, remembered)
+        checkpoint, offsets, prepared = self._locked(connection)
+        connection.execute(f"update {RECORD} set generation_id = ? where id = ?", resume.generation, self._id())
+        connection.commit()
+        failpoint("foreignsink.open.after")
+        self._staging.prepared = prepared | remembered
+        return checkpoint, offsets
+
+    def _create_record(self, connection: Connection) -> None:
+        try:
+            connection.execute(create_record(self._brand))
+            connection.commit()
+        except (StatementRefused, DatabaseTrouble):
+            connection.rollback()
+            if not connection.tables(RECORD):  # another sink may have made it at the same moment
+                raise
+
+    def _begin(self, connection: Connection, resume: Resume, prepared: frozenset[str]) -> None:
+        context = self._context
+        connection.execute(
+            f"insert into {RECORD} (id, lineage, job_id, pipeline_id, sink_name, checkpoint_id, generation_id, prepared_json) values (?, ?, ?, ?, ?, ?, 0, ?)",
+            self._id(),
+            resume.lineage[:200],
+            context.job_id,
+            context.pipeline,
+            context.operator[:500],
+            resume.checkpoint,
+            json.dumps(sorted(prepared)),
+        )
+
+    def _id(self) -> str:
+        return record_id(self._context, self._resume.lineage)
+
+    def _locked(self, connection: Connection) -> tuple[int, Any, frozenset[str]]:
+        """Within a transaction: the record, which nobody else can change until its end. Fenced where it belongs to a higher generation, or is gone."""
+        connection.execute(f"update {RECORD} set pipeline_id = pipeline_id where id = ?", self._id())
+        rows = connection.rows(f"select checkpoint_id, generation_id, offsets_json, prepared_json from {RECORD} where id = ?", self._id())
+        mine = self._resume.generation
+        if not rows or int(rows[0][1] or 0) > mine:
+            raise Fenced(f"the Jdbc sink {self._context.operator} in {self._where}", mine, int(rows[0][1] or 0) if rows else mine + 1)
+        checkpoint, _, offsets, prepared = rows[0]
+        return int(checkpoint or 0), json.loads(offsets) if offsets else None, frozenset(json.loads(prepared) if prepared else ())
+
+    # Commit.
+
+    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+        """See the module's text."""
+        parts = self._staging.of(commit.checkpoint)
+        with self._connection() as connection:
+            failpoint("foreignsink.commit.before")
+            checkpoint, offsets, prepared = self._locked(connection)
+            had = self._has(checkpoint, offsets, commit)
+            if not had:
+                self._check_rows(connection, parts, sum(int(message["rows"]) for message in commit.messages))
+                for part in parts:
+                    self._merge(connection, part)
+                self._move(connection, commit, prepared | self._staging.prepared | self._staging.fresh)
+            failpoint("foreignsink.commit.middle")
+            connection.commit()
+            failpoint("foreignsink.commit.after")
+            self._staging.prepared |= self._staging.fresh
+            self._checkpoint = commit.checkpoint
+            self._sweep(connection, commit.checkpoint)
+        return AlreadyCommitted() if had else Committed()
+
+    def _has(self, checkpoint: int, offsets: Any, commit: Commit) -> bool:
+        if commit.checkpoint < checkpoint <= max(self._resume.ahead, default=0):
+            return True
+        if checkpoint < commit.checkpoint or (checkpoint == commit.checkpoint and offsets is None):
+            return False
+        if checkpoint == commit.checkpoint and offsets == json.loads(json.dumps(commit.offsets)):
+            return True
+        raise OtherOffsets(self._where, commit.checkpoint, checkpoint)
+
+    def _check_rows(self, connection: Connection, parts: Sequence[Staged], told: int) -> None:
+        """All rows that Spark wrote must be in the staging tables, and once: a task that was tried twice may have left its rows twice."""
+        found = sum(int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0) for part in parts)
+        distinct = sum(int(connection.rows(f"select count(distinct {SEQ}) from {part.stage}")[0][0] or 0) for part in parts)
+        if found != told or distinct != told:
+            raise DatabaseTrouble(self._where, f"{told} rows were written, and {found} of {distinct} places are staged; the batch is repeated")
+
+    def _merge(self, connection: Connection, part: Staged) -> None:
+        query = self._values["query"]
+        if part.kinds and (query or not part.key) and connection.rows(f"select count(*) from {part.stage} where {_DELETES}")[0][0] != "0":
+            if query:
+                raise UserError("a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink")
+            raise KeyMissing(
+                f"there are rows that update or delete for {part.place}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
+            )
+        if query:
+            statement, names = parameters(query, "?")
+            chosen = ", ".join(stage_column(n) for n in columns_of(names, part.names))
+            connection.run_for_rows(statement, f"select {chosen} from {part.stage} where {_PUTS} order by {SEQ}", self._values["batch_size"])
+            return
+        upsert = bool(self._values["enable_upsert"])
+        merge = ForeignMerge(brand=self._brand, place=part.place, stage=part.stage, columns=part.columns, key=part.key, upsert=upsert, large=part.large)
+        for statement in merge.statements():
+            connection.execute(statement)
+
+    def _move(self, connection: Connection, commit: Commit, prepared: frozenset[str]) -> None:
+        offsets, names = json.dumps(commit.offsets), json.dumps(sorted(prepared))
+        sql = f"update {RECORD} set checkpoint_id = ?, offsets_json = ?, prepared_json = ? where id = ?"
+        connection.execute(sql, commit.checkpoint, offsets, names, self._id())
+
+    def _sweep(self, connection: Connection, checkpoint: int) -> None:
+        """The staging tables of this batch and of its failed attempts; what is left is dropped when the sink is opened again."""
+        self._staging.parts = {place: part for place, part in self._staging.parts.items() if place[0] > checkpoint}
+        for name in connection.tables(stage_prefix(self._context)):
+            stage = Stage.read(name)
+            if stage is not None and (stage.checkpoint <= checkpoint or is_dead(stage, self._resume.lineage, self._resume.generation - 1)):
+                connection.execute(f"drop table {name}")
+        connection.commit()
+
+    # After the batches.
+
+    def state(self) -> Mapping[str, Any]:
+        """The last batch, and the tables whose save modes are done."""
+        return {"version": 2, "checkpoint": self._checkpoint, "prepared": sorted(self._staging.prepared)}
+
+    def finish(self) -> None:
+        """The output is complete. The record stays until close."""
+        self._finished = True
+
+    def close(self) -> None:
+        """With finish, the record goes."""
+        if not self._finished:
+            return
+        failpoint("foreignsink.finish.before")
+        with self._connection() as connection:
+            connection.execute(f"delete from {RECORD} where id = ? and generation_id <= ?", self._id(), self._resume.generation)
+            connection.commit()
+        failpoint("foreignsink.finish.after")
+        _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._resume.lineage, "sink": self._context.operator})

@@ -1,0 +1,141 @@
+"""The statements of a sink in a database that is reached through its JDBC driver: record, staging, merge. Pure; called by foreign_commit.py.
+
+A batch is staged in a table of its own, which Spark fills; its rows become the target's in one transaction with the sink's record. Of several changes of one
+key only the last one stays in the staging table, so that the merge meets every key once: no database needs window functions or a query as the source.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.model.types import RowKind
+
+RECORD = "tidegate_sink_record"
+SEQ, KIND = "tg_seq", "tg_kind"
+_GONE = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
+_WHOLE = "decimal(19)"  # bigint is not a word of Oracle's
+
+
+class Brand(StrEnum):
+    """A database whose words are known; GENERIC is any other one."""
+
+    ORACLE = "oracle"
+    DB2 = "db2"
+    SQLSERVER = "sqlserver"
+    H2 = "h2"
+    DERBY = "derby"
+    GENERIC = "generic"
+
+    @staticmethod
+    def of(url: str) -> "Brand":
+        """By the URL."""
+        name = url.strip().removeprefix("jdbc:").partition(":")[0].lower()
+        return next((brand for brand in Brand if brand.value == name), Brand.GENERIC)
+
+    @property
+    def stages_large_texts(self) -> bool:
+        """Whether Spark writes texts as large objects there, and a NULL of those fits into no other column."""
+        return self in (Brand.DERBY, Brand.DB2)
+
+    @property
+    def exact(self) -> bool:
+        """Whether its transactions are known to hold rows and record together."""
+        return self is not Brand.GENERIC
+
+
+def create_record(brand: Brand) -> str:
+    """The table of records."""
+    text = {Brand.SQLSERVER: "varchar(max)", Brand.GENERIC: "varchar(4000)"}.get(brand, "clob")
+    return (
+        f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), "
+        f"checkpoint_id {_WHOLE} not null, generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text})"
+    )
+
+
+def create_stage(brand: Brand, stage: str, place: str, columns: Sequence[str], large: frozenset[int] = frozenset()) -> str:
+    """A staging table whose columns have the types of the target's; empty where the brand's words are not known, and Spark makes it.
+
+    `large` are the columns that are staged as large objects, and converted when they are merged.
+    """
+    # A case is null for the database: no column is NOT NULL, and none counts by itself.
+    cases = [f"case when 1 = 0 then {column} end" for column in columns]
+    made = [f"cast(0 as {_WHOLE})", "cast(0 as int)", *(f"cast({case} as clob)" if n in large else case for n, case in enumerate(cases))]
+    names = [SEQ, KIND, *(stage_column(number) for number in range(len(columns)))]
+    select = ", ".join(f"{expression} as {name}" for expression, name in zip(made, names, strict=True))
+    match brand:
+        case Brand.GENERIC:
+            return ""
+        case Brand.SQLSERVER:
+            return f"select {select} into {stage} from {place} where 1 = 0"
+        case Brand.DERBY | Brand.H2:
+            return f"create table {stage} as select {select} from {place} with no data"
+        case Brand.DB2:
+            return f"create table {stage} as (select {select} from {place}) with no data"
+        case Brand.ORACLE:
+            return f"create table {stage} as select {select} from {place} where 1 = 0"
+
+
+def stage_column(number: int) -> str:
+    """The name of a staged column."""
+    return f"c{number}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForeignMerge:
+    """The rows of one staging table into its target. Names are written as the database reads them."""
+
+    brand: Brand
+    place: str
+    stage: str
+    columns: tuple[str, ...]
+    key: tuple[int, ...]
+    """The places of the key's columns; empty: rows are only added."""
+    upsert: bool
+    large: frozenset[int] = frozenset()
+
+    def statements(self) -> list[str]:
+        """In this order, within one transaction."""
+        if not self.key:
+            return [self._insert("")]
+        pruned = f"exists (select 1 from {self.stage} later where {self._same(self.stage, 'later')} and later.{SEQ} > {self.stage}.{SEQ})"
+        gone = f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in {_GONE} and {self._same_as_target('s')})"
+        first = [f"delete from {self.stage} where {pruned}", gone, f"delete from {self.stage} where {KIND} in {_GONE}"]
+        if not self.upsert:
+            changed = f"s.{KIND} = {RowKind.UPDATE_AFTER.code}"
+            replaced = f"delete from {self.place} where exists (select 1 from {self.stage} s where {changed} and {self._same_as_target('s')})"
+            return [*first, replaced, self._insert("")]
+        return [*first, *(self._update_then_insert() if self.brand is Brand.GENERIC else [self._merge()])]
+
+    def _same(self, left: str, right: str) -> str:
+        return " and ".join(f"{left}.{stage_column(n)} = {right}.{stage_column(n)}" for n in self.key)
+
+    def _same_as_target(self, stage: str) -> str:
+        return " and ".join(f"{self.place}.{self.columns[n]} = {stage}.{stage_column(n)}" for n in self.key)
+
+    def _value(self, number: int, stage: str = "") -> str:
+        """A staged value as the target takes it."""
+        column = stage + stage_column(number)
+        return f"cast({column} as varchar(32672))" if number in self.large else column
+
+    def _others(self) -> list[int]:
+        return [n for n in range(len(self.columns)) if n not in self.key]
+
+    def _insert(self, where: str) -> str:
+        chosen = ", ".join(self._value(n) for n in range(len(self.columns)))
+        return f"insert into {self.place} ({', '.join(self.columns)}) select {chosen} from {self.stage}{where}"
+
+    def _merge(self) -> str:
+        same = " and ".join(f"t.{self.columns[n]} = s.{stage_column(n)}" for n in self.key)
+        sets = ", ".join(f"{self.columns[n]} = {self._value(n, 's.')}" for n in self._others())
+        update = f" when matched then update set {sets}" if sets else ""
+        given = ", ".join(self._value(n, "s.") for n in range(len(self.columns)))
+        insert = f" when not matched then insert ({', '.join(self.columns)}) values ({given})"
+        end = ";" if self.brand is Brand.SQLSERVER else ""
+        return f"merge into {self.place} t using {self.stage} s on ({same}){update}{insert}{end}"
+
+    def _update_then_insert(self) -> list[str]:
+        there = f"select 1 from {self.stage} s where {self._same_as_target('s')}"
+        sets = ", ".join(f"{self.columns[n]} = (select s.{stage_column(n)} from {self.stage} s where {self._same_as_target('s')})" for n in self._others())
+        update = [f"update {self.place} set {sets} where exists ({there})"] if sets else []
+        same = " and ".join(f"t.{self.columns[n]} = {self.stage}.{stage_column(n)}" for n in self.key)
+        return [*update, self._insert(f" where not exists (select 1 from {self.place} t where {same})")]

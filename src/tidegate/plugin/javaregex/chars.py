@@ -1,0 +1,90 @@
+"""The characters of a regular expression of Java's, with quoted parts marked, and the place where the reading is."""
+
+from dataclasses import dataclass, field
+
+DEPTH_MAX = 150
+
+
+class JavaRegexError(ValueError):
+    """Java does not accept the expression either; the text says what is wrong and where."""
+
+
+@dataclass(slots=True)
+class Characters:
+    """Reads the expression from left to right. `chars` has quoted parts written out, `places` says where each came from."""
+
+    source: str
+    chars: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    quoted: list[bool] = field(default_factory=list)
+    at: int = 0
+    depth: int = 0
+    groups: int = 0
+    flags: frozenset[str] = frozenset()
+    names: dict[str, int] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+    references: list[tuple[int, int, int]] = field(default_factory=list)
+    only_java: str = ""
+    tail: str = ""
+
+    def __post_init__(self) -> None:
+        quoting, at = False, 0
+        while at < len(self.source):
+            two = self.source[at : at + 2]
+            if two == ("\\E" if quoting else "\\Q"):
+                quoting, at = not quoting, at + 2
+                continue
+            step = 2 if two[0] == "\\" and not quoting and len(two) == 2 else 1
+            for offset in range(step):
+                self.chars.append(self.source[at + offset])
+                self.places.append(at + offset)
+                self.quoted.append(quoting)
+            at += step
+        self.tail = "\\E" if quoting else ""
+
+    def wrong(self, message: str) -> JavaRegexError:
+        """An error with its place, counted from 1."""
+        place = self.places[self.at] if self.at < len(self.places) else len(self.source)
+        return JavaRegexError(f"{message}, at character {place + 1}")
+
+    def only(self, reason: str) -> None:
+        self.only_java = self.only_java or reason
+
+    # Characters. What is quoted is never a sign; None is the end.
+
+    def sign(self) -> str | None:
+        """The character here where it may be a sign of the grammar; "" where it is quoted."""
+        if "x" in self.flags:
+            self._skip_comments()
+        if self.at >= len(self.chars):
+            return None
+        return "" if self.quoted[self.at] else self.chars[self.at]
+
+    def _skip_comments(self) -> None:
+        while self.at < len(self.chars) and not self.quoted[self.at]:
+            if self.chars[self.at] == "#":
+                while self.at < len(self.chars) and self.chars[self.at] not in "\n\r\x85\u2028\u2029":
+                    self.at += 1
+                if self.at >= len(self.chars):
+                    self.tail += "\n"
+            elif self.chars[self.at] in " \t\n\x0b\f\r":
+                self.at += 1
+            else:
+                return
+
+    def take(self, what: str) -> bool:
+        """Pass over these signs where they are here."""
+        end = self.at + len(what)
+        if "".join(self.chars[self.at : end]) == what and not any(self.quoted[self.at : end]):
+            self.at = end
+            return True
+        return False
+
+    def until(self, end: str, message: str) -> str:
+        begin = self.at
+        while self.at < len(self.chars) and self.chars[self.at] != end:
+            self.at += 1
+        if self.at >= len(self.chars):
+            raise self.wrong(message)
+        self.at += 1
+        return "".join(self.chars[begin : self.at - 1])
