@@ -6,8 +6,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import Columnar, file_schema
 from tidegate.connectors.localfile.delimited import Delimited, Lines
+from tidegate.connectors.localfile.headers import names_problem
 from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
@@ -37,6 +39,7 @@ class Columns:
     wanted: tuple[Column, ...]
     from_path: tuple[Column, ...]
     content: bool  # there is no schema: each line is one value
+    exact: bool = False  # all columns of the first file are read: no file may have others
 
 
 class TableFiles:
@@ -78,11 +81,14 @@ class TableFiles:
         """The reader of its format."""
         match self.form:
             case "parquet" | "orc":
-                return Columnar(self.form, columns.wanted)
+                names = [c.name for c in columns.in_file]
+                return Columnar(self.values, columns.wanted, names=names, exact=columns.exact)
             case "json":
                 return JsonReader(self.values, columns.wanted)
+            case _ if columns.content:
+                return Lines(self.values)
             case _:
-                return Lines(self.values) if columns.content else Delimited(self.values, columns.in_file, columns.wanted)
+                return Delimited(self.values, columns.in_file, columns.wanted, exact=columns.exact)
 
     def _find(self) -> tuple[Columns, Table]:
         if self._found is None:
@@ -109,8 +115,15 @@ class TableFiles:
         if self.values["csv_use_header_line"] and self.form == "csv":
             if first is None:
                 raise UserError(f"there is no file in {self.values['path']} whose header could name the columns: give a schema")
-            return Table(path=self.name, columns=tuple(Column(name=n, type=_STRING) for n in Delimited(self.values, (), ()).header(first))), False
+            return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
+
+    def _from_header(self, first: Part) -> tuple[Column, ...]:
+        names = Delimited(self.values, (), ()).header(first)
+        problem = names_problem(names)
+        if problem:
+            raise BadFile(first.path, problem)
+        return tuple(Column(name=name, type=_STRING) for name in names)
 
     def _from_file(self, first: Part | None) -> Table:
         if first is None:
@@ -128,7 +141,10 @@ class TableFiles:
             raise UserError(f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}")
         parse = first is not None and self.values["parse_partition_from_path"]
         keys = [key for key in partitions_of(first.path) if key not in by_name] if parse and first is not None else []
-        return Columns(base.columns, tuple(by_name[name] for name in asked), tuple(Column(name=key, type=_STRING) for key in keys), content)
+        schema = self.values["schema"] or {}
+        given = bool(schema.get("fields") or schema.get("columns") or self.values["read_columns"])
+        from_path = tuple(Column(name=key, type=_STRING) for key in keys)
+        return Columns(base.columns, tuple(by_name[name] for name in asked), from_path, content, exact=not given)
 
 
 def _repeated(value: str | None, rows: int) -> Any:
