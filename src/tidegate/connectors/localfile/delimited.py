@@ -6,6 +6,7 @@ with its line and column. Both ways give the same rows for what both accept, so 
 """
 
 import codecs
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -41,6 +42,7 @@ from tidegate.plugin.option import Values
 
 _BOM = codecs.BOM_UTF8
 _TOP_BYTES = 64 * 1024
+_VISIBLE = re.compile(rb"[^\r\n]")
 _DIRECT = (
     TypeName.STRING,
     TypeName.BYTES,
@@ -275,7 +277,7 @@ class Delimited:
         """The number of fields that Arrow should expect: that of the first record where others are accepted too; 0 where there is none."""
         leniency = self.rules.leniency
         if not leniency.fill_short and not leniency.drop_extra:
-            return layout.width if block.strip(b"\r\n") else 0
+            return layout.width if _VISIBLE.search(block) else 0
         record = next(self.splitter().records(self._first(block).decode("utf-8", "replace")), None)
         width = len(record.fields) if record else 0
         short, long = width < layout.width and not leniency.fill_short, width > layout.width and not leniency.drop_extra

@@ -267,7 +267,10 @@ def _written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool
         return False
     for array, column in zip(arrays, columns, strict=True):
         key = json.dumps(column.name, ensure_ascii=False).encode()
-        if array.null_count and array.null_count != block.count(key + b":null") + block.count(key + b": null"):
+        left = array.null_count
+        for null in (b": null", b":null"):
+            left -= block.count(key + null) if left else 0
+        if left:
             return False
     return True
 

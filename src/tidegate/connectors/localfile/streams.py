@@ -261,6 +261,11 @@ class RecordBlocks:
                 pending.append(block)  # in the middle of a very long record
                 self._check(pending, -1)
                 continue
+            end = block.rfind(dialect.terminator) + 1 if not pending and self._unquoted(rest, block) else 0
+            if end:  # the usual case, with one copy of the bytes less
+                yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
+                rest = block[end:]
+                continue
             joined = b"".join([rest, *pending, block])
             pending = []
             cut = cut_block(joined, dialect)
@@ -274,6 +279,11 @@ class RecordBlocks:
         if last:
             cut = Cut(0) if dialect.plain else cut_block(last, dialect)
             yield self._given(last, cut.misplaced or cut.open_at >= 0)
+
+    def _unquoted(self, rest: bytes, block: bytes) -> bool:
+        """Whether every terminator in these bytes ends a record."""
+        marks = [mark for mark in (self.dialect.quote, self.dialect.escape) if mark]
+        return len(self.dialect.terminator) == 1 and not any(mark in rest or mark in block for mark in marks)
 
     def _given(self, block: bytes, faulty: bool) -> bytes:
         self.faulty = faulty
