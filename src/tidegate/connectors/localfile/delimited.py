@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX, BadFile, BadRow, BadRows, faults_by_row, size_text
+from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, faults_by_row, size_text
 from tidegate.connectors.localfile.convert import TIMESTAMPS, Rules, from_text
-from tidegate.connectors.localfile.fields import Splitter
+from tidegate.connectors.localfile.dialect import dialect_of
+from tidegate.connectors.localfile.fields import Splitter, splitter_of
 from tidegate.connectors.localfile.headers import first_row_problem, header_problem, places_of, skipped_problem
-from tidegate.connectors.localfile.notation import literal
-from tidegate.connectors.localfile.records import Dialect, first_end
+from tidegate.connectors.localfile.records import first_end
 from tidegate.connectors.localfile.slow_rows import SlowRows
 from tidegate.connectors.localfile.streams import (
     Expansion,
@@ -58,23 +58,6 @@ _DIRECT = (
     TypeName.TIMESTAMP,
     TypeName.TIMESTAMP_TZ,
 )
-
-
-def dialect_of(values: Values) -> Dialect:
-    """How the records of a csv or text file are written."""
-    is_csv = values["file_format_type"] == "csv"
-    given = values["field_delimiter"]
-    delimiter = literal(given) if given else "," if is_csv else "\x01"
-    quote = values["quote_char"] or "" if is_csv else ""
-    escape = values["escape_char"] or "" if is_csv else ""
-    row = literal(values["row_delimiter"] or "\n")
-    return Dialect(
-        delimiter=delimiter.encode(),
-        quote=quote.encode(),
-        escape=b"" if escape == quote else escape.encode(),  # a quote that escapes itself is a doubled one
-        terminator=b"\n" if row in ("\n", "\r\n", "\r") else row.encode(),
-        record_bytes_max=int(values.get("max_record_bytes") or RECORD_BYTES_MAX),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +97,7 @@ class Delimited:
 
     def splitter(self) -> Splitter:
         """Takes records apart."""
-        terminator = None if self.dialect.terminator == b"\n" else self.dialect.terminator.decode()
-        return Splitter(self.dialect.delimiter.decode(), self.dialect.quote.decode(), self.dialect.escape.decode(), terminator)
+        return splitter_of(self.dialect)
 
     def slow(self) -> SlowRows:
         """The slow way."""

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.connectors.localfile.dialect import Dialect
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -87,3 +89,9 @@ class Splitter:
                 behind = not self.stop.match(text, place)
                 return place, f"there is text behind the closing quote {self.quote}" if behind else ""
             parts.append(match[0][1:])
+
+
+def splitter_of(dialect: Dialect) -> Splitter:
+    """For the records of a dialect."""
+    terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
+    return Splitter(dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator)

@@ -6,6 +6,8 @@ Pure text and bytes, without Arrow: `tidegate validate` reads headers too. Every
 import codecs
 from collections.abc import Sequence
 
+from tidegate.connectors.localfile.bad_rows import Leniency, excerpt
+
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
     (codecs.BOM_UTF32_BE, "UTF-32BE"),
@@ -143,6 +145,16 @@ def delimiter_hint(line: str, delimiter: str) -> str:
     shown = {"\t": "\\t", "\x01": "\\001"}.get(found, found)
     times = "once" if counts[found] == 1 else f"{counts[found]} times"
     return f"it contains '{shown}' {times}, set field_delimiter = \"{shown}\""
+
+
+def width_problem(count: int, width: int, line: str, delimiter: str, leniency: Leniency) -> str:
+    """Why a row with so many fields does not fit."""
+    if count == width or (leniency.fill_short if count < width else leniency.drop_extra):
+        return ""
+    fields = "1 field" if count == 1 else f"{count} fields"
+    hint = delimiter_hint(line, delimiter) if count == 1 else ""
+    option = 'short_rows = "fill_null"' if count < width else 'long_rows = "drop_extra"'
+    return f"the row has {fields} instead of {width}: {excerpt(line)}; {hint or option + ' accepts such rows'}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -16,9 +16,9 @@ import pyarrow.json as pa_json
 
 from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX, BadRow, BadRows, excerpt, size_text
 from tidegate.connectors.localfile.convert import Rules, from_json, once
+from tidegate.connectors.localfile.dialect import Dialect
 from tidegate.connectors.localfile.json_documents import BadDocument, Documents
 from tidegate.connectors.localfile.json_values import DECODER
-from tidegate.connectors.localfile.records import Dialect
 from tidegate.connectors.localfile.streams import (
     Expansion,
     Part,

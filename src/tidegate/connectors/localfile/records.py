@@ -12,34 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX
+from tidegate.connectors.localfile.dialect import Dialect
 
 BLOCK_BYTES = 8 << 20
 SKIPPED_BYTES = 512 << 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dialect:
-    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape` are empty where there are none.
-
-    `record_bytes_max` is the longest record that is looked for: a quote that is never closed must not take the rest of a file with it.
-    """
-
-    delimiter: bytes = b","
-    quote: bytes = b""
-    escape: bytes = b""
-    terminator: bytes = b"\n"
-    record_bytes_max: int = RECORD_BYTES_MAX
-
-    @property
-    def plain(self) -> bool:
-        """Whether every terminator ends a record."""
-        return not self.quote and not self.escape
-
-    @property
-    def starts(self) -> tuple[bytes, ...]:
-        """What stands before the first character of a field."""
-        return (self.delimiter, b"\n", b"\r") if self.terminator == b"\n" else (self.delimiter, self.terminator)
 
 
 class _Spans:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import excerpt, size_text
 from tidegate.connectors.localfile.convert import Rules, from_text
+from tidegate.connectors.localfile.dialect import Dialect
 from tidegate.connectors.localfile.fields import Field, Record, Splitter
-from tidegate.connectors.localfile.headers import delimiter_hint
-from tidegate.connectors.localfile.records import Dialect
+from tidegate.connectors.localfile.headers import width_problem
 from tidegate.model.types import Column, TypeName
 from tidegate.plugin.arrow import arrow_type
 
@@ -66,18 +66,13 @@ class SlowRows:
             if field.fault:
                 advice = '; set quote_char = "" if quotes mean nothing in this file'
                 return f"quote: {field.fault} of {excerpt(text[field.start : field.start + 60])}{advice}", field.start
-        count = len(record.fields)
-        lenient = self.rules.leniency
         limit = self.dialect.record_bytes_max
         if record.end - record.start > limit:
             return f"the record is longer than {size_text(limit)} (max_record_bytes)", record.start
-        if count == width or (count < width and lenient.fill_short) or (count > width and lenient.drop_extra):
+        if len(record.fields) == width:
             return "", 0
         line = text[record.start : record.end].rstrip("\r\n")
-        what = f"the row has {_counted(count)} instead of {width}: {excerpt(line)}"
-        hint = delimiter_hint(line, self.splitter.delimiter) if count == 1 else ""
-        option = 'short_rows = "fill_null"' if count < width else 'long_rows = "drop_extra"'
-        return f"{what}; {hint or option + ' accepts such rows'}", record.start
+        return width_problem(len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency), record.start
 
     def _column(self, records: list[Record], place: int, column: Column, faults: Faults) -> Any:
         convert = from_text(column.type, self.rules)
@@ -111,7 +106,3 @@ class SlowRows:
         except UnicodeEncodeError:
             raw = text.encode("utf-8", "surrogateescape")
             raise ValueError(f"the bytes {excerpt(raw)} are not UTF-8: name the encoding of the file") from None
-
-
-def _counted(count: int) -> str:
-    return "1 field" if count == 1 else f"{count} fields"

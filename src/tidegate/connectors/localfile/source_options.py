@@ -10,6 +10,8 @@ FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
 """What the reference knows; check.py refuses the last three in words."""
 SUPPORTED = FORMATS[:5]
 CODECS = ("none", "lzo", "snappy", "lz4", "zlib", "gzip", "brotli", "zstd", "bz2")
+SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
+"""The codecs of text files, by the ends of their names."""
 ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
 
 FORMAT_WORDS = "The format of the files: csv, text, json, parquet or orc."

@@ -23,12 +23,13 @@ from tidegate.connectors.localfile.bad_rows import (
     BadFile,
     size_text,
 )
+from tidegate.connectors.localfile.dialect import Dialect
 from tidegate.connectors.localfile.headers import encoding_problem
-from tidegate.connectors.localfile.records import BLOCK_BYTES, Cut, Dialect, cut_block
+from tidegate.connectors.localfile.records import BLOCK_BYTES, Cut, cut_block
+from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
 
-_SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
 _ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
 _CUTTABLE = ("utf-8", "ascii", "gbk", "gb2312", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp932", "cp949", "cp950")
 
@@ -84,7 +85,7 @@ def codec_of(path: str, values: Values) -> str:
         return "gzip"
     if option != "none":
         return option
-    return _SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
+    return SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
 
 
 def cuttable(encoding: str) -> bool:

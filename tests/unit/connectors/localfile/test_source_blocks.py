@@ -7,9 +7,10 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile.delimited import Delimited, dialect_of
+from tidegate.connectors.localfile.delimited import Delimited
+from tidegate.connectors.localfile.dialect import Dialect, dialect_of
 from tidegate.connectors.localfile.fields import Splitter
-from tidegate.connectors.localfile.records import Dialect, first_end, last_end, record_end, rows_end
+from tidegate.connectors.localfile.records import first_end, last_end, record_end, rows_end
 from tidegate.connectors.localfile.source_options import TABLE_OPTIONS
 from tidegate.connectors.localfile.streams import record_blocks
 from tidegate.model.problem import Location
