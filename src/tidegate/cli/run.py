@@ -86,7 +86,7 @@ def run(said: run_words.Said) -> NoReturn:
         as_json=said.as_json,
         settings=settings_of(said.config, said.home),
     )
-    planned = job_file.planned(said.file, said.variable, said.strict)
+    planned = job_file.planned(said.file, said.variable, said.strict, here=True)
     try:
         find_java(os.environ)
     except JavaMissing as error:

@@ -14,6 +14,8 @@ class ProblemKind(StrEnum):
     WIRING = "wiring"  # blocks that do not fit together
     UNKNOWN_PLUGIN = "unknown-plugin"  # no connector of this name
     OPTION = "option"  # a value, a missing or an unknown key
+    PATH = "path"  # what the job reads is not on this host
+    DATA = "data"  # what the job reads is there and does not fit
 
 
 class Severity(StrEnum):

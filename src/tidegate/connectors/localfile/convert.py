@@ -235,7 +235,7 @@ def _number(kind: DataType) -> Converter:
         value = float(bare)
         if kind.name is TypeName.FLOAT and math.isfinite(value):
             try:
-                struct.pack("f", value)
+                struct.pack("<f", value)
             except OverflowError:
                 value = math.inf
         if math.isinf(value):

@@ -147,7 +147,8 @@ class Delimited:
         def found(offsets: Sequence[int]) -> list[str]:
             with opened(part) as file:
                 expansion = Expansion(part, self.values)
-                _, member = next(islice(members(file, part, self.values, expansion), index, None))
+                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                _, member = next(islice(found_members, index, None))
                 lines = line_numbers(part, self.text(member, part), [start + offset for offset in offsets])
             return [f"{name}: line {line}" if name else f"line {line}" for line in lines]
 

@@ -4,6 +4,7 @@ Pure text and bytes, without Arrow: `tidegate validate` reads headers too. Every
 """
 
 import codecs
+import re
 from collections.abc import Sequence
 
 from tidegate.connectors.localfile.bad_rows import Leniency, excerpt
@@ -16,8 +17,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
 _LOOKED_AT = 4096
-_ZEROS = {"UTF-16LE": (0, 2, 1), "UTF-16BE": (1, 2, 0), "UTF-32LE": (0, 4, 1), "UTF-32BE": (3, 4, 0)}
-"""For text in Latin letters: the one place of each unit that is not zero, the unit's length, a place that is."""
+_LETTERS = {"UTF-32LE": (0, 4), "UTF-32BE": (3, 4), "UTF-16LE": (0, 2), "UTF-16BE": (1, 2)}
+"""For text in Latin letters: the one byte of each character that is not zero, and the bytes of a character."""
+_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _DELIMITERS = (",", ";", "\t", "|", "\x01")
 _NAMES_MAX = 20
 
@@ -36,10 +38,10 @@ def encoding_of(top: bytes) -> str:
 def _by_zeros(top: bytes) -> str:
     if b"\0" not in top:
         return ""
-    for name in ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"):
-        letter, unit, zero = _ZEROS[name]
-        letters, zeros = top[letter::unit], top[zero::unit]
-        if zeros.count(0) * 2 > len(zeros) and letters.count(0) * 20 <= len(letters):
+    for name, (letter, unit) in _LETTERS.items():
+        letters = top[letter::unit]
+        others = [top[place::unit] for place in range(unit) if place != letter]
+        if letters.count(0) * 20 <= len(letters) and all(zeros.count(0) * 2 > len(zeros) for zeros in others):
             return name
     return ""
 
@@ -97,7 +99,7 @@ def header_problem(header: Sequence[str], wanted: Sequence[str], delimiter: str,
     hint = delimiter_hint(header[0], delimiter) if len(header) == 1 else ""
     if hint:
         return f"{text}. The header has one column: {hint}"
-    if all(name == "" or not name[:1].isalpha() for name in header):
+    if any(_NUMBER.fullmatch(name) for name in header):
         return f"{text}. This seems to be a row: set csv_use_header_line = false"
     if len(missing) == len(wanted):
         return f"{text}. No column of the schema is in this file"

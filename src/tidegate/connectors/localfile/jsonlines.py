@@ -126,7 +126,8 @@ class JsonReader:
         def found(offsets: Sequence[int]) -> list[str]:
             with opened(part) as file:
                 expansion = Expansion(part, self.values)
-                _, member = next(islice(members(file, part, self.values, expansion), index, None))
+                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                _, member = next(islice(found_members, index, None))
                 lines = line_numbers(part, self._text(member, part, expansion), [start + o for o in offsets])
             return _lines(name)(lines)
 
@@ -141,7 +142,8 @@ class JsonReader:
         return self._slow(block, bad, offset)
 
     def _fast(self, block: bytes) -> list[Any]:
-        fields = [pa.field(c.name, pa.string() if c.type.name in _AS_TEXT else arrow_type(c.type)) for c in self.wanted]
+        texts = (*_AS_TEXT, TypeName.TIMESTAMP)
+        fields = [pa.field(c.name, pa.string() if c.type.name in texts else arrow_type(c.type)) for c in self.wanted]
         data: Any = pa.BufferReader(block)
         table = pa_json.read_json(
             data,
@@ -168,6 +170,8 @@ class JsonReader:
             raise BadRowValue("a missing key")
 
     def _finished(self, array: Any, column: Column) -> Any:
+        if column.type.name is TypeName.TIMESTAMP:
+            return array.cast(arrow_type(column.type))  # refuses zones, which Arrow's parser of JSON leaves out
         if column.type.name not in _AS_TEXT:
             return array
         convert = from_json(column.type, self.rules)

@@ -14,7 +14,7 @@ from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
 from tidegate.connectors.localfile.streams import Part
-from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.errors import TidegateError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_of, table_schema
@@ -22,6 +22,7 @@ from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import DEFAULT_TABLE, read_schema
 
 _STRING = DataType(TypeName.STRING)
+INSPECTED_FILES_MAX = 100
 
 
 class Reader(Protocol):
@@ -76,6 +77,24 @@ class TableFiles:
                 constant = [_repeated(given.get(c.name), rows) for c in columns.from_path]
                 if rows:
                     yield pa.RecordBatch.from_arrays([*arrays, *constant], schema=schema)
+
+    def inspect(self, rows: int) -> Iterator[str]:
+        """What is wrong with the first rows of each of the first files, in words; reads no more than it has to."""
+        try:
+            for info in self.files()[:INSPECTED_FILES_MAX]:
+                yield from self._inspect(Part(info.path, info.size, info.mtime_ns, 0, -1), rows)
+        except TidegateError as error:
+            yield str(error)
+
+    def _inspect(self, part: Part, rows: int) -> Iterator[str]:
+        left = rows
+        try:
+            for batch in self.read([part]):
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+        except TidegateError as error:
+            yield str(error)
 
     def reader(self, columns: Columns) -> Reader:
         """The reader of its format."""
