@@ -14,7 +14,7 @@ from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
 from tidegate.connectors.localfile.streams import Part
-from tidegate.model.errors import TidegateError, Unsupported, UserError
+from tidegate.model.errors import TidegateError, TransientError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_of, table_schema
@@ -81,10 +81,11 @@ class TableFiles:
     def inspect(self, rows: int) -> Iterator[str]:
         """What is wrong with the first rows of each of the first files, in words; reads no more than it has to."""
         try:
-            for info in self.files()[:INSPECTED_FILES_MAX]:
-                yield from self._inspect(Part(info.path, info.size, info.mtime_ns, 0, -1), rows)
-        except TidegateError as error:
-            yield str(error)
+            found = self.files()[:INSPECTED_FILES_MAX]
+        except TransientError:
+            return  # not there, or not now: nothing to read
+        for info in found:
+            yield from self._inspect(Part(info.path, info.size, info.mtime_ns, 0, -1), rows)
 
     def _inspect(self, part: Part, rows: int) -> Iterator[str]:
         left = rows
