@@ -58,7 +58,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     yield from _check_format(block, values)
     yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format", "filename_time_format"))
     form, codec = values["file_format_type"], values["compress_codec"]
-    if form in WRITABLE and codec not in WRITABLE[form]:
+    if form in WRITABLE and codec is not None and codec not in WRITABLE[form]:
         yield _refused(block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form])
     if values["have_partition"] and not values["partition_by"]:
         yield block.problem(("have_partition",), "partition_by is missing: it is needed where have_partition = true")
