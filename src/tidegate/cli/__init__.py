@@ -18,6 +18,7 @@ VERBS = {
     "connectors": "tidegate.cli.connectors:connectors",
     "doctor": "tidegate.cli.doctor:doctor",
     "explain": "tidegate.cli.explain:explain",
+    "infer": "tidegate.cli.infer:infer",
     "jobs": "tidegate.cli.jobs:jobs",
     "logs": "tidegate.cli.jobs:logs",
     "restore-plan": "tidegate.cli.restore_plan:restore_plan",

@@ -6,7 +6,8 @@ Nothing heavier than click may be imported here: `tidegate validate` has to answ
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -33,8 +34,18 @@ _STRICTNESS = {
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "cyan"}
 
 
-def load(path: str, *, variables: Mapping[str, str], environ: Mapping[str, str], strict: Strictness = Strictness.NORMAL) -> Planned:
-    """A job file read and planned: all problems of both, in file order. A file that is not there is a problem too."""
+def load(
+    path: str,
+    *,
+    variables: Mapping[str, str],
+    environ: Mapping[str, str],
+    strict: Strictness = Strictness.NORMAL,
+    fatal: Collection[ProblemKind] = (),
+) -> Planned:
+    """A job file read and planned: all problems of both, in file order. A file that is not there is a problem too.
+
+    Warnings of the kinds in `fatal` become errors: whether data that is not there, or does not fit, stops a command is up to the command.
+    """
     try:
         reading = read_job(path, variables=variables, environment=environ, strict=strict is Strictness.STRICT)
     except UserError as error:
@@ -44,7 +55,9 @@ def load(path: str, *, variables: Mapping[str, str], environ: Mapping[str, str],
         return Planned(plan=None, problems=list(reading.problems))
     planned = plan(reading.spec, strictness=strict)
     problems = in_file_order([*reading.problems, *_news(reading, planned.problems)], reading.spec.file)
-    return Planned(plan=None if reading.errors else planned.plan, problems=problems)
+    problems = [replace(p, severity=Severity.ERROR) if p.kind in fatal else p for p in problems]
+    wrong = any(problem.severity is Severity.ERROR for problem in problems)
+    return Planned(plan=None if wrong else planned.plan, problems=problems)
 
 
 def _news(reading: Reading, problems: Iterable[Problem]) -> list[Problem]:
@@ -53,9 +66,13 @@ def _news(reading: Reading, problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.path not in wrong]
 
 
-def planned(file: str, variable: Sequence[str], strict: Strictness) -> Plan:
-    """The plan of a good job file. Problems go to stderr; with an error among them the command ends with BAD_INPUT."""
-    judged = load(file, variables=values_of(variable), environ=os.environ, strict=strict)
+def planned(file: str, variable: Sequence[str], strict: Strictness, *, here: bool = False) -> Plan:
+    """The plan of a good job file. Problems go to stderr; with an error among them the command ends with BAD_INPUT.
+
+    `here`: the job runs on this host, so what it reads must be there.
+    """
+    fatal = (ProblemKind.PATH,) if here else ()
+    judged = load(file, variables=values_of(variable), environ=os.environ, strict=strict, fatal=fatal)
     print_problems(judged.problems, sys.stderr)
     if judged.plan is None:
         click.echo(f"{file}: {summary(judged.problems)}; nothing was started", err=True)

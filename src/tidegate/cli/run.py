@@ -95,7 +95,7 @@ def run(said: run_words.Said) -> NoReturn:
         settings=settings_of(said.config, said.home),
         command=run_words.command_line(said, os.environ),
     )
-    planned = job_file.planned(said.file, said.variable, said.strict)
+    planned = job_file.planned(said.file, said.variable, said.strict, here=True)
     try:
         check_spark()
         find_java(os.environ)

@@ -1,35 +1,45 @@
-"""`tidegate validate FILE...`: is this a job that could start, and if not, everything that is wrong. Starts nothing: no JVM, no Arrow, no store."""
+"""`tidegate validate FILE...`: is this a job that could start, and if not, everything that is wrong. Starts nothing: no JVM, no store, and no Arrow
+unless `--sample` asks for the first rows of the data."""
 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.cli.job_file import counted, load, options, print_problems, summary, values_of
-from tidegate.model.problem import Problem, Strictness
+from tidegate.model.plan import Plan
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, Strictness
 from tidegate.planner.plan import Planned
+
+SAMPLE_ROWS = 1000
 
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options
+@click.option("--sample", is_flag=True, help="Read the first rows of every file that is on this host, too.")
 @click.option("--json", "as_json", is_flag=True, help="For machines: a list with the problems of each file.")
-def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness, as_json: bool) -> None:
+def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness, sample: bool, as_json: bool) -> None:
     """Judge job files: all their problems at once, each with its line and what to write instead.
+
+    Where the files that a job reads are on this host, the first lines of a few of them are compared with the schema; --sample reads the first 1000 rows of
+    up to 100 of them. A path that is not there yet is a warning: the job may run elsewhere.
 
     Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and do no harm.
 
     \b
     Examples:
       tidegate validate job.conf
+      tidegate validate job.conf --sample
       tidegate validate jobs/*.conf --strict --json
     """
     variables = values_of(variable)
-    judged = [(file, load(file, variables=variables, environ=os.environ, strict=strict)) for file in files]
+    judged = [(file, _judged(file, variables, strict, sample)) for file in files]
     if as_json:
         click.echo(json.dumps([_document(file, planned) for file, planned in judged], indent=2, ensure_ascii=False))
     else:
@@ -37,6 +47,28 @@ def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness
             print_problems(planned.problems, sys.stdout)
         click.echo(_verdict(judged))
     raise SystemExit(FINISHED if all(not planned.errors for _, planned in judged) else BAD_INPUT)
+
+
+def _judged(file: str, variables: Mapping[str, str], strict: bool, sample: bool) -> Planned:
+    """A job file, and what the data at hand says against it: that is an error here."""
+    planned = load(file, variables=variables, environ=os.environ, strict=strict)
+    problems = planned.problems
+    if sample and planned.plan is not None:
+        problems = [problem for problem in problems if problem.kind is not ProblemKind.DATA]
+        problems += _sample_problems(file, planned.plan)
+    problems = [replace(p, severity=Severity.ERROR) if p.kind is ProblemKind.DATA else p for p in problems]
+    return Planned(plan=planned.plan, problems=problems)
+
+
+def _sample_problems(file: str, plan: Plan) -> Iterator[Problem]:
+    from tidegate.cli.dry_run import graphs_of  # Arrow, which plain validation does without
+
+    for graph in graphs_of(plan):
+        for operator, source in graph.sources.items():
+            if graph.nodes[operator].connector.spark:
+                continue
+            for what in source.inspect(SAMPLE_ROWS):
+                yield Problem(kind=ProblemKind.DATA, message=what, at=Location(file), path=operator)
 
 
 def _document(file: str, planned: Planned) -> dict[str, Any]:

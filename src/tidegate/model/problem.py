@@ -15,6 +15,8 @@ class ProblemKind(StrEnum):
     UNKNOWN_PLUGIN = "unknown-plugin"  # no connector of this name
     OPTION = "option"  # a value or a missing key
     UNKNOWN_OPTION = "unknown-option"  # a key that nobody knows
+    PATH = "path"  # what the job reads is not on this host
+    DATA = "data"  # what the job reads is there and does not fit
 
 
 class Severity(StrEnum):

@@ -153,6 +153,10 @@ class Source(ABC):
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
         """In a task: the rows of a split, of exactly the table's Arrow schema (plugin.arrow.table_schema, ROW_KIND last where table.kinds)."""
 
+    def inspect(self, rows: int) -> Iterator[str]:  # noqa: ARG002  # most sources cannot tell at once
+        """What is wrong with the first rows of what is there, a sentence each: for `tidegate validate --sample`. Changes nothing."""
+        return iter(())
+
     def at_end(self, offset: Offset) -> bool:  # noqa: ARG002  # for sources that never end
         """Whether a bounded source has nothing more to read after this offset (ready to close)."""
         return False

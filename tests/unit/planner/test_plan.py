@@ -114,7 +114,7 @@ def test_sinks_promise_what_their_options_allow(job, tmp_path) -> None:
 def test_option_values_are_complete_and_placeholders_of_sinks_are_left_alone(job) -> None:
     plan = job.good(source=job.fake(), sink='LocalFile { path = "/tmp/${table_name}", file_format_type = json }')
     options = action(plan, "Sink[0]-LocalFile").options
-    assert (options["path"], options["batch_size"]) == ("/tmp/${table_name}", 1_000_000)
+    assert (options["path"], options["filename_time_format"]) == ("/tmp/${table_name}", "yyyy.MM.dd")
 
 
 def test_a_plan_survives_being_stored(job) -> None:

@@ -1,19 +1,21 @@
 """What options alone cannot say about a LocalFile block: formats that are not there, codecs that do not fit, schemas, patterns, paths. Called by options.py.
 
-Looks at the disk, never opens a file, and reports everything at once.
+Reads names on the disk, and the top of the first text files where that costs nothing (top_check.py). Reports everything at once.
 """
 
 import codecs
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidegate.connectors.localfile.listing import file_pattern, local, matches_nothing
 from tidegate.connectors.localfile.notation import literal, strptime_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
+from tidegate.connectors.localfile.top_check import top_problems
 from tidegate.model.job import Path as Place
-from tidegate.model.problem import Problem, Severity
+from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import read_schema
 
@@ -56,7 +58,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     yield from _check_format(block, values)
     yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format", "filename_time_format"))
     form, codec = values["file_format_type"], values["compress_codec"]
-    if form in WRITABLE and codec not in WRITABLE[form]:
+    if form in WRITABLE and codec is not None and codec not in WRITABLE[form]:
         yield _refused(block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form])
     if values["have_partition"] and not values["partition_by"]:
         yield block.problem(("have_partition",), "partition_by is missing: it is needed where have_partition = true")
@@ -76,6 +78,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
         yield _refused(block, "compress_codec", f"files compressed with {values['compress_codec']} cannot be read", _STREAMED)
     if values["path"] is not None:
         yield from _check_path(block, values)
+        yield from _check_tops(block, values)
 
 
 def _check_format(block: Block, values: Values) -> Iterator[Problem]:
@@ -144,6 +147,13 @@ def _may_be_empty(values: Values) -> bool:
 def _check_path(block: Block, values: Values) -> Iterator[Problem]:
     path = values["path"]
     if not Path(local(path)).exists() and not any(c in path for c in "*?["):
-        yield block.problem(("path",), f"{path} does not exist")
+        absent = block.problem(("path",), f"{path} does not exist on this host", severity=Severity.WARNING)
+        yield replace(absent, kind=ProblemKind.PATH)
     elif matches_nothing(values):
         yield block.problem(("path",), f"there is no file to read in {path} yet", severity=Severity.WARNING)
+
+
+def _check_tops(block: Block, values: Values) -> Iterator[Problem]:
+    """What the first files say against the schema. Only a warning here: who runs the job may leave such a file out."""
+    for what in top_problems(values):
+        yield replace(block.problem(("path",), what, severity=Severity.WARNING), kind=ProblemKind.DATA)

@@ -1,5 +1,6 @@
 """Reads parquet and orc files, in tasks: by row groups and stripes, whose numbers are the positions in such a file. Also tells the driver what is in them."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,9 +9,12 @@ import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
-from tidegate.connectors.localfile.streams import BadFile, Part, opened
+from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, Leniency, faults_by_row
+from tidegate.connectors.localfile.casts import Cast
+from tidegate.connectors.localfile.headers import places_of
+from tidegate.connectors.localfile.streams import Part, opened
 from tidegate.model.types import Column
-from tidegate.plugin.arrow import arrow_type
+from tidegate.plugin.option import Values
 
 ROWS_PER_BATCH = 128 * 1024
 
@@ -40,19 +44,56 @@ def group_rows(part: Part, form: str) -> list[int]:
 
 
 class Columnar:
-    """The reader of one table's parquet or orc files. Columns are found by name, in any case if need be; one that a file lacks is null."""
+    """The reader of one table's parquet or orc files. Columns are found by name, in any case if need be.
 
-    def __init__(self, form: str, wanted: Sequence[Column]) -> None:
-        self.form, self.wanted = form, wanted
+    `exact` says that the columns come from the first file and not from a schema: then no file may have others.
+    """
+
+    def __init__(self, values: Values, wanted: Sequence[Column], *, names: Sequence[str] = (), exact: bool = False) -> None:
+        self.form = str(values["file_format_type"])
+        self.wanted = wanted
+        self.names = names
+        self.exact = exact
+        self.leniency = Leniency.of(values)
 
     def read(self, part: Part) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, batch after batch."""
         with _file(part, self.form) as file:
             names = (file.schema_arrow if self.form == "parquet" else file.schema).names
-            folded = {name.lower(): name for name in reversed(names)}
-            found = [c.name if c.name in names else folded.get(c.name.lower()) for c in self.wanted]
+            places = places_of(names, [c.name for c in self.wanted])
+            self._check(names, places, part)
+            found = [names[place] if place >= 0 else None for place in places]
+            casts = [Cast(c, self.leniency) for c in self.wanted]
+            bad = BadRows(part.path, lambda rows: [f"row {row + 1}" for row in rows])
+            row = self._first_row(file, part)
             for batch in self._batches(file, part, [name for name in found if name]):
-                yield [self._array(batch, name, column, part) for name, column in zip(found, self.wanted, strict=True)]
+                arrays = self._arrays(batch, found, casts, bad, row)
+                row += batch.num_rows
+                if arrays and not bad.count:
+                    yield arrays
+                bad.passed(batch.nbytes)
+            bad.close()
+
+    def _check(self, names: Sequence[str], places: Sequence[int], part: Part) -> None:
+        missing = [c.name for c, place in zip(self.wanted, places, strict=True) if place < 0]
+        if missing and not (self.leniency.fill_missing and len(missing) < len(places)):
+            raise BadFile(
+                part.path,
+                f"has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, names))}. "
+                'Correct the schema, or set missing_columns = "fill_null" to read null for columns that a file lacks',
+            )
+        folded = [name.lower() for name in names]
+        twice = [c.name for c in self.wanted if names.count(c.name) != 1 and folded.count(c.name.lower()) > 1]
+        if twice:
+            raise BadFile(part.path, f"has more than one column {', '.join(map(repr, twice))}: {', '.join(map(repr, names))}")
+        extra = [name for name in names if name not in self.names] if self.exact else []
+        if extra:
+            raise BadFile(part.path, f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema")
+
+    def _first_row(self, file: Any, part: Part) -> int:
+        if self.form == "parquet":
+            return sum(file.metadata.row_group(i).num_rows for i in range(part.start))
+        return sum(file.read_stripe(i, columns=[]).num_rows for i in range(part.start)) if part.start else 0
 
     def _batches(self, file: Any, part: Part, names: list[str]) -> Iterator[Any]:
         count = file.metadata.num_row_groups if self.form == "parquet" else file.nstripes
@@ -64,15 +105,16 @@ class Columnar:
             stripe = file.read_stripe(group, columns=names)
             yield from (stripe.slice(at, ROWS_PER_BATCH) for at in range(0, stripe.num_rows, ROWS_PER_BATCH))
 
-    def _array(self, batch: Any, name: str | None, column: Column, part: Part) -> Any:
-        wanted = arrow_type(column.type)
-        if name is None:
-            return pa.nulls(batch.num_rows, wanted)
-        array = batch.column(batch.schema.get_field_index(name))
-        if array.type == wanted:
-            return array
-        try:
-            lossy = pa.types.is_timestamp(wanted) and pa.types.is_timestamp(array.type)  # nanoseconds are cut to microseconds
-            return array.cast(wanted, safe=not lossy)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadFile(part.path, f"column {name} is {array.type} and does not fit into {column.type}: {error}") from error
+    def _arrays(self, batch: Any, found: Sequence[str | None], casts: Sequence[Cast], bad: BadRows, first: int) -> list[Any] | None:
+        arrays: list[Any] = []
+        faults: dict[int, list[str]] = defaultdict(list)
+        for name, cast in zip(found, casts, strict=True):
+            array = None if name is None else batch.column(batch.schema.get_field_index(name))
+            try:
+                arrays.append(cast.whole(array, batch.num_rows))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+                for row, what in cast.faults(array, batch.num_rows):
+                    faults[row].append(f"column {cast.column.name}: {what}")
+        for row, what in faults_by_row(faults):
+            bad.add(BadRow(first + row, what))
+        return None if faults else arrays

@@ -5,13 +5,18 @@ the reference's separators: \\002 between the elements of an array, the entries 
 """
 
 import base64
-import json
-from collections.abc import Callable
+import math
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
+from tidegate.connectors.localfile.bad_rows import STRICT, Leniency
+from tidegate.connectors.localfile.bad_rows import excerpt as _shown
+from tidegate.connectors.localfile.json_values import DECODER, text_of
 from tidegate.connectors.localfile.notation import strptime_of
 from tidegate.model.types import DataType, TypeName
 
@@ -19,74 +24,89 @@ Converter = Callable[[Any], Any]
 SEPARATORS = "\x01\x02\x03\x04\x05\x06\x07\x08"
 DATES = ("%Y-%m-%d", "%Y.%m.%d", "%Y/%m/%d", "%Y%m%d")
 TIMESTAMPS = ("%Y-%m-%d %H:%M:%S", "%Y.%m.%d %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y%m%d%H%M%S")
+_CLOSE = {"%Y%m%d": 8, "%Y%m%d%H%M%S": 14}
 _BITS = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16, TypeName.INT: 32, TypeName.BIGINT: 64}
+_MIDNIGHT = time()
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_HEXADECIMAL = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class TimeNotation:
-    """The three time patterns, as strptime takes them."""
+class Rules:
+    """How values are read: the three time patterns, as strptime takes them, and what is accepted that does not fit exactly."""
 
     date: str = "%Y-%m-%d"
     datetime: str = "%Y-%m-%d %H:%M:%S"
     time: str = "%H:%M:%S"
+    leniency: Leniency = STRICT
 
     @staticmethod
-    def of(values: Any) -> "TimeNotation":
+    def of(values: Mapping[str, Any]) -> "Rules":
         """From the options."""
-        return TimeNotation(*(strptime_of(values[k]) for k in ("date_format", "datetime_format", "time_format")))
+        return Rules(
+            date=strptime_of(values["date_format"]),
+            datetime=strptime_of(values["datetime_format"]),
+            time=strptime_of(values["time_format"]),
+            leniency=Leniency.of(values),
+        )
 
 
-def from_text(kind: DataType, notation: TimeNotation, level: int = 1) -> Converter:
+def from_text(kind: DataType, rules: Rules, level: int = 1) -> Converter:
     """The converter of a field's text."""
     match kind.name:
         case TypeName.ARRAY | TypeName.MAP | TypeName.ROW | TypeName.FLOAT_VECTOR | TypeName.FLOAT16_VECTOR | TypeName.BFLOAT16_VECTOR:
-            return _nested(kind, notation, level)
+            return _nested(kind, rules, level)
         case TypeName.SPARSE_FLOAT_VECTOR:
-            return _nested(DataType(TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT))), notation, level)
+            return _nested(DataType(TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT))), rules, level)
         case _:
-            return _scalar(kind, notation)
+            return _scalar(kind, rules)
 
 
-def _scalar(kind: DataType, notation: TimeNotation) -> Converter:
+def _scalar(kind: DataType, rules: Rules) -> Converter:
     match kind.name:
         case TypeName.STRING:
             return str
         case TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
             return _whole(kind)
         case TypeName.FLOAT | TypeName.DOUBLE:
-            return _number
+            return _number(kind)
         case TypeName.BOOLEAN:
             return _boolean
         case TypeName.DECIMAL:
-            return _decimal(kind)
+            return _decimal(kind, rules)
         case TypeName.NULL:
             return lambda _: None
         case TypeName.BYTES | TypeName.BINARY_VECTOR:
-            return lambda text: text.encode()
+            return lambda text: text.encode("utf-8", "surrogateescape")
         case TypeName.DATE:
-            return lambda text: _date(text.strip(), notation)
+            return lambda text: _date(text.strip(), rules)
         case TypeName.TIME:
-            return lambda text: _time(text.strip(), notation)
+            return lambda text: _time(text.strip(), rules)
         case _:
-            return lambda text: _timestamp(text.strip(), notation, zoned=kind.name is TypeName.TIMESTAMP_TZ)
+            return lambda text: _timestamp(text.strip(), rules, zoned=kind.name is TypeName.TIMESTAMP_TZ)
 
 
-def from_json(kind: DataType, notation: TimeNotation) -> Converter:
+def from_json(kind: DataType, rules: Rules) -> Converter:
     """The converter of a JSON value; scalars of other JSON types are taken by their text."""
     match kind.name:
         case TypeName.STRING:
-            return lambda value: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return text_of
         case TypeName.ARRAY | TypeName.FLOAT_VECTOR | TypeName.FLOAT16_VECTOR | TypeName.BFLOAT16_VECTOR:
-            return _json_list(nullable(from_json(_element(kind), notation)))
+            return _json_list(nullable(from_json(_element(kind), rules)))
         case TypeName.MAP:
-            return _json_map(from_text(kind.children[0], notation), nullable(from_json(kind.children[1], notation)))
+            return _json_map(from_text(kind.children[0], rules), nullable(from_json(kind.children[1], rules)))
         case TypeName.ROW:
-            return _json_row({c.name: nullable(from_json(c.type, notation)) for c in kind.columns})
+            columns = {c.name: nullable(from_json(c.type, rules)) for c in kind.columns}
+            return _json_row(columns, rules.leniency.fill_missing)
         case TypeName.BYTES:
             return _base64
+        case TypeName.BOOLEAN:
+            return _json_boolean
         case _:
-            convert = from_text(kind, notation)
-            return lambda value: convert(value if isinstance(value, str) else json.dumps(value))
+            convert = from_text(kind, rules)
+            return lambda value: convert(text_of(value))
 
 
 def nullable(convert: Converter) -> Converter:
@@ -98,23 +118,25 @@ def _element(kind: DataType) -> DataType:
     return kind.children[0] if kind.children else DataType(TypeName.FLOAT)
 
 
-def _nested(kind: DataType, notation: TimeNotation, level: int) -> Converter:
-    parse_json = from_json(kind, notation)
-    parse_text = _separated(kind, notation, level)
+def _nested(kind: DataType, rules: Rules, level: int) -> Converter:
+    parse_json = from_json(kind, rules)
+    parse_text = _separated(kind, rules, level)
 
     def convert(text: str) -> Any:
         if text[:1] in "[{":
             try:
-                value = json.loads(text)
+                value, end = DECODER.raw_decode(text)
             except ValueError:
                 return parse_text(text)  # a text that only looks like JSON
+            if text[end:].strip():
+                raise ValueError(f"{_shown(text)} has text behind its JSON value")
             return parse_json(value)
         return parse_text(text)
 
     return convert
 
 
-def _separated(kind: DataType, notation: TimeNotation, level: int) -> Converter:
+def _separated(kind: DataType, rules: Rules, level: int) -> Converter:
     """By the reference's separators, one level deeper for every nesting."""
     if level + 1 >= len(SEPARATORS):
         raise ValueError(f"{kind} is nested too deeply for a text file")
@@ -124,12 +146,12 @@ def _separated(kind: DataType, notation: TimeNotation, level: int) -> Converter:
         return lambda text: convert(text) if text.strip() else None
 
     if kind.name is TypeName.ROW:
-        parts = [(c.name, blank(from_text(c.type, notation, level + 1))) for c in kind.columns]
+        parts = [(c.name, blank(from_text(c.type, rules, level + 1))) for c in kind.columns]
         return lambda text: {name: convert(piece) for (name, convert), piece in zip(parts, text.split(outer) + [""] * len(parts), strict=False)}
     if kind.name is TypeName.MAP:
-        key, value = from_text(kind.children[0], notation, level + 1), blank(from_text(kind.children[1], notation, level + 1))
+        key, value = from_text(kind.children[0], rules, level + 1), blank(from_text(kind.children[1], rules, level + 1))
         return lambda text: [(key(k), value(v)) for k, _, v in (entry.partition(inner) for entry in text.split(outer))]
-    element = blank(from_text(_element(kind), notation, level + 1))
+    element = blank(from_text(_element(kind), rules, level + 1))
     return lambda text: [element(piece) for piece in text.split(outer)]
 
 
@@ -146,18 +168,34 @@ def _json_map(key: Converter, value_of: Converter) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError(f"{_shown(value)} is not an object")
+        once(value, value)
         return [(key(k), value_of(v)) for k, v in value.items()]
 
     return convert
 
 
-def _json_row(columns: dict[str, Converter]) -> Converter:
+def _json_row(columns: dict[str, Converter], fill_missing: bool) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError(f"{_shown(value)} is not an object")
+        missing = [] if fill_missing else [name for name in columns if name not in value]
+        if missing:
+            raise ValueError(f"{_shown(value)} has no key {', '.join(map(repr, missing))}")
+        once(value, columns)
         return {name: column(value.get(name)) for name, column in columns.items()}
 
     return convert
+
+
+def once(value: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuses an object that has one of these keys more than once."""
+    twice = set(names).intersection(getattr(value, "twice", ()))
+    if twice:
+        raise ValueError(f"the key {min(twice)!r} is there more than once")
+
+
+def _json_boolean(value: Any) -> bool:
+    return value if isinstance(value, bool) else _boolean(text_of(value))
 
 
 def _base64(value: Any) -> bytes:
@@ -172,10 +210,14 @@ def _whole(kind: DataType) -> Converter:
     bits = _BITS[kind.name]
 
     def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError(f"{_shown(text)} is not a whole number") from None
+        bare = text.strip()
+        hexadecimal = _HEXADECIMAL.fullmatch(bare)
+        if hexadecimal and len(hexadecimal[1]) * 4 <= bits:  # as Arrow reads it
+            value = int(hexadecimal[1], 16)
+            return value - (1 << bits) if value >> bits - 1 else value
+        if not _WHOLE.fullmatch(bare):
+            raise ValueError(f"{_shown(text)} is not a whole number")
+        value = int(bare) if len(bare) <= 40 else 1 << 64
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
         return value
@@ -183,11 +225,24 @@ def _whole(kind: DataType) -> Converter:
     return convert
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{_shown(text)} is not a number") from None
+def _number(kind: DataType) -> Converter:
+    def convert(text: str) -> float:
+        bare = text.strip()
+        if _NOT_FINITE.fullmatch(bare):
+            return float(bare)
+        if not _NUMBER.fullmatch(bare):
+            raise ValueError(f"{_shown(text)} is not a number")
+        value = float(bare)
+        if kind.name is TypeName.FLOAT and math.isfinite(value):
+            try:
+                struct.pack("<f", value)
+            except OverflowError:
+                value = math.inf
+        if math.isinf(value):
+            raise ValueError(f"{_shown(text)} does not fit into {kind}")
+        return value
+
+    return convert
 
 
 def _boolean(text: str) -> bool:
@@ -200,50 +255,72 @@ def _boolean(text: str) -> bool:
             raise ValueError(f"{_shown(text)} is neither true nor false")
 
 
-def _decimal(kind: DataType) -> Converter:
-    """More digits behind the point than the type has are rounded half up, as databases do."""
+def _decimal(kind: DataType, rules: Rules) -> Converter:
+    """More digits behind the point than the type has are refused, or rounded half up, as databases do."""
     unit = Decimal(1).scaleb(-kind.scale)
 
     def convert(text: str) -> Decimal:
+        bare = text.strip()
+        if not _NUMBER.fullmatch(bare):
+            raise ValueError(f"{_shown(text)} is not a number that fits into {kind}")
         try:
             with localcontext() as context:
                 context.prec = 78
-                value = Decimal(text.strip()).quantize(unit, rounding=ROUND_HALF_UP)
+                exact = Decimal(bare)
+                value = exact.quantize(unit, rounding=ROUND_HALF_UP)
         except InvalidOperation:
             raise ValueError(f"{_shown(text)} is not a number that fits into {kind}") from None
-        if not value.is_finite() or (value.adjusted() >= kind.precision - kind.scale and value != 0):
+        if value.adjusted() >= kind.precision - kind.scale and value != 0:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
+        if value != exact and not rules.leniency.round_digits:
+            raise ValueError(f'{_shown(text)} has more digits behind the point than {kind}: excess_digits = "round" rounds them')
         return value
 
     return convert
 
 
-def _date(text: str, notation: TimeNotation) -> date:
-    for pattern in (notation.date, *DATES):
-        try:
-            return datetime.strptime(text, pattern).date()
-        except ValueError:
-            continue
-    return _timestamp(text, notation, zoned=False).date()
+def _parsed(text: str, pattern: str) -> datetime | None:
+    """By a pattern; figures without separators must have their full width, or they could mean two things."""
+    if pattern in _CLOSE and len(text) != _CLOSE[pattern]:
+        return None
+    try:
+        return datetime.strptime(text, pattern)
+    except ValueError:
+        return None
 
 
-def _time(text: str, notation: TimeNotation) -> int:
+def _date(text: str, rules: Rules) -> date:
+    for pattern in (rules.date, *DATES):
+        parsed = _parsed(text, pattern)
+        if parsed:
+            return parsed.date()
+    try:
+        instant = _instant(text, rules)
+    except ValueError:
+        raise ValueError(f"{_shown(text)} is not a date") from None
+    if instant.tzinfo:
+        raise ValueError(f"{_shown(text)} is not a date but a timestamp with a time zone")
+    if instant.time() != _MIDNIGHT and not rules.leniency.round_digits:
+        raise ValueError(f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its time out')
+    return instant.date()
+
+
+def _time(text: str, rules: Rules) -> int:
     """Nanoseconds of the day."""
     whole, _, fraction = text.partition(".")
-    for pattern in (notation.time, "%H:%M:%S", "%H:%M"):
-        try:
-            parsed = datetime.strptime(whole, pattern)
-        except ValueError:
+    for pattern in (rules.time, "%H:%M:%S", "%H:%M"):
+        parsed = _parsed(whole, pattern)
+        if not parsed:
             continue
         if fraction and not fraction.isdigit():
             break
         seconds = parsed.hour * 3600 + parsed.minute * 60 + parsed.second
-        return seconds * 1_000_000_000 + int(fraction[:9].ljust(9, "0"))
+        return seconds * 1_000_000_000 + _fraction(text, fraction, 9, rules)
     raise ValueError(f"{_shown(text)} is not a time")
 
 
-def _timestamp(text: str, notation: TimeNotation, *, zoned: bool) -> datetime:
-    value = _instant(text, notation)
+def _timestamp(text: str, rules: Rules, *, zoned: bool) -> datetime:
+    value = _instant(text, rules)
     if zoned:
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     if value.tzinfo:
@@ -251,21 +328,23 @@ def _timestamp(text: str, notation: TimeNotation, *, zoned: bool) -> datetime:
     return value
 
 
-def _instant(text: str, notation: TimeNotation) -> datetime:
+def _instant(text: str, rules: Rules) -> datetime:
     whole, _, fraction = text.partition(".")
-    for pattern in (notation.datetime, *TIMESTAMPS):
-        try:
-            parsed = datetime.strptime(whole, pattern)
-        except ValueError:
-            continue
-        if not fraction or fraction.isdigit():
-            return parsed.replace(microsecond=int(fraction[:6].ljust(6, "0")) if fraction else 0)
+    for pattern in (rules.datetime, *TIMESTAMPS):
+        parsed = _parsed(whole, pattern)
+        if parsed and (not fraction or fraction.isdigit()):
+            return parsed.replace(microsecond=_fraction(text, fraction, 6, rules))
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{_shown(text)} is not a timestamp") from None
+    digits = re.search(r"[.,]([0-9]+)", text)
+    _fraction(text, digits[1] if digits else "", 6, rules)
+    return found
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _fraction(text: str, digits: str, width: int, rules: Rules) -> int:
+    """The fraction of a second, in units of so many digits."""
+    if digits[width:].strip("0") and not rules.leniency.round_digits:
+        raise ValueError(f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round" cuts them')
+    return int(digits[:width].ljust(width, "0"))

@@ -1,34 +1,52 @@
 """Reads csv and text files, in tasks. Called by tables.py.
 
-Blocks of whole records go through Arrow's parser with the column types of the schema. A block that Arrow refuses is read again, field by field in
-Python: there rows may be short (the rest is null) or long (the rest is left out), as in the reference, and what is wrong gets an error with file, line and
-column. Both ways give the same rows for what both accept, so that it does not matter where blocks begin.
+Blocks of whole records go through Arrow's parser with the column types of the schema. A block that Arrow refuses, or in which something stands that Arrow
+would let pass (misplaced quotes, zero bytes, numbers that overflow), is read again, field by field in Python: there every row that does not fit is found,
+with its line and column. Both ways give the same rows for what both accept, so that it does not matter where blocks begin.
 """
 
 import codecs
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tidegate.connectors.localfile.convert import TIMESTAMPS, TimeNotation, from_text
-from tidegate.connectors.localfile.fields import Field, Record, Splitter
-from tidegate.connectors.localfile.notation import literal
-from tidegate.connectors.localfile.records import Dialect, first_end
-from tidegate.connectors.localfile.streams import BadFile, Part, as_utf8, bytes_of, codec_of, line_of, members, opened, record_blocks
+from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, faults_by_row, size_text
+from tidegate.connectors.localfile.convert import TIMESTAMPS, Rules, from_text
+from tidegate.connectors.localfile.dialect import dialect_of
+from tidegate.connectors.localfile.fields import Splitter, splitter_of
+from tidegate.connectors.localfile.headers import first_row_problem, header_problem, places_of, skipped_problem
+from tidegate.connectors.localfile.records import first_end
+from tidegate.connectors.localfile.slow_rows import SlowRows
+from tidegate.connectors.localfile.streams import (
+    Expansion,
+    Part,
+    RecordBlocks,
+    RecordTooLong,
+    as_utf8,
+    bytes_of,
+    codec_of,
+    line_numbers,
+    members,
+    opened,
+    record_blocks,
+)
 from tidegate.model.types import Column, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values
 
 _BOM = codecs.BOM_UTF8
 _TOP_BYTES = 64 * 1024
-_TEXTUAL = (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)
+_VISIBLE = re.compile(rb"[^\r\n]")
 _DIRECT = (
-    *_TEXTUAL,
+    TypeName.STRING,
+    TypeName.BYTES,
+    TypeName.BINARY_VECTOR,
     TypeName.BOOLEAN,
     TypeName.TINYINT,
     TypeName.SMALLINT,
@@ -42,22 +60,6 @@ _DIRECT = (
 )
 
 
-def dialect_of(values: Values) -> Dialect:
-    """How the records of a csv or text file are written."""
-    is_csv = values["file_format_type"] == "csv"
-    given = values["field_delimiter"]
-    delimiter = literal(given) if given else "," if is_csv else "\x01"
-    quote = values["quote_char"] or "" if is_csv else ""
-    escape = values["escape_char"] or "" if is_csv else ""
-    row = literal(values["row_delimiter"] or "\n")
-    return Dialect(
-        delimiter=delimiter.encode(),
-        quote=quote.encode(),
-        escape=b"" if escape == quote else escape.encode(),  # a quote that escapes itself is a doubled one
-        terminator=b"\n" if row in ("\n", "\r\n", "\r") else row.encode(),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
     """The top of a file: the names in its header line, how many bytes come before its rows, and the blocks behind them."""
@@ -67,25 +69,47 @@ class Head:
     rows: Iterator[bytes]
 
 
-class Delimited:
-    """The reader of one table's csv or text files. `columns` are those of the files, in order; `wanted` those that are read."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a record: how many there are, and in which of them each wanted column stands; -1 where in none."""
 
-    def __init__(self, values: Values, columns: Sequence[Column], wanted: Sequence[Column]) -> None:
-        self.values, self.columns, self.wanted = values, columns, wanted
+    places: list[int]
+    width: int
+
+
+class Delimited:
+    """The reader of one table's csv or text files. `columns` are those of the files, in order; `wanted` those that are read.
+
+    `exact` says that the columns come from a header and not from a schema: then no file may have others.
+    """
+
+    def __init__(self, values: Values, columns: Sequence[Column], wanted: Sequence[Column], *, exact: bool = False) -> None:
+        self.values = values
+        self.columns = columns
+        self.wanted = wanted
+        self.exact = exact
         self.dialect = dialect_of(values)
-        self.notation = TimeNotation.of(values)
+        self.rules = Rules.of(values)
         self.use_header = bool(values["csv_use_header_line"]) and values["file_format_type"] == "csv"
         self.nulls = ["", values["null_format"]] if values["null_format"] else [""]
+        separators = self.dialect.delimiter + self.dialect.terminator
+        self.refuse_zeros = b"\0" not in separators
 
     def splitter(self) -> Splitter:
-        """For the slow way."""
-        terminator = None if self.dialect.terminator == b"\n" else self.dialect.terminator.decode()
-        return Splitter(self.dialect.delimiter.decode(), self.dialect.quote.decode(), self.dialect.escape.decode(), terminator)
+        """Takes records apart."""
+        return splitter_of(self.dialect)
+
+    def slow(self) -> SlowRows:
+        """The slow way."""
+        return SlowRows(self.splitter(), self.rules, self.wanted, self.nulls, self.dialect, refuse_zeros=self.refuse_zeros)
 
     def header(self, part: Part) -> list[str]:
         """The names in a file's header line."""
+        whole = replace(part, start=0, end=-1)
         with opened(part) as file:
-            return self.head(self.text(file, replace(part, start=0, end=-1))).names
+            for _, member in members(file, part, self.values, Expansion(part, self.values)):
+                return self.head(self.text(member, whole), whole).names
+        return []
 
     def head_bytes(self, block: bytes) -> int:
         """Where the rows begin in the first block of a file; -1 where the block does not say."""
@@ -102,65 +126,154 @@ class Delimited:
 
     def read(self, part: Part) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
-        archive = self.values["archive_compress_codec"]
-        names = self.header(part) if self.use_header and archive == "none" else []
+        names = self.header(part) if self.use_header and part.start else []
+        expansion = Expansion(part, self.values)
         with opened(part) as file:
-            for member in members(file, archive, part.path, self.values["file_format_type"]):
-                blocks = self.text(member, part)
-                head = self.head(blocks) if part.start == 0 else Head(names, 0, blocks)
-                yield from self._rows(record_blocks(head.rows, self.dialect), self._places(head.names), part, head.size)
+            for index, (name, member) in enumerate(members(file, part, self.values, expansion)):
+                blocks = self.text(member, part, expansion)
+                head = self.head(blocks, part) if part.start == 0 else Head(names, 0, blocks)
+                layout = self._layout(head.names, part)
+                bad = BadRows(part.path, self.places(part, index, name, head.size))
+                yield from self._rows(record_blocks(head.rows, self.dialect), layout, bad, part.start == 0)
 
-    def text(self, file: Any, part: Part) -> Iterator[bytes]:
+    def text(self, file: Any, part: Part, expansion: Expansion | None = None) -> Iterator[bytes]:
         """The blocks of a part, in UTF-8."""
-        return as_utf8(bytes_of(file, part, codec_of(part.path, self.values)), self.values["encoding"], part.path)
+        raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
+        return as_utf8(raw, self.values["encoding"], part)
 
-    def head(self, blocks: Iterator[bytes]) -> Head:
+    def places(self, part: Part, index: int, name: str, start: int) -> Callable[[Sequence[int]], list[str]]:
+        """Turns offsets in the rows of a member into lines, by reading its text again."""
+
+        def found(offsets: Sequence[int]) -> list[str]:
+            with opened(part) as file:
+                expansion = Expansion(part, self.values)
+                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                _, member = next(islice(found_members, index, None))
+                lines = line_numbers(part, self.text(member, part), [start + offset for offset in offsets])
+            return [f"{name}: line {line}" if name else f"line {line}" for line in lines]
+
+        return found
+
+    def head(self, blocks: Iterator[bytes], part: Part) -> Head:
         """Byte order mark, skipped lines and header, taken off the blocks of a file."""
         buffer = b""
         for block in blocks:
             buffer += block
             end = self.head_bytes(buffer)
             if end >= 0:
-                return Head(self._names(buffer[:end]), end, chain([buffer[end:]], blocks))
-        return Head(self._names(buffer), len(buffer), iter(()))
+                return Head(self._names(buffer[:end], part), end, chain([buffer[end:]], blocks))
+            if len(buffer) > self.dialect.record_bytes_max:
+                limit = size_text(self.dialect.record_bytes_max)
+                raise BadFile(part.path, f"line 1: the header does not end within {limit} (max_record_bytes)")
+        return Head(self._names(buffer, part), len(buffer), iter(()))
 
-    def _names(self, head: bytes) -> list[str]:
-        if not self.use_header:
-            return []
+    def _names(self, head: bytes, part: Part) -> list[str]:
         lines = head.removeprefix(_BOM)
-        for _ in range(self.values["skip_header_row_number"]):
-            lines = lines.partition(self.dialect.terminator)[2]
-        record = next(self.splitter().records(lines.decode("utf-8", "replace")), None)
-        return [f.text.strip() for f in record.fields] if record else []
+        skipped = b""
+        count = self.values["skip_header_row_number"]
+        for _ in range(count):
+            skipped, _, lines = lines.partition(self.dialect.terminator)
+        if self.use_header:
+            return self._split(lines, part)
+        if count and self.columns:
+            problem = skipped_problem(self._split(skipped, part), [c.name for c in self.columns])
+            if problem:
+                raise BadFile(part.path, f"line {count}: {problem}")
+        return []
 
-    def _places(self, names: list[str]) -> list[int]:
-        """In which field of a record each wanted column stands; -1 where in none."""
+    def _split(self, line: bytes, part: Part) -> list[str]:
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            if not self.use_header:
+                return []
+            number = self.values["skip_header_row_number"] + 1
+            raise BadFile(part.path, f"line {number}: the header is not written in UTF-8 ({error.reason}): name the encoding of the file") from None
+        record = next(self.splitter().records(text), None)
+        if record is None:
+            return []
+        fault = next((field.fault for field in record.fields if field.fault), "")
+        if fault and self.use_header:
+            raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: the header: {fault}")
+        return [field.text.strip() for field in record.fields]
+
+    def _layout(self, names: list[str], part: Part) -> Layout:
+        order = [c.name for c in self.columns]
+        wanted = [c.name for c in self.wanted]
         if not self.use_header:
-            order = [c.name for c in self.columns]
-            return [order.index(c.name) for c in self.wanted]
-        folded = [n.lower() for n in names]
-        return [names.index(c.name) if c.name in names else folded.index(c.name.lower()) if c.name.lower() in folded else -1 for c in self.wanted]
+            return Layout([order.index(name) for name in wanted], len(order))
+        problem = header_problem(names, wanted, self.dialect.delimiter.decode(), fill_missing=self.rules.leniency.fill_missing)
+        extra = [n for n, place in zip(names, places_of(order, names), strict=True) if place < 0] if self.exact else []
+        if not problem and extra:
+            problem = f"the header has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema"
+        if problem:
+            raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
+        return Layout(places_of(names, wanted), len(names))
 
-    def _rows(self, blocks: Iterator[bytes], places: list[int], part: Part, offset: int) -> Iterator[list[Any]]:
-        splitter = self.splitter()
-        for block in blocks:
-            width = self._width(block, splitter, part)
-            if width:
-                try:
-                    yield self._fast(block, places, width)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-                    yield self._slow(block, places, splitter, part, offset)
-            offset += len(block)
+    def _rows(self, blocks: RecordBlocks, layout: Layout, bad: BadRows, at_top: bool) -> Iterator[list[Any]]:
+        slow = self.slow()
+        offset = 0
+        try:
+            for block in blocks:
+                if at_top:
+                    self._check_first_row(block, bad)
+                    at_top = False
+                arrays = self._arrays(block, blocks.faulty, layout, slow, bad, offset)
+                offset += len(block)
+                if arrays and not bad.count:
+                    yield arrays
+                bad.passed(len(block))
+        except RecordTooLong as error:
+            self._add_too_long(error, bad)
+        bad.close()
 
-    def _width(self, block: bytes, splitter: Splitter, part: Part) -> int:
-        """The number of fields of the first record; 0 where there is none."""
+    def _add_too_long(self, error: RecordTooLong, bad: BadRows) -> None:
+        limit = f"{size_text(self.dialect.record_bytes_max)} (max_record_bytes)"
+        if error.open_at >= 0:
+            quote = self.dialect.quote.decode()
+            bad.add(BadRow(error.open_at, f"the quote {quote} that opens here is not closed within {limit}"))
+        else:
+            bad.add(BadRow(error.offset, f"the record that begins here is longer than {limit}"))
+
+    def _check_first_row(self, block: bytes, bad: BadRows) -> None:
+        if self.use_header:
+            return
+        record = next(self.splitter().records(self._first(block).decode("utf-8", "replace")), None)
+        problem = first_row_problem([f.text for f in record.fields], [c.name for c in self.columns]) if record else ""
+        if problem:
+            bad.add(BadRow(0, problem))
+
+    def _arrays(self, block: bytes, faulty: bool, layout: Layout, slow: SlowRows, bad: BadRows, offset: int) -> list[Any] | None:
+        """The arrays of a block by the quick way, else by the slow one; None where it has no rows that fit."""
+        if not faulty and len(block) <= self.dialect.record_bytes_max and not (self.refuse_zeros and b"\0" in block):
+            try:
+                width = self._width(block, layout)
+                return self._fast(block, layout.places, width) if width else None
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+                pass  # the slow way knows more, or says what is wrong
+        arrays, faults, starts = slow.read(block, layout.places, layout.width)
+        for row, what in faults_by_row(faults):
+            bad.add(BadRow(offset + starts(row), what))
+        return arrays if arrays and len(arrays[0]) else None
+
+    def _width(self, block: bytes, layout: Layout) -> int:
+        """The number of fields that Arrow should expect: that of the first record where others are accepted too; 0 where there is none."""
+        leniency = self.rules.leniency
+        if not leniency.fill_short and not leniency.drop_extra:
+            return layout.width if _VISIBLE.search(block) else 0
+        record = next(self.splitter().records(self._first(block).decode("utf-8", "replace")), None)
+        width = len(record.fields) if record else 0
+        short, long = width < layout.width and not leniency.fill_short, width > layout.width and not leniency.drop_extra
+        return layout.width if width and (short or long) else width
+
+    def _first(self, block: bytes) -> bytes:
+        """The first record of a block that is not an empty line."""
         top = block[:_TOP_BYTES].lstrip(b"\r\n")
         end = first_end(top, self.dialect, len(self.dialect.terminator))
         if end < 0:  # a long record, or many empty lines
             top = block.lstrip(b"\r\n")
             end = first_end(top, self.dialect, len(self.dialect.terminator))
-        record = next(splitter.records(_decoded(top[:end] if end >= 0 else top, part)), None)
-        return len(record.fields) if record else 0
+        return top[:end] if end >= 0 else top
 
     def _fast(self, block: bytes, places: list[int], width: int) -> list[Any]:
         dialect = self.dialect
@@ -194,58 +307,34 @@ class Delimited:
 
     def _parsed_as(self, column: Column) -> Any:
         """The type that Arrow's parser is asked for; what it cannot make goes through strings."""
-        iso = {TypeName.DATE: self.notation.date == "%Y-%m-%d", TypeName.TIME: self.notation.time == "%H:%M:%S"}
+        iso = {TypeName.DATE: self.rules.date == "%Y-%m-%d", TypeName.TIME: self.rules.time == "%H:%M:%S"}
         return arrow_type(column.type) if column.type.name in _DIRECT or iso.get(column.type.name) else pa.string()
 
     def _timestamp_parsers(self) -> list[Any]:
-        if self.notation.datetime == TIMESTAMPS[0]:
+        if self.rules.datetime == TIMESTAMPS[0]:
             return [pa_csv.ISO8601, *TIMESTAMPS[1:]]
-        return [self.notation.datetime, pa_csv.ISO8601, *TIMESTAMPS[1:]]
+        return [self.rules.datetime, pa_csv.ISO8601, *TIMESTAMPS[1:]]
 
     def _finished(self, table: Any, place: int, column: Column) -> Any:
         wanted = arrow_type(column.type)
         index = table.schema.get_field_index(str(place)) if place >= 0 else -1
-        if index < 0:
-            return pa.nulls(table.num_rows, wanted)
-        array = table.column(index).combine_chunks()
+        array = pa.nulls(table.num_rows, wanted) if index < 0 else table.column(index).combine_chunks()
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
-        if array.type == wanted:
-            return array
+        if array.null_count and not column.nullable:
+            raise ValueError("a null where none may be")
+        if array.type != wanted:
+            return self._made(array, column)
+        if pa.types.is_floating(wanted) and pc.any(pc.is_inf(array)).as_py():
+            raise ValueError("a number that may not fit")
+        return array
+
+    def _made(self, array: Any, column: Column) -> Any:
+        """Values from texts, where Arrow's parser has no type for them."""
         if column.type.name is TypeName.DATE:
-            return pc.strptime(array, format=self.notation.date, unit="s").cast(wanted)
-        convert = from_text(column.type, self.notation)
-        return pa.array([None if text is None or not text.strip() else convert(text) for text in array.to_pylist()], wanted)
-
-    def _slow(self, block: bytes, places: list[int], splitter: Splitter, part: Part, offset: int) -> list[Any]:
-        text = _decoded(block, part)
-        records = list(splitter.records(text))
-        arrays = []
-        for place, column in zip(places, self.wanted, strict=True):
-            try:
-                arrays.append(self._column(records, place, column))
-            except _BadField as bad:
-                where = line_of(part, offset + len(text[: bad.start].encode()), self._untraceable(part))
-                raise BadFile(part.path, f"{where}column {column.name}: {bad}") from None
-        return arrays
-
-    def _untraceable(self, part: Part) -> str:
-        plain = self.values["archive_compress_codec"] == "none" and codecs.lookup(self.values["encoding"]).name in ("utf-8", "ascii")
-        return codec_of(part.path, self.values) if plain else "changed on the way"
-
-    def _column(self, records: list[Record], place: int, column: Column) -> Any:
-        convert = from_text(column.type, self.notation)
-        textual = column.type.name in _TEXTUAL
-        values: list[Any] = []
-        for record in records:
-            field = record.fields[place] if 0 <= place < len(record.fields) else Field("")
-            if (not field.quoted and field.text in self.nulls) or (not textual and not field.text.strip()):
-                values.append(None)
-                continue
-            try:
-                values.append(convert(field.text))
-            except ValueError as error:
-                raise _BadField(record.start, str(error)) from None
+            return pc.strptime(array, format=self.rules.date, unit="s").cast(arrow_type(column.type))
+        convert = from_text(column.type, self.rules)
+        values = [None if text is None or not text.strip() else convert(text) for text in array.to_pylist()]
         return pa.array(values, arrow_type(column.type))
 
 
@@ -258,28 +347,58 @@ class Lines:
     def read(self, part: Part) -> Iterator[list[Any]]:
         """One array of lines, block after block."""
         inner = self.inner
+        expansion = Expansion(part, inner.values)
         with opened(part) as file:
-            for member in members(file, inner.values["archive_compress_codec"], part.path, inner.values["file_format_type"]):
-                blocks = inner.text(member, part)
-                blocks = inner.head(blocks).rows if part.start == 0 else blocks
-                for block in record_blocks(blocks, inner.dialect):
-                    lines = block.splitlines() if inner.dialect.terminator == b"\n" else block.split(inner.dialect.terminator)
-                    try:
-                        yield [pa.array([line for line in lines if line], pa.string())]
-                    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                        raise BadFile(part.path, f"is not written in {inner.values['encoding']}") from error
+            for index, (name, member) in enumerate(members(file, part, inner.values, expansion)):
+                blocks = inner.text(member, part, expansion)
+                head = inner.head(blocks, part) if part.start == 0 else Head([], 0, blocks)
+                bad = BadRows(part.path, inner.places(part, index, name, head.size))
+                yield from self._rows(record_blocks(head.rows, inner.dialect), bad)
+
+    def _rows(self, blocks: RecordBlocks, bad: BadRows) -> Iterator[list[Any]]:
+        offset = 0
+        try:
+            for block in blocks:
+                lines = self._split(block)
+                self._check(block, lines, bad, offset)
+                offset += len(block)
+                if not bad.count:
+                    yield [pa.array([line for line in lines if line], pa.string())]
+                bad.passed(len(block))
+        except RecordTooLong as error:
+            self.inner._add_too_long(error, bad)
+        bad.close()
+
+    def _split(self, block: bytes) -> list[bytes]:
+        if self.inner.dialect.terminator == b"\n":
+            return block.splitlines()
+        return block.split(self.inner.dialect.terminator)
+
+    def _check(self, block: bytes, lines: list[bytes], bad: BadRows, offset: int) -> None:
+        try:
+            block.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            zeros = self.inner.refuse_zeros and b"\0" in block
+            if not zeros and len(block) <= self.inner.dialect.record_bytes_max:
+                return
+        place = 0
+        for line in lines:
+            place = max(block.find(line, place), place)
+            what = _line_problem(line, self.inner)
+            if what:
+                bad.add(BadRow(offset + place, what))
+            place += len(line)
 
 
-class _BadField(Exception):
-    """A field that does not fit; `start` is where its record begins."""
-
-    def __init__(self, start: int, what: str) -> None:
-        super().__init__(what)
-        self.start = start
-
-
-def _decoded(block: bytes, part: Part) -> str:
+def _line_problem(line: bytes, inner: Delimited) -> str:
+    if len(line) > inner.dialect.record_bytes_max:
+        return f"the record that begins here is longer than {size_text(inner.dialect.record_bytes_max)} (max_record_bytes)"
+    if b"\0" in line and inner.refuse_zeros:
+        return f"{line[:40]!r} holds a zero byte"
     try:
-        return block.decode()
+        line.decode()
     except UnicodeDecodeError as error:
-        raise BadFile(part.path, f"is not written in UTF-8 ({error.reason}): name its encoding") from error
+        return f"the bytes {line[error.start : error.end]!r} are not UTF-8: name the encoding of the file"
+    return ""

@@ -1,36 +1,45 @@
 """Records taken apart into fields, one character after the other: the slow way, for blocks in which Arrow's parser or conversion fails. Called by delimited.py.
 
-It must agree with Arrow's csv parser on everything that Arrow accepts, and is lenient where Arrow is not: rows may have more or fewer fields than others.
+It must agree with Arrow's csv parser on everything that Arrow accepts. What Arrow would accept and nobody meant (a quote that is not closed, text behind a
+closing quote) is marked as a fault of its field; what a fault or a wrong number of fields means is decided by the caller.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.connectors.localfile.dialect import Dialect
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field's text; `quoted` tells an empty text from nothing."""
+    """One field's text; `quoted` tells an empty text from nothing. `start` is where the field begins, in characters."""
 
     text: str
     quoted: bool = False
+    fault: str = ""
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; `start` is where it begins, in characters."""
+    """One record: from `start` to `end`, in characters; `end` is behind its terminator."""
 
     start: int
     fields: list[Field]
+    end: int = 0
 
 
 class Splitter:
     """Takes csv (with quotes) or text (without) apart. `terminator` None means any of \\n, \\r\\n and \\r."""
 
     def __init__(self, delimiter: str, quote: str = "", escape: str = "", terminator: str | None = None) -> None:
-        self.delimiter, self.quote, self.escape = delimiter, quote, escape
+        self.delimiter = delimiter
+        self.quote = quote
+        self.escape = escape
         self.end = re.compile(re.escape(terminator) if terminator else "\r\n|\n|\r")
         stop = f"{re.escape(delimiter)}|{self.end.pattern}"
+        self.stop = re.compile(f"(?:{stop})|\\Z")
         self.plain = re.compile(f"{re.escape(escape)}.|{stop}" if escape else stop, re.DOTALL)
         self.inside = re.compile((f"{re.escape(escape)}.|" if escape else "") + (f"{re.escape(quote * 2)}|{re.escape(quote)}" if quote else "(?!)"), re.DOTALL)
 
@@ -47,33 +56,42 @@ class Splitter:
             while not last:
                 field, place, last = self._field(text, place)
                 fields.append(field)
-            yield Record(start, fields)
+            yield Record(start, fields, place)
 
     def _field(self, text: str, place: int) -> tuple[Field, int, bool]:
         """A field, where the next one begins, and whether it was the last of its record."""
+        start = place
         quoted = bool(self.quote) and text.startswith(self.quote, place)
         parts: list[str] = []
+        fault = ""
         if quoted:
-            place = self._quoted(text, place + len(self.quote), parts)
+            place, fault = self._quoted(text, place + len(self.quote), parts)
         while True:
             match = self.plain.search(text, place)
             if match is None:
-                return Field("".join([*parts, text[place:]]), quoted), len(text), True
+                return Field("".join([*parts, text[place:]]), quoted, fault, start), len(text), True
             parts.append(text[place : match.start()])
             place = match.end()
             if not (self.escape and match[0].startswith(self.escape)):
-                return Field("".join(parts), quoted), place, match[0] != self.delimiter
+                return Field("".join(parts), quoted, fault, start), place, match[0] != self.delimiter
             parts.append(match[0][1:])
 
-    def _quoted(self, text: str, place: int, parts: list[str]) -> int:
-        """The inside of quotes; gives the place behind the closing one."""
+    def _quoted(self, text: str, place: int, parts: list[str]) -> tuple[int, str]:
+        """The inside of quotes; gives the place behind the closing one, and what is wrong with the quotes."""
         while True:
             match = self.inside.search(text, place)
             if match is None:
                 parts.append(text[place:])
-                return len(text)
+                return len(text), f"the quote {self.quote} is not closed"
             parts.append(text[place : match.start()])
             place = match.end()
             if match[0] == self.quote:
-                return place
+                behind = not self.stop.match(text, place)
+                return place, f"there is text behind the closing quote {self.quote}" if behind else ""
             parts.append(match[0][1:])
+
+
+def splitter_of(dialect: Dialect) -> Splitter:
+    """For the records of a dialect."""
+    terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
+    return Splitter(dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator)

@@ -1,19 +1,36 @@
 """Reads json files, in tasks: one object per line, or documents and arrays of objects over several lines. Called by tables.py.
 
-Lines go through Arrow's parser where its types and the schema's agree; a block that Arrow refuses is read again with Python's, which also takes numbers
-in quotes, maps and times in other notations, and says file and line of what is wrong.
+Lines go through Arrow's parser where its types and the schema's agree; a block that Arrow refuses, or in which a null may be a key that is not there, is
+read again with Python's, which also takes numbers in quotes, maps and times in other notations, and finds every row that does not fit.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from tidegate.connectors.localfile.convert import TimeNotation, from_json, nullable
-from tidegate.connectors.localfile.records import Dialect
-from tidegate.connectors.localfile.streams import BadFile, Part, as_utf8, bytes_of, codec_of, line_of, members, opened, record_blocks, whole_text
+from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX, BadRow, BadRows, excerpt, size_text
+from tidegate.connectors.localfile.convert import Rules, from_json, once
+from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.json_documents import BadDocument, Documents
+from tidegate.connectors.localfile.json_values import DECODER
+from tidegate.connectors.localfile.streams import (
+    Expansion,
+    Part,
+    RecordTooLong,
+    as_utf8,
+    bytes_of,
+    codec_of,
+    line_numbers,
+    members,
+    opened,
+    record_blocks,
+)
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values
@@ -32,6 +49,9 @@ _PLAIN = (
 )
 _AS_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.BYTES)
 """Arrow gives their text, and the value is made of it here: bytes are base64."""
+_DOCUMENT_ROWS = 16_384
+_KEYS_MAX = 10
+_BOM = b"\xef\xbb\xbf"
 _BY_TEXT = (*_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
@@ -47,45 +67,83 @@ def by_lines(head: bytes) -> bool:
     return True
 
 
+class BadRowValue(ValueError):
+    """A row that does not fit."""
+
+
 class JsonReader:
     """The reader of one table's json files."""
 
     def __init__(self, values: Values, wanted: Sequence[Column]) -> None:
-        self.values, self.wanted = values, wanted
-        self.notation = TimeNotation.of(values)
-        iso = self.notation.datetime == "%Y-%m-%d %H:%M:%S"
+        self.values = values
+        self.wanted = wanted
+        self.rules = Rules.of(values)
+        self.limit = int(values.get("max_record_bytes") or RECORD_BYTES_MAX)
+        self.limit_text = f"{size_text(self.limit)} (max_record_bytes)"
+        iso = self.rules.datetime == "%Y-%m-%d %H:%M:%S"
         self.direct = all(_arrow_reads(c.type, iso) and c.default is None for c in wanted)
+        self.converters = [(c, from_json(c.type, self.rules)) for c in wanted]
 
     def read(self, part: Part) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
+        expansion = Expansion(part, self.values)
         with opened(part) as file:
-            for member in members(file, self.values["archive_compress_codec"], part.path, "json"):
-                blocks = as_utf8(bytes_of(member, part, codec_of(part.path, self.values)), self.values["encoding"], part.path)
-                yield from self._rows(blocks, part)
+            for index, (name, member) in enumerate(members(file, part, self.values, expansion)):
+                yield from self._rows(self._text(member, part, expansion), part, index, name)
 
-    def _rows(self, blocks: Iterator[bytes], part: Part) -> Iterator[list[Any]]:
+    def _text(self, file: Any, part: Part, expansion: Expansion) -> Iterator[bytes]:
+        raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
+        return as_utf8(raw, self.values["encoding"], part)
+
+    def _rows(self, blocks: Iterator[bytes], part: Part, index: int, name: str) -> Iterator[list[Any]]:
         first = next(blocks, b"")
+        start = 0
         if part.start == 0:
-            first = first.removeprefix(b"\xef\xbb\xbf")
+            start = len(_BOM) if first.startswith(_BOM) else 0
+            first = first[start:]
             if not by_lines(first):
-                yield from self._documents(first + whole_text(blocks), part)
+                yield from self._documents(chain([first], blocks), BadRows(part.path, _lines(name)))
                 return
-        offset = 0
-        for block in record_blocks(_chain(first, blocks), LINES):
-            if block.strip():
-                yield self._block(block, part, offset)
-            offset += len(block)
+        bad = BadRows(part.path, self._places(part, index, name, start))
+        yield from self._line_rows(chain([first], blocks), bad)
 
-    def _block(self, block: bytes, part: Part, offset: int) -> list[Any]:
-        if self.direct:
+    def _line_rows(self, blocks: Iterator[bytes], bad: BadRows) -> Iterator[list[Any]]:
+        offset = 0
+        try:
+            for block in record_blocks(blocks, replace(LINES, record_bytes_max=self.limit)):
+                arrays = self._block(block, bad, offset) if block.strip() else None
+                offset += len(block)
+                if arrays and not bad.count:
+                    yield arrays
+                bad.passed(len(block))
+        except RecordTooLong as error:
+            bad.add(BadRow(error.offset, f"the record that begins here is longer than {self.limit_text}"))
+        bad.close()
+
+    def _places(self, part: Part, index: int, name: str, start: int) -> Callable[[Sequence[int]], list[str]]:
+        """Turns offsets in a member into lines, by reading its text again."""
+
+        def found(offsets: Sequence[int]) -> list[str]:
+            with opened(part) as file:
+                expansion = Expansion(part, self.values)
+                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                _, member = next(islice(found_members, index, None))
+                lines = line_numbers(part, self._text(member, part, expansion), [start + o for o in offsets])
+            return _lines(name)(lines)
+
+        return found
+
+    def _block(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
+        if self.direct and len(block) <= self.limit:
             try:
                 return self._fast(block)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError):
                 pass  # the slow way knows more, or says what is wrong
-        return self._slow(block, part, offset)
+        return self._slow(block, bad, offset)
 
     def _fast(self, block: bytes) -> list[Any]:
-        fields = [pa.field(c.name, pa.string() if c.type.name in _AS_TEXT else arrow_type(c.type)) for c in self.wanted]
+        texts = (*_AS_TEXT, TypeName.TIMESTAMP)
+        fields = [pa.field(c.name, pa.string() if c.type.name in texts else arrow_type(c.type)) for c in self.wanted]
         data: Any = pa.BufferReader(block)
         table = pa_json.read_json(
             data,
@@ -93,45 +151,160 @@ class JsonReader:
             parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
         )
         table.validate(full=True)  # Arrow's parser lets bytes through that are not UTF-8
-        return [self._finished(table.column(c.name).combine_chunks(), c) for c in self.wanted]
+        arrays = [_flat(table.column(c.name).combine_chunks()) for c in self.wanted]
+        self._check(block, arrays)
+        return [self._finished(array, c) for array, c in zip(arrays, self.wanted, strict=True)]
+
+    def _check(self, block: bytes, arrays: list[Any]) -> None:
+        """Raises where the slow way has to judge: nulls that may be keys that are not there, numbers that may not fit."""
+        empty = [c for array, c in zip(arrays, self.wanted, strict=True) if array.null_count]
+        if any(not c.nullable for c in empty):
+            raise BadRowValue("a null where none may be")
+        if any(_overflowed(array) for array in arrays):
+            raise BadRowValue("a number that may not fit")
+        if self.rules.leniency.fill_missing:
+            return
+        if any(_holds_empty_child(array) for array in arrays):
+            raise BadRowValue("a null in a row that may be a missing key")
+        if empty and not _written(block, arrays, self.wanted) and not _all_have(block, [c.name for c in empty]):
+            raise BadRowValue("a missing key")
 
     def _finished(self, array: Any, column: Column) -> Any:
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+        if column.type.name is TypeName.TIMESTAMP:
+            return array.cast(arrow_type(column.type))  # refuses zones, which Arrow's parser of JSON leaves out
         if column.type.name not in _AS_TEXT:
             return array
-        convert = nullable(from_json(column.type, self.notation))
-        return pa.array([convert(text) for text in array.to_pylist()], arrow_type(column.type))
+        convert = from_json(column.type, self.rules)
+        values = [None if text is None else convert(text) for text in array.to_pylist()]
+        return pa.array(values, arrow_type(column.type))
 
-    def _slow(self, block: bytes, part: Part, offset: int) -> list[Any]:
-        rows: list[Any] = []
+    def _slow(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
+        rows: list[list[Any]] = []
         place = offset
-        converters = [(c, _with_default(c, self.notation)) for c in self.wanted]
         for line in block.splitlines(keepends=True):
             try:
-                for value in _values(line.decode()):
-                    rows.append([_converted(c, convert, value) for c, convert in converters])
-            except ValueError as error:
-                raise BadFile(part.path, f"{line_of(part, place, self._untraceable(part))}{error}") from None
+                if len(line) > self.limit:
+                    raise BadRowValue(f"the record is longer than {self.limit_text}")
+                rows += [self._row(value) for value in _values(line)]
+            except BadRowValue as error:
+                bad.add(BadRow(place, str(error)))
             place += len(line)
+        return self._arrays(rows)
+
+    def _documents(self, blocks: Iterator[bytes], bad: BadRows) -> Iterator[list[Any]]:
+        rows: list[list[Any]] = []
+        try:
+            for line, value in Documents(blocks, self.limit, self.limit_text).values():
+                try:
+                    rows.append(self._row(value))
+                except BadRowValue as error:
+                    bad.add(BadRow(line, str(error)))
+                    bad.passed(1)
+                if len(rows) >= _DOCUMENT_ROWS and not bad.count:
+                    yield self._arrays(rows)
+                    rows = []
+        except BadDocument as error:
+            bad.add(BadRow(error.line, str(error)))
+        bad.close()
+        if rows:
+            yield self._arrays(rows)
+
+    def _arrays(self, rows: list[list[Any]]) -> list[Any]:
         return [pa.array([row[i] for row in rows], arrow_type(c.type)) for i, c in enumerate(self.wanted)]
 
-    def _untraceable(self, part: Part) -> str:
-        plain = self.values["archive_compress_codec"] == "none" and self.values["encoding"].lower().replace("_", "-") in ("utf-8", "utf8")
-        return codec_of(part.path, self.values) if plain else "changed on the way"
+    def _row(self, value: Any) -> list[Any]:
+        """The values of the wanted columns; BadRowValue names all that do not fit."""
+        if not isinstance(value, dict):
+            raise BadRowValue(f"a row is an object, not {excerpt(value)}")
+        row: list[Any] = []
+        faults: list[str] = []
+        for column, convert in self.converters:
+            try:
+                row.append(self._value(value, column, convert))
+            except ValueError as error:
+                faults.append(f"column {column.name}: {error}")
+        if faults:
+            raise BadRowValue("; ".join(faults))
+        return row
 
-    def _documents(self, data: bytes, part: Part) -> Iterator[list[Any]]:
-        converters = [(c, _with_default(c, self.notation)) for c in self.wanted]
+    def _value(self, row: dict[str, Any], column: Column, convert: Callable[[Any], Any]) -> Any:
+        name = column.name
+        once(row, (name,))
+        found = row.get(name)
+        if found is None and column.default is not None:
+            found = column.default
+        elif name not in row and not self.rules.leniency.fill_missing:
+            keys = ", ".join(map(repr, islice(row, _KEYS_MAX)))
+            raise ValueError(f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads null for it')
+        if found is None and not column.nullable:
+            raise ValueError("there is no value, and the column is not nullable")
+        return None if found is None else convert(found)
+
+
+def _lines(name: str) -> Callable[[Sequence[int]], list[str]]:
+    return lambda lines: [f"{name}: line {line}" if name else f"line {line}" for line in lines]
+
+
+def _flat(array: Any) -> Any:
+    if isinstance(array, pa.ChunkedArray):
+        return array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _overflowed(array: Any) -> bool:
+    """Whether a number may have become infinite."""
+    return pa.types.is_floating(array.type) and bool(pc.any(pc.is_inf(array)).as_py())
+
+
+def _holds_empty_child(array: Any) -> bool:
+    """Whether a row inside an array has a null, which may be a key that is not there."""
+    if pa.types.is_list(array.type):
+        return _holds_empty_child(array.flatten())
+    if not pa.types.is_struct(array.type):
+        return False
+    return any(child.null_count > array.null_count or _holds_empty_child(child) for child in array.flatten())
+
+
+def _written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
+    """Whether every null stands in the text as one. Only sure for flat objects without escapes, whose keys Arrow has found once each."""
+    if b"\\" in block or block.count(b"{") != len(arrays[0]):
+        return False
+    for array, column in zip(arrays, columns, strict=True):
+        key = json.dumps(column.name, ensure_ascii=False).encode()
+        left = array.null_count
+        for null in (b": null", b":null"):
+            left -= block.count(key + null) if left else 0
+        if left:
+            return False
+    return True
+
+
+def _all_have(block: bytes, names: Sequence[str]) -> bool:
+    """Whether every line is an object with all of these keys."""
+    for line in block.splitlines():
+        if line.strip():
+            value = json.loads(line)
+            if not isinstance(value, dict) or any(name not in value for name in names):
+                return False
+    return True
+
+
+def _values(line: bytes) -> Iterator[Any]:
+    """The objects of a line; arrays give their elements."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        wrong = line[error.start : error.end]
+        raise BadRowValue(f"the bytes {wrong!r} are not UTF-8: name the encoding of the file") from None
+    place = 0
+    while (place := len(text) - len(text[place:].lstrip())) < len(text):
         try:
-            rows = [[_converted(c, convert, value) for c, convert in converters] for value in _values(data.decode())]
-        except ValueError as error:
-            raise BadFile(part.path, str(error)) from None
-        yield [pa.array([row[i] for row in rows], arrow_type(c.type)) for i, c in enumerate(self.wanted)]
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+            value, place = DECODER.raw_decode(text, place)
+        except json.JSONDecodeError as error:
+            raise BadRowValue(f"this is not JSON: {error.msg}: {excerpt(text[error.pos : error.pos + 60])}") from None
+        except RecursionError:
+            raise BadRowValue("this value is nested too deeply") from None
+        yield from value if isinstance(value, list) else [value]
 
 
 def _arrow_reads(kind: DataType, iso: bool) -> bool:
@@ -144,32 +317,3 @@ def _arrow_reads(kind: DataType, iso: bool) -> bool:
             return iso
         case _:
             return kind.name in _PLAIN or kind.name in _BY_TEXT
-
-
-def _values(text: str) -> Iterator[Any]:
-    """All objects of a text with one or more JSON documents; arrays give their elements."""
-    decoder = json.JSONDecoder()
-    place = 0
-    while (place := place + len(text[place:]) - len(text[place:].lstrip())) < len(text):
-        try:
-            value, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"this is not JSON: {error.msg}") from None
-        for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, dict):
-                raise ValueError(f"a row is an object, not {json.dumps(item)[:60]}")
-            yield item
-
-
-def _with_default(column: Column, notation: TimeNotation) -> Any:
-    convert = from_json(column.type, notation)
-    if column.default is None:
-        return nullable(convert)
-    return lambda value: convert(column.default if value is None else value)
-
-
-def _converted(column: Column, convert: Any, value: dict[str, Any]) -> Any:
-    try:
-        return convert(value.get(column.name))
-    except ValueError as error:
-        raise ValueError(f"column {column.name}: {error}") from None

@@ -8,10 +8,11 @@ from enum import Enum
 from itertools import pairwise
 
 from tidegate.connectors.localfile.columnar import group_rows
-from tidegate.connectors.localfile.delimited import Delimited, dialect_of
+from tidegate.connectors.localfile.delimited import Delimited
+from tidegate.connectors.localfile.dialect import Dialect, dialect_of
 from tidegate.connectors.localfile.jsonlines import LINES, by_lines
 from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, Segment
-from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, record_end, rows_end
+from tidegate.connectors.localfile.records import BLOCK_BYTES, record_end, rows_end
 from tidegate.connectors.localfile.streams import Part, codec_of, cuttable, opened
 from tidegate.connectors.localfile.tables import TableFiles
 from tidegate.plugin.contract import Limit

@@ -12,28 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.connectors.localfile.dialect import Dialect
+
 BLOCK_BYTES = 8 << 20
 SKIPPED_BYTES = 512 << 10
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dialect:
-    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape` are empty where there are none."""
-
-    delimiter: bytes = b","
-    quote: bytes = b""
-    escape: bytes = b""
-    terminator: bytes = b"\n"
-
-    @property
-    def plain(self) -> bool:
-        """Whether every terminator ends a record."""
-        return not self.quote and not self.escape
-
-    @property
-    def starts(self) -> tuple[bytes, ...]:
-        """What stands before the first character of a field."""
-        return (self.delimiter, b"\n", b"\r") if self.terminator == b"\n" else (self.delimiter, self.terminator)
 
 
 class _Spans:
@@ -43,8 +25,11 @@ class _Spans:
         self.block, self.dialect = block, dialect
         self.opens: Any = ()
         self.closes: Any = ()
+        self.counted = False
         if dialect.quote and dialect.quote in block:
-            self.opens, self.closes = _walked(block, dialect) if dialect.escape else _counted(block, dialect) or _matched(block, dialect)
+            counted = None if dialect.escape else _counted(block, dialect)
+            self.counted = counted is not None
+            self.opens, self.closes = counted or (_walked(block, dialect) if dialect.escape else _matched(block, dialect))
 
     def around(self, place: int) -> tuple[int, int] | None:
         """The quoted stretch that holds a place."""
@@ -52,6 +37,20 @@ class _Spans:
         if at >= 0 and self.closes[at] > place:
             return int(self.opens[at]), int(self.closes[at])
         return None
+
+    @property
+    def open_at(self) -> int:
+        """Where the quote stands that is not closed; -1 where all are."""
+        return int(self.opens[-1]) if len(self.opens) and self.closes[-1] >= len(self.block) else -1
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether text stands between a closing quote and the end of its field."""
+        starts, quote = self.dialect.starts, self.dialect.quote
+        if self.counted or not len(self.opens):
+            return False  # counting takes quotes in their places only
+        size = len(self.block)
+        return any(c + 1 < size and not self.block.startswith((*starts, quote), c + 1) for c in map(int, self.closes))
 
     def escaped(self, place: int) -> bool:
         escape = self.dialect.escape
@@ -107,19 +106,34 @@ def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
     return opens, closes if len(closes) == len(opens) else [*closes, len(block)]
 
 
-def last_end(block: bytes, dialect: Dialect) -> int:
-    """The end of the last whole record of a block that begins with a record; 0 where there is none."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The last whole record of a block ends at `end` (0: there is none). `open_at` is the quote that is not closed (-1: none)."""
+
+    end: int
+    misplaced: bool = False
+    open_at: int = -1
+
+
+def cut_block(block: bytes, dialect: Dialect) -> Cut:
+    """Where a block that begins with a record can be cut, and whether its quotes are where they belong."""
     width = len(dialect.terminator)
     place = block.rfind(dialect.terminator)
-    if dialect.plain or place < 0:
-        return place + width if place >= 0 else 0
+    if dialect.plain:
+        return Cut(place + width if place >= 0 else 0)
     spans = _Spans(block, dialect)
+    misplaced, open_at = spans.misplaced, spans.open_at
     while place >= 0:
         around = spans.around(place)
         if around is None and not spans.escaped(place):
-            return place + width
+            return Cut(place + width, misplaced, open_at)
         place = block.rfind(dialect.terminator, 0, around[0] if around else place)
-    return 0
+    return Cut(0, misplaced, open_at)
+
+
+def last_end(block: bytes, dialect: Dialect) -> int:
+    """The end of the last whole record of a block that begins with a record; 0 where there is none."""
+    return cut_block(block, dialect).end
 
 
 def first_end(block: bytes, dialect: Dialect, target: int) -> int:
@@ -148,8 +162,8 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) 
         end = first_end(block, dialect, target - start) if start + len(block) >= target else -1
         if end >= 0:
             return start + end
-        if start + len(block) >= size:
-            return size
+        if start + len(block) >= size or len(block) > dialect.record_bytes_max:
+            return size  # a record that is too long is not cut; who reads it reports it
         step = len(block) - 1 if dialect.plain else last_end(block, dialect)
         start += step
         length = BLOCK_BYTES if step else length * 2  # a record that is longer than the block: see more of it

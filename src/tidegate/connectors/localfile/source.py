@@ -112,6 +112,11 @@ class LocalFileSource(Source):
         table, parts = split.payload
         yield from self.files[table].read([Part(*part) for part in parts])
 
+    def inspect(self, rows: int) -> Iterator[str]:
+        """What is wrong with the first rows of the first files."""
+        for files in self.files:
+            yield from files.inspect(rows)
+
     def at_end(self, offset: Offset) -> bool:
         """Whether all files that were there at the beginning are read, or gone."""
         position = Position.of(offset)

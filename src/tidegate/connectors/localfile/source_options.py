@@ -3,12 +3,15 @@
 Options that the reference has for formats or file systems that are not here are declared too, so that its job files give no warnings about unknown keys.
 """
 
+from tidegate.connectors.localfile.bad_rows import EXPANSION_RATIO_MAX, RECORD_BYTES_MAX
 from tidegate.plugin.option import Kind, Option, OptionSet
 
 FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
 """What the reference knows; check.py refuses the last three in words."""
 SUPPORTED = FORMATS[:5]
 CODECS = ("none", "lzo", "snappy", "lz4", "zlib", "gzip", "brotli", "zstd", "bz2")
+SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
+"""The codecs of text files, by the ends of their names."""
 ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
 
 FORMAT_WORDS = "The format of the files: csv, text, json, parquet or orc."
@@ -59,6 +62,50 @@ _ONE_TABLE = (
         "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or .lz4 say it too.",
         "none",
         choices=CODECS,
+    ),
+    Option(
+        "short_rows",
+        Kind.ENUM,
+        "A csv or text row with fewer fields than the schema or the header has is a bad row (`fail`), or the columns that it lacks are null (`fill_null`).",
+        "fail",
+        choices=("fail", "fill_null"),
+    ),
+    Option(
+        "long_rows",
+        Kind.ENUM,
+        "A csv or text row with more fields than the schema or the header has is a bad row (`fail`), or its last fields are dropped (`drop_extra`).",
+        "fail",
+        choices=("fail", "drop_extra"),
+    ),
+    Option(
+        "missing_columns",
+        Kind.ENUM,
+        "A column of the schema that is not in the header of a csv file, in a json object or in a parquet or orc file is an error (`fail`), "
+        "or null (`fill_null`).",
+        "fail",
+        choices=("fail", "fill_null"),
+    ),
+    Option(
+        "excess_digits",
+        Kind.ENUM,
+        "A number with more digits behind the point than its decimal type, a time with more digits than microseconds, or a timestamp in a date column is a "
+        "bad row (`fail`), or is rounded half up or cut (`round`).",
+        "fail",
+        choices=("fail", "round"),
+    ),
+    Option(
+        "max_record_bytes",
+        Kind.LONG,
+        "A csv, text or json record that is longer is an error, and so is a quote that is not closed within so many bytes.",
+        RECORD_BYTES_MAX,
+        minimum=1,
+    ),
+    Option(
+        "max_expansion_ratio",
+        Kind.LONG,
+        "A compressed file or an archive that expands to more than so many times its size, and more than 1 GiB, is an error.",
+        EXPANSION_RATIO_MAX,
+        minimum=1,
     ),
     Option("archive_compress_codec", Kind.ENUM, "Which archives the files are in.", "none", choices=ARCHIVES),
     Option("excel_engine", Kind.TEXT, f"{UNUSED}: excel files are not supported."),

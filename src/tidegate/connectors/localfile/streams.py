@@ -4,12 +4,12 @@ Codecs and archives are undone here, encodings translated, and the file is compa
 """
 
 import codecs
-import io
+import gzip
 import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -17,11 +17,19 @@ from typing import IO, Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile import lzo
-from tidegate.connectors.localfile.records import BLOCK_BYTES, Dialect, last_end
+from tidegate.connectors.localfile.bad_rows import (
+    EXPANSION_FREE_BYTES,
+    EXPANSION_RATIO_MAX,
+    BadFile,
+    size_text,
+)
+from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.headers import encoding_problem
+from tidegate.connectors.localfile.records import BLOCK_BYTES, Cut, cut_block
+from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
 
-_SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
 _ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
 _CUTTABLE = ("utf-8", "ascii", "gbk", "gb2312", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp932", "cp949", "cp950")
 
@@ -33,16 +41,6 @@ class FileChanged(TerminalError):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(f"{path} {what} since it was put into a batch: files must not change while they are read; start again fresh to read it as it is now")
-        self.path = path
-
-
-class BadFile(TerminalError):
-    """A file cannot be read as what the job file says it is."""
-
-    condition = "bad-file"
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path}: {what}")
         self.path = path
 
 
@@ -87,7 +85,7 @@ def codec_of(path: str, values: Values) -> str:
         return "gzip"
     if option != "none":
         return option
-    return _SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
+    return SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
 
 
 def cuttable(encoding: str) -> bool:
@@ -96,24 +94,71 @@ def cuttable(encoding: str) -> bool:
     return name.startswith(("iso8859", "cp125", "koi8")) or name in [n.replace("_", "-") for n in _CUTTABLE]
 
 
-def members(file: IO[bytes], archive: str, path: str, form: str) -> Iterator[IO[bytes]]:
-    """The files in an archive: those with a name of the format, or all where none has; the file itself where it is no archive."""
+class Expansion:
+    """How far one file may expand: its codec or archive is undone block by block, and this counts the bytes that come out."""
+
+    def __init__(self, part: Part, values: Mapping[str, Any]) -> None:
+        ratio = int(values.get("max_expansion_ratio") or EXPANSION_RATIO_MAX)
+        self.path = part.path
+        self.ratio = ratio
+        self.limit = max(part.size * ratio, EXPANSION_FREE_BYTES)
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """So many bytes came out."""
+        self.bytes += size
+        self.check(self.bytes)
+
+    def check(self, size: int) -> None:
+        """Raises where `size` bytes are more than a file like this may hold."""
+        if size > self.limit:
+            raise BadFile(
+                self.path,
+                f"expands to more than {size_text(self.limit)}, {self.ratio} times its size: this may be an archive "
+                "bomb; set max_expansion_ratio higher if its contents are what you expect",
+            )
+
+
+class _Unpacked:
+    """A gzip stream under a tar archive, bounded: the archive's index is read by going through all of it."""
+
+    def __init__(self, file: IO[bytes], expansion: Expansion) -> None:
+        self.stream = gzip.GzipFile(fileobj=file, mode="rb")
+        self.expansion = expansion
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.stream.read(size)
+        self.expansion.check(self.stream.tell())
+        return data
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self.expansion.check(place)
+        return self.stream.seek(place, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+
+def members(file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: Expansion) -> Iterator[tuple[str, Any]]:
+    """The files in an archive with their names: those with a name of the format, or all where none has; the file itself where it is no archive."""
+    archive, form, path = values["archive_compress_codec"], values["file_format_type"], part.path
     try:
         match archive:
             case "zip":
                 with zipfile.ZipFile(file) as packed:
                     for name in _wanted([i.filename for i in packed.infolist() if not i.is_dir()], form):
                         with packed.open(name) as member:
-                            yield member
+                            yield name, member
             case "tar" | "tar_gz":
-                with tarfile.open(fileobj=file, mode="r:gz" if archive == "tar_gz" else "r:") as tar:
+                stream: Any = _Unpacked(file, expansion) if archive == "tar_gz" else file
+                with tarfile.open(fileobj=stream, mode="r:") as tar:
                     for name in _wanted([m.name for m in tar.getmembers() if m.isfile()], form):
-                        member_file = tar.extractfile(name)
-                        assert member_file is not None  # only files are asked for
-                        yield member_file
+                        yield name, tar.extractfile(name)
             case _:
-                yield file
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
+                yield "", file
+    except RuntimeError as error:  # what zipfile says about passwords
+        raise BadFile(path, f"cannot be unpacked as {archive}: {error}") from error
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, NotImplementedError) as error:
         raise BadFile(path, f"is not a whole {archive} archive: {error}") from error
 
 
@@ -123,21 +168,13 @@ def _wanted(names: list[str], form: str) -> list[str]:
     return sorted(named or shown)
 
 
-def bytes_of(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
+def bytes_of(file: Any, part: Part, codec: Any, expansion: Expansion | None = None) -> Iterator[bytes]:
     """The raw bytes of a part, in blocks; `file` is at its beginning."""
-    if codec == "lzo":
-        try:
-            yield from lzo.unpacked(file)
-        except ValueError as error:
-            raise BadFile(part.path, f"is not whole or not compressed with lzo: {error}") from error
-        return
     if codec:
-        try:
-            with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
-                while block := stream.read(BLOCK_BYTES):
-                    yield block
-        except (OSError, ValueError) as error:
-            raise BadFile(part.path, f"is not whole or not compressed with {codec}: {error}") from error
+        for block in _undone(file, part, codec):
+            if expansion:
+                expansion.add(len(block))
+            yield block
         return
     if part.start:
         file.seek(part.start)
@@ -147,60 +184,149 @@ def bytes_of(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
         if not block:
             return
         left = None if left is None else left - len(block)
+        if expansion:
+            expansion.add(len(block))
         yield block
 
 
-def as_utf8(blocks: Iterator[bytes], encoding: str, path: str) -> Iterator[bytes]:
-    """The same text in UTF-8."""
+def _undone(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
+    if codec == "lzo":
+        try:
+            yield from lzo.unpacked(file)
+        except ValueError as error:
+            raise BadFile(part.path, f"is not whole or not compressed with lzo: {error}") from error
+        return
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
+            while block := stream.read(BLOCK_BYTES):
+                yield block
+    except (OSError, ValueError) as error:
+        raise BadFile(part.path, f"is not whole or not compressed with {codec}: {error}") from error
+
+
+def as_utf8(blocks: Iterator[bytes], encoding: str, part: Part) -> Iterator[bytes]:
+    """The same text in UTF-8. A file that does not begin as its encoding says is refused."""
+    first = next(blocks, b"")
+    problem = encoding_problem(first, encoding) if part.start == 0 else ""
+    if problem:
+        raise BadFile(part.path, problem)
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
+        if first:
+            yield first
         yield from blocks
         return
     decoder = codecs.getincrementaldecoder(encoding)()
+    lines = 1
+    block = first
     try:
-        for block in blocks:
-            yield decoder.decode(block).encode()
+        while block:
+            text = decoder.decode(block).encode()
+            lines += text.count(b"\n")
+            yield text
+            block = next(blocks, b"")
         yield decoder.decode(b"", True).encode()
     except UnicodeDecodeError as error:
-        raise BadFile(path, f"is not written in {encoding}: {error.reason}") from error
+        lines += error.object[: error.start].decode(encoding, "replace").count("\n")
+        where = f" of this part (byte {part.start} on)" if part.start else ""
+        wrong = error.object[error.start : error.end]
+        raise BadFile(part.path, f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the file") from error
 
 
-def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> Iterator[bytes]:
-    """Blocks that begin and end with records. `blocks` begin with a record; the last record may lack its terminator."""
-    rest = b""
-    pending: list[bytes] = []
-    for block in blocks:
-        if pending and dialect.plain and dialect.terminator not in block:
-            pending.append(block)  # in the middle of a very long record
-            continue
-        joined = b"".join([rest, *pending, block])
-        pending = []
-        end = last_end(joined, dialect)
-        if end == 0:
-            rest, pending = b"", [joined]
-            continue
-        yield joined[:end] if end < len(joined) else joined
-        rest = joined[end:]
-    last = b"".join([rest, *pending])
-    if last:
-        yield last
+class RecordTooLong(Exception):
+    """A record is longer than it may be. It begins at `offset` of the text; `open_at` is its quote that is not closed, or -1."""
+
+    def __init__(self, offset: int, open_at: int) -> None:
+        super().__init__(f"a record at {offset} is too long")
+        self.offset = offset
+        self.open_at = open_at
 
 
-def whole_text(blocks: Iterator[bytes]) -> bytes:
-    """Everything, for formats that cannot be cut."""
-    buffer = io.BytesIO()
-    for block in blocks:
-        buffer.write(block)
-    return buffer.getvalue()
+class RecordBlocks:
+    """Blocks that begin and end with records. `blocks` begin with a record; the last record may lack its terminator.
+
+    `faulty` tells of the block that was given last whether a quote in it is misplaced or not closed.
+    """
+
+    def __init__(self, blocks: Iterator[bytes], dialect: Dialect) -> None:
+        self.blocks = blocks
+        self.dialect = dialect
+        self.faulty = False
+        self.offset = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        dialect = self.dialect
+        rest = b""
+        pending: list[bytes] = []
+        for block in self.blocks:
+            if pending and dialect.plain and dialect.terminator not in block:
+                pending.append(block)  # in the middle of a very long record
+                self._check(pending, -1)
+                continue
+            end = block.rfind(dialect.terminator) + 1 if not pending and self._unquoted(rest, block) else 0
+            if end:  # the usual case, with one copy of the bytes less
+                yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
+                rest = block[end:]
+                continue
+            joined = b"".join([rest, *pending, block])
+            pending = []
+            cut = cut_block(joined, dialect)
+            if cut.end == 0:
+                rest, pending = b"", [joined]
+                self._check(pending, cut.open_at)
+                continue
+            yield self._given(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
+            rest = joined[cut.end :]
+        last = b"".join([rest, *pending])
+        if last:
+            cut = Cut(0) if dialect.plain else cut_block(last, dialect)
+            yield self._given(last, cut.misplaced or cut.open_at >= 0)
+
+    def _unquoted(self, rest: bytes, block: bytes) -> bool:
+        """Whether every terminator in these bytes ends a record."""
+        marks = [mark for mark in (self.dialect.quote, self.dialect.escape) if mark]
+        return len(self.dialect.terminator) == 1 and not any(mark in rest or mark in block for mark in marks)
+
+    def _given(self, block: bytes, faulty: bool) -> bytes:
+        self.faulty = faulty
+        self.offset += len(block)
+        return block
+
+    def _check(self, pending: Sequence[bytes], open_at: int) -> None:
+        if sum(map(len, pending)) > self.dialect.record_bytes_max:
+            raise RecordTooLong(self.offset, self.offset + open_at if open_at >= 0 else -1)
 
 
-def line_of(part: Part, offset: int, codec: str) -> str:
-    """Where a record stands, for a message: its line where the file is plain, which costs a look at all lines before it."""
-    if codec:
-        return ""
+def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> RecordBlocks:
+    """Blocks of whole records."""
+    return RecordBlocks(blocks, dialect)
+
+
+def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
+    """The lines at which offsets of a part's text stand. Reads all lines before them, so it is for errors only."""
     lines = 1
-    with opened(part) as file:
-        left = part.start + offset
-        while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
-            lines += block.count(b"\n")
-            left -= len(block)
-    return f"line {lines}: "
+    if part.start:
+        with opened(part) as file:
+            lines += sum(_newlines(block) for block in bytes_of(file, _before(part), ""))
+    found: dict[int, int] = {}
+    waiting = sorted(set(offsets))
+    seen = 0
+    for block in blocks:
+        start = 0
+        while waiting and waiting[0] <= seen + len(block):
+            place = waiting.pop(0) - seen
+            lines += _newlines(block[start:place])
+            found[seen + place] = lines
+            start = place
+        if not waiting:
+            break
+        lines += _newlines(block[start:])
+        seen += len(block)
+    return [found.get(offset, lines) for offset in offsets]
+
+
+def _before(part: Part) -> Part:
+    return Part(part.path, part.size, part.mtime_ns, 0, part.start)
+
+
+def _newlines(block: bytes) -> int:
+    return block.count(b"\n") or block.count(b"\r")

@@ -6,13 +6,15 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import Columnar, file_schema
 from tidegate.connectors.localfile.delimited import Delimited, Lines
+from tidegate.connectors.localfile.headers import names_problem
 from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
 from tidegate.connectors.localfile.streams import Part
-from tidegate.model.errors import Unsupported, UserError
+from tidegate.model.errors import TidegateError, TransientError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_of, table_schema
@@ -20,6 +22,7 @@ from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import DEFAULT_TABLE, read_schema
 
 _STRING = DataType(TypeName.STRING)
+INSPECTED_FILES_MAX = 100
 
 
 class Reader(Protocol):
@@ -37,6 +40,7 @@ class Columns:
     wanted: tuple[Column, ...]
     from_path: tuple[Column, ...]
     content: bool  # there is no schema: each line is one value
+    exact: bool = False  # all columns of the first file are read: no file may have others
 
 
 class TableFiles:
@@ -74,15 +78,37 @@ class TableFiles:
                 if rows:
                     yield pa.RecordBatch.from_arrays([*arrays, *constant], schema=schema)
 
+    def inspect(self, rows: int) -> Iterator[str]:
+        """What is wrong with the first rows of each of the first files, in words; reads no more than it has to."""
+        try:
+            found = self.files()[:INSPECTED_FILES_MAX]
+        except TransientError:
+            return  # not there, or not now: nothing to read
+        for info in found:
+            yield from self._inspect(Part(info.path, info.size, info.mtime_ns, 0, -1), rows)
+
+    def _inspect(self, part: Part, rows: int) -> Iterator[str]:
+        left = rows
+        try:
+            for batch in self.read([part]):
+                left -= batch.num_rows
+                if left <= 0:
+                    return
+        except TidegateError as error:
+            yield str(error)
+
     def reader(self, columns: Columns) -> Reader:
         """The reader of its format."""
         match self.form:
             case "parquet" | "orc":
-                return Columnar(self.form, columns.wanted)
+                names = [c.name for c in columns.in_file]
+                return Columnar(self.values, columns.wanted, names=names, exact=columns.exact)
             case "json":
                 return JsonReader(self.values, columns.wanted)
+            case _ if columns.content:
+                return Lines(self.values)
             case _:
-                return Lines(self.values) if columns.content else Delimited(self.values, columns.in_file, columns.wanted)
+                return Delimited(self.values, columns.in_file, columns.wanted, exact=columns.exact)
 
     def _find(self) -> tuple[Columns, Table]:
         if self._found is None:
@@ -109,8 +135,15 @@ class TableFiles:
         if self.values["csv_use_header_line"] and self.form == "csv":
             if first is None:
                 raise UserError(f"there is no file in {self.values['path']} whose header could name the columns: give a schema")
-            return Table(path=self.name, columns=tuple(Column(name=n, type=_STRING) for n in Delimited(self.values, (), ()).header(first))), False
+            return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
+
+    def _from_header(self, first: Part) -> tuple[Column, ...]:
+        names = Delimited(self.values, (), ()).header(first)
+        problem = names_problem(names)
+        if problem:
+            raise BadFile(first.path, problem)
+        return tuple(Column(name=name, type=_STRING) for name in names)
 
     def _from_file(self, first: Part | None) -> Table:
         if first is None:
@@ -128,7 +161,10 @@ class TableFiles:
             raise UserError(f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}")
         parse = first is not None and self.values["parse_partition_from_path"]
         keys = [key for key in partitions_of(first.path) if key not in by_name] if parse and first is not None else []
-        return Columns(base.columns, tuple(by_name[name] for name in asked), tuple(Column(name=key, type=_STRING) for key in keys), content)
+        schema = self.values["schema"] or {}
+        given = bool(schema.get("fields") or schema.get("columns") or self.values["read_columns"])
+        from_path = tuple(Column(name=key, type=_STRING) for key in keys)
+        return Columns(base.columns, tuple(by_name[name] for name in asked), from_path, content, exact=not given)
 
 
 def _repeated(value: str | None, rows: int) -> Any:

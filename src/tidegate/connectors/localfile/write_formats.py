@@ -28,6 +28,32 @@ _PARQUET_CODECS = {"none": "NONE", "snappy": "SNAPPY", "lz4": "LZ4", "gzip": "GZ
 _NUMBER_CHARACTERS = set("0123456789.+-:eEaifnrstuTZ ")
 
 
+ROWS_MAX = 1_000_000
+FILE_BYTES_TARGET = 128 * 2**20
+
+
+def codec_name(values: Values) -> str:
+    """The codec of the options; parquet is compressed unless they say otherwise."""
+    return str(values["compress_codec"] or ("zstd" if values["file_format_type"] == "parquet" else "none"))
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """When a file is closed and the next one begun; 0 is never."""
+
+    rows: int
+    bytes: int
+
+    @staticmethod
+    def of(values: Values) -> "Roll":
+        """From the options: columnar files roll by size, others by rows, where nothing is given."""
+        if values.get("single_file_mode"):
+            return Roll(0, 0)
+        columnar = values["file_format_type"] in ("parquet", "orc")
+        rows = int(values.get("batch_size") or (0 if columnar else ROWS_MAX))
+        return Roll(rows, int(values.get("target_file_size") or (FILE_BYTES_TARGET if columnar else 0)))
+
+
 class Encoder(ABC):
     """One open file."""
 
@@ -37,6 +63,10 @@ class Encoder(ABC):
     @abstractmethod
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Batches of the schema that the encoder was opened with."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """The bytes that are in the file so far."""
 
     @abstractmethod
     def close(self) -> None:
@@ -58,6 +88,9 @@ class ParquetEncoder(Encoder):
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._writer.write_table(pa.Table.from_batches(batches), row_group_size=_GROUP_ROWS_MAX)
+
+    def size(self) -> int:
+        return int(self._file.tell())
 
     def close(self) -> None:
         try:
@@ -81,6 +114,9 @@ class OrcEncoder(Encoder):
         table = pa.Table.from_batches(batches)
         columns = [_orc_column(c, f.type) for c, f in zip(table.columns, self._schema, strict=True)]
         self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+
+    def size(self) -> int:
+        return int(self._file.tell())  # grows when a stripe of 64 MiB is full
 
     def close(self) -> None:
         try:
@@ -107,7 +143,7 @@ class LineEncoder(Encoder):
     """Rows of text: `lines` makes one string of each row, its delimiter included, and their bytes are written as they lie in memory."""
 
     def __init__(self, path: str, values: Values, header: str, lines: Callable[[pa.RecordBatch], Any]) -> None:
-        codec = values["compress_codec"]
+        codec = codec_name(values)
         self._lines, self._encoding = lines, _encoding(values)
         self._stream: Any = pa.OSFile(path, "wb")
         self._layers = [self._stream]
@@ -137,6 +173,9 @@ class LineEncoder(Encoder):
             self._stream.write(bytes(whole).decode().encode(self._encoding))
         except UnicodeEncodeError as error:
             raise NotText(f"the encoding {self._encoding} has no character for {error.object[error.start : error.start + 1]!r}") from None
+
+    def size(self) -> int:
+        return int(self._layers[-1].tell())
 
     def close(self) -> None:
         for layer in self._layers:
@@ -243,7 +282,7 @@ def open_encoder(path: str, schema: pa.Schema, values: Values) -> Encoder:
 
 
 def _codec(known: dict[str, str], values: Values) -> Any:
-    codec = values["compress_codec"]
+    codec = codec_name(values)
     if codec not in known:
         raise Unsupported(f"{values['file_format_type']} files cannot be compressed with {codec}: use {', '.join(['none', *known])}")
     return known[codec]

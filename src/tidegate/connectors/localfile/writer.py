@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile.durable import DiskRefused, discard, disk, sync
-from tidegate.connectors.localfile.write_formats import Encoder, open_encoder
+from tidegate.connectors.localfile.write_formats import Encoder, Roll, codec_name, open_encoder
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix
 from tidegate.connectors.localfile.write_partition import split
@@ -133,8 +133,8 @@ class FileWriter(Writer):
         self._place, self._values, self._task = place, values, task
         self._layout: Layout = place.layout(task.lineage)
         self._transaction = place.transaction(job_id, task)
-        self._suffix = suffix(values["file_format_type"], values["compress_codec"])
-        self._rows_max = 0 if values.get("single_file_mode") else int(values.get("batch_size") or 0)
+        self._suffix = suffix(values["file_format_type"], codec_name(values))
+        self._roll = Roll.of(values)
         self._targets: dict[str, tuple[pa.Schema, TableTarget]] = {}
         self._open: dict[tuple[str, str], OpenFile] = {}  # by table and directory; the least recently used first
         self._closed: list[dict[str, Any]] = []
@@ -177,10 +177,10 @@ class FileWriter(Writer):
         while rows.num_rows:
             file = self._open.pop(key, None) or self._open_file(target, key[1])
             self._open[key] = file
-            room = self._rows_max - file.rows if self._rows_max else rows.num_rows
+            room = self._roll.rows - file.rows if self._roll.rows else rows.num_rows
             file.add(rows.slice(0, room))
             rows = rows.slice(room)
-            if self._rows_max and file.rows >= self._rows_max:
+            if (self._roll.rows and file.rows >= self._roll.rows) or (self._roll.bytes and file.encoder.size() >= self._roll.bytes):
                 self._close_file(key)
 
     def _open_file(self, target: TableTarget, directory: str) -> OpenFile:

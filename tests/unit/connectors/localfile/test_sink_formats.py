@@ -16,6 +16,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from tidegate.connectors.localfile import write_formats
 from tidegate.connectors.localfile import writer as writer_module
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
@@ -232,6 +233,26 @@ def test_files_are_rolled_after_batch_size_rows(tmp_path: Path) -> None:
     files = write(tmp_path, (table, [{"i64": i} for i in range(7)]), (table, [{"i64": i} for i in range(7, 10)]), batch_size=4, file_format_type="parquet")
     assert [f["rows"] for f in files] == [4, 4, 2]
     assert sorted(ds.dataset(tmp_path).to_table()["i64"].to_pylist()) == list(range(10))
+
+
+def test_parquet_without_options_is_compressed_and_rolls_by_bytes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_formats, "ROWS_MAX", 5)
+    table = table_of({"i64": "bigint"})
+    [file] = write(tmp_path, (table, [{"i64": i} for i in range(20)]), file_format_type="parquet")
+    assert file["rows"] == 20
+    assert pq.ParquetFile(only(tmp_path)).metadata.row_group(0).column(0).compression == "ZSTD"
+    assert [f["rows"] for f in write(tmp_path / "csv", (table, [{"i64": i} for i in range(9)]))] == [5, 4]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
+def test_files_are_rolled_at_about_their_target_size(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "_GROUP_ROWS", 2000)
+    table = table_of({"s": "string"})
+    batches = [(table, [{"s": f"{i} {j} {(i * 7919 + j * 104729) % 99991}"} for j in range(1000)]) for i in range(40)]
+    files = write(tmp_path, *batches, file_format_type=form, target_file_size=60_000)
+    assert len(files) > 3
+    assert all(60_000 <= f["bytes"] <= 130_000 for f in files[:-1])
+    assert sum(f["rows"] for f in files) == 40_000
 
 
 def test_single_file_mode_writes_one_file_without_an_index(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile.delimited import Delimited, dialect_of
+from tidegate.connectors.localfile.delimited import Delimited
+from tidegate.connectors.localfile.dialect import Dialect, dialect_of
 from tidegate.connectors.localfile.fields import Splitter
-from tidegate.connectors.localfile.records import Dialect, first_end, last_end, record_end, rows_end
+from tidegate.connectors.localfile.records import first_end, last_end, record_end, rows_end
 from tidegate.connectors.localfile.source_options import TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import Part, record_blocks
+from tidegate.connectors.localfile.streams import record_blocks
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, parse_type
 from tidegate.plugin.option import Block
@@ -94,6 +95,16 @@ PLAIN = [
     "2024/02/29",
     "23:59:59",
     "23:59:59.5",
+    "0x1F",
+    "1_000",
+    "1e400",
+    "-inf",
+    "+7",
+    ".5",
+    "12.340",
+    "1e-3",
+    "20240229",
+    "2024229",
 ]
 TIMES = ["2024-02-29 01:02:03", "2024-02-29T01:02:03.123456", "2024/02/29 01:02:03", "20240229010203", '"a\nb"', "é", "nan", "\\N", '"\\N"']
 cells = st.sampled_from(PLAIN) | st.sampled_from(TIMES)
@@ -109,7 +120,9 @@ def test_both_ways_give_the_same_values_column_by_column(rows: list[tuple[str, .
         fast = only._fast(block, [at], 9)
     except (pa.ArrowInvalid, ValueError):
         return  # the slow way decides
-    slow = only._slow(block, [at], only.splitter(), Part("/x", 0, 0, 0, -1), 0)
+    slow, faults, _ = only.slow().read(block, [at], 9)
+    assert not faults
+    assert slow is not None
     assert repr(fast[0].to_pylist()) == repr(slow[0].to_pylist())
 
 

@@ -63,8 +63,9 @@ def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
         assert any(part in p for p in found), part
 
 
-def test_a_missing_path_is_an_error_and_an_empty_one_a_warning(tmp_path: Path) -> None:
-    assert problems(SOURCE, path="/no/such", file_format_type="text") == ["error b[0].path: /no/such does not exist"]
+def test_a_missing_path_and_an_empty_one_are_warnings(tmp_path: Path) -> None:
+    absent = ["warning b[0].path: /no/such does not exist on this host"]
+    assert problems(SOURCE, path="/no/such", file_format_type="text") == absent
     assert problems(SOURCE, path=str(tmp_path), file_format_type="text") == [f"warning b[0].path: there is no file to read in {tmp_path} yet"]
     assert problems(SOURCE, path=f"{tmp_path}/*.csv", file_format_type="text")[0].startswith(Severity.WARNING)
 
@@ -100,7 +101,7 @@ def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
         "error b[0].tables_configs[1].schema.table: there are two tables 't'",
         "warning b[0].tables_configs[2].pth: unknown option pth",
         "error b[0].tables_configs[2]: schema is missing: json files do not say what their columns are",
-        "error b[0].tables_configs[2].path: /no/such does not exist",
+        "warning b[0].tables_configs[2].path: /no/such does not exist on this host",
         "error b[0].tables_configs[3]: an entry of tables_configs is a block { path = ... }",
     ]
     assert problems(SOURCE)[0] == "error b[0]: one of path, tables_configs is missing"

@@ -1,0 +1,310 @@
+"""What a file holds: format, codec, encoding, delimiter, quote, header and the types of its columns, from a bounded sample. Called by `tidegate infer`.
+
+The result is LocalFile options that were tried: the sample is read with them by the reader that a job uses, and a column in which a value does not fit is
+widened to a string. What cannot be known is an error or a note, not a guess.
+"""
+
+import codecs
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.connectors.localfile.bad_rows import BadFile
+from tidegate.connectors.localfile.columnar import file_schema
+from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.fields import Record, splitter_of
+from tidegate.connectors.localfile.headers import encoding_of, names_problem
+from tidegate.connectors.localfile.infer_types import STRING, type_of_texts, type_of_values
+from tidegate.connectors.localfile.json_documents import BadDocument, Documents
+from tidegate.connectors.localfile.source_options import SUFFIXES, TABLE_OPTIONS
+from tidegate.connectors.localfile.streams import Expansion, Part, bytes_of, members, opened
+from tidegate.connectors.localfile.tables import TableFiles
+from tidegate.model.errors import TidegateError, Unsupported, UserError
+from tidegate.model.problem import Location
+from tidegate.model.types import Column, DataType, TypeName
+from tidegate.plugin.arrow import table_of
+from tidegate.plugin.option import Block, Values
+
+SAMPLE_BYTES = 4 << 20
+SAMPLE_ROWS = 10_000
+_DELIMITERS = (",", ";", "\t", "|", "\x01")
+_ARCHIVES = {".zip": "zip", ".tar": "tar", ".tgz": "tar_gz", ".tar.gz": "tar_gz"}
+_UNTRIED_MAX = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What the caller knows better."""
+
+    form: str = ""
+    encoding: str = ""
+    delimiter: str = ""
+    header: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inferred:
+    """LocalFile options besides path and schema, the columns, and what a person should know."""
+
+    options: Mapping[str, Any]
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The first bytes of a file, decoded; `whole` where that is all of it."""
+
+    text: str
+    whole: bool
+    options: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def infer(path: str, wanted: Wanted) -> Inferred:
+    """The options and columns of a file. UserError or BadFile where it cannot be read."""
+    part = _part(path)
+    form = wanted.form or _columnar_form(part)
+    if form in ("parquet", "orc"):
+        try:
+            table = table_of(file_schema(part, form), "t")
+        except TypeError as error:
+            raise Unsupported(f"{path} has a column that cannot be read: {error}") from error
+        found = Inferred(options={"file_format_type": form}, columns=table.columns)
+        return replace(found, notes=tuple(_problems(path, found))[:_UNTRIED_MAX])
+    sample = _sample(part, wanted)
+    if not sample.text.strip():
+        raise UserError(f"{path} holds no rows: there is nothing to infer from")
+    objects = _objects(sample) if form in ("", "json") else None
+    if objects:
+        return _tried(path, _of_json(sample, objects))
+    if form == "json":
+        raise BadFile(path, "does not hold JSON objects")
+    return _tried(path, _of_text(path, sample, wanted))
+
+
+def _part(path: str) -> Part:
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is not a file")
+    status = os.stat(path)
+    return Part(path, status.st_size, status.st_mtime_ns, 0, -1)
+
+
+def _columnar_form(part: Part) -> str:
+    with opened(part) as file:
+        top = file.read(4)
+    return {b"PAR1": "parquet", b"ORC": "orc"}.get(top if top == b"PAR1" else top[:3], "")
+
+
+def _sample(part: Part, wanted: Wanted) -> _Sample:
+    """The first bytes, with codec, archive and encoding undone."""
+    options: dict[str, Any] = {}
+    name = part.path.lower()
+    archive = next((kind for suffix, kind in _ARCHIVES.items() if name.endswith(suffix)), "none")
+    if archive != "none":
+        options["archive_compress_codec"] = archive
+    codec = _codec(part, name) if archive == "none" else ""
+    if codec and SUFFIXES.get(os.path.splitext(name)[1]) != codec:
+        options["compress_codec"] = codec
+    values = {"archive_compress_codec": archive, "file_format_type": wanted.form or "csv"}
+    data = b""
+    whole = True
+    with opened(part) as file:
+        expansion = Expansion(part, values)
+        found = members(file, part, values, expansion)
+        for _, member in found:
+            for block in bytes_of(member, part, codec, expansion):
+                data += block
+                if len(data) >= SAMPLE_BYTES:
+                    break
+            whole = len(data) < SAMPLE_BYTES
+            break
+    return _decoded(part.path, data[:SAMPLE_BYTES], whole, options, wanted)
+
+
+def _codec(part: Part, name: str) -> str:
+    with opened(part) as file:
+        top = file.read(4)
+    if top[:2] == b"\x1f\x8b":
+        return "gzip"
+    return SUFFIXES.get(os.path.splitext(name)[1], "")
+
+
+def _decoded(path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: Wanted) -> _Sample:
+    encoding = wanted.encoding or encoding_of(data) or "UTF-8"
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+        text = decoder.decode(data, final=whole)
+    except LookupError:
+        raise UserError(f"there is no encoding {encoding!r}") from None
+    except UnicodeDecodeError as error:
+        advice = "say which it is with --encoding (such as ISO-8859-1, GBK, UTF-16LE)"
+        raise UserError(f"{path} is not written in {encoding} (byte {error.start}): {advice}") from None
+    if "\0" in text:
+        raise UserError(f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it with --encoding")
+    if encoding.upper() != "UTF-8":
+        options["encoding"] = encoding
+    return _Sample(text.removeprefix("\ufeff"), whole, options)
+
+
+def _objects(sample: _Sample) -> list[dict[str, Any]] | None:
+    """The JSON objects of a sample; None where it holds something else."""
+    if sample.text.lstrip()[:1] not in ("{", "["):
+        return None
+    found: list[dict[str, Any]] = []
+    documents = Documents(iter([sample.text.encode()]), SAMPLE_BYTES, "the sample")
+    try:
+        for _, value in documents.values():
+            if not isinstance(value, dict):
+                return None
+            found.append(value)
+            if len(found) >= SAMPLE_ROWS:
+                break
+    except BadDocument as error:
+        if sample.whole:
+            sample.notes.append(f"line {error.line}: {error}")
+    return found
+
+
+def _of_json(sample: _Sample, objects: list[dict[str, Any]]) -> Inferred:
+    names = list(dict.fromkeys(name for value in objects for name in value))
+    columns = tuple(Column(name=n, type=type_of_values([o.get(n) for o in objects])) for n in names)
+    options = {"file_format_type": "json", **sample.options}
+    if _has_gaps(objects):
+        options["missing_columns"] = "fill_null"
+        sample.notes.append("some objects lack keys that others have: these are read as null")
+    return Inferred(options=options, columns=columns, notes=tuple(sample.notes))
+
+
+def _has_gaps(values: Sequence[Any]) -> bool:
+    """Whether objects at any depth lack keys of their neighbours."""
+    objects = [value for value in values if isinstance(value, dict)]
+    lists = [each for value in values if isinstance(value, list) for each in value]
+    names = {name for value in objects for name in value}
+    if any(len(value) < len(names) for value in objects) or (lists and _has_gaps(lists)):
+        return True
+    return any(_has_gaps([value.get(name) for value in objects]) for name in names)
+
+
+def _of_text(path: str, sample: _Sample, wanted: Wanted) -> Inferred:
+    dialect, records = _split(sample, wanted)
+    rows = [[f.text for f in record.fields] for record in records]
+    width = max(len(row) for row in rows)
+    delimiter = dialect.delimiter.decode()
+    form = wanted.form or ("text" if delimiter == "\x01" else "csv")
+    options: dict[str, Any] = {"file_format_type": form, **sample.options}
+    if delimiter != {"csv": ",", "text": "\x01"}[form]:
+        options["field_delimiter"] = {"\t": "\\t", "\x01": "\\001"}.get(delimiter, delimiter)
+    if form == "csv" and dialect.quote != b'"':
+        options["quote_char"] = dialect.quote.decode()
+    body = rows[1:]
+    null = "\\N" if any("\\N" in row for row in body) else ""
+    if null:
+        options["null_format"] = null
+    header = _is_header(rows, null) if wanted.header is None else wanted.header
+    names = [name.strip() for name in rows[0]] if header else [f"column_{i}" for i in range(1, width + 1)]
+    problem = names_problem(names) if header else ""
+    if problem:
+        raise BadFile(path, f"{problem}; or say --no-header")
+    if header:
+        options |= {"csv_use_header_line": True} if form == "csv" else {"skip_header_row_number": 1}
+    values = body if header else rows
+    columns = tuple(Column(name=name, type=_column(values, i, null)) for i, name in enumerate(names))
+    return Inferred(options=options, columns=columns, notes=tuple(sample.notes))
+
+
+def _column(rows: Sequence[Sequence[str]], index: int, null: str) -> DataType:
+    return type_of_texts(row[index] for row in rows if index < len(row) and row[index] != null)
+
+
+def _split(sample: _Sample, wanted: Wanted) -> tuple[Dialect, list[Record]]:
+    """The dialect in which all records have the same number of fields, as many as possible."""
+    delimiters = (wanted.delimiter,) if wanted.delimiter else _DELIMITERS
+    quotes = ("",) if wanted.form == "text" else ('"', "'", "")
+    best: tuple[tuple[float, ...], Dialect, list[Record]] | None = None
+    for place, delimiter in enumerate(delimiters):
+        for quote in quotes:
+            if quote and quote not in sample.text and quote != '"':
+                continue
+            dialect = Dialect(delimiter=delimiter.encode(), quote=quote.encode())
+            records = _records(sample, dialect)
+            score = (*_score(records), -quotes.index(quote), -place)
+            if records and (best is None or score > best[0]):
+                best = (score, dialect, records)
+    assert best is not None, "there is text, so there is a record"
+    return best[1], best[2]
+
+
+def _records(sample: _Sample, dialect: Dialect) -> list[Record]:
+    found: list[Record] = []
+    for record in splitter_of(dialect).records(sample.text):
+        found.append(record)
+        if len(found) >= SAMPLE_ROWS:
+            return found
+    # The last record of a file that was not read to its end is not whole.
+    return found if sample.whole or len(found) == 1 else found[:-1]
+
+
+def _score(records: Sequence[Record]) -> tuple[float, ...]:
+    """Fields in their quotes first, then one width for all, then many fields."""
+    if not records:
+        return (0.0, 0.0, 0.0)
+    faults = sum(bool(f.fault) for record in records for f in record.fields)
+    widths = [len(record.fields) for record in records]
+    common = max(set(widths), key=widths.count)
+    alike = widths.count(common) / len(widths) if common > 1 else 0.0
+    return (-float(faults), round(alike, 2), float(common))
+
+
+def _is_header(rows: Sequence[Sequence[str]], null: str) -> bool:
+    """Whether the first row names the columns: texts that are no values, above values that have a type or do not repeat them."""
+    first, body = [cell.strip() for cell in rows[0]], rows[1:]
+    if names_problem(first) or any(type_of_texts([cell]) != STRING for cell in first) or null in first:
+        return False
+    if not body:
+        return len(first) > 1
+    typed = [i for i in range(len(first)) if any(i < len(row) and row[i].strip() for row in body) and _column(body, i, null) != STRING]
+    repeated = any(row[i : i + 1] == [first[i]] for row in body for i in range(len(first)))
+    return bool(typed) or (not repeated and all(_is_name(cell) for cell in first))
+
+
+def _is_name(cell: str) -> bool:
+    return cell.isidentifier() and (cell == cell.lower() or cell == cell.upper())
+
+
+def _tried(path: str, inferred: Inferred) -> Inferred:
+    """The same after a trial: columns with values that do not fit are strings."""
+    for _ in range(len(inferred.columns) + 1):
+        bad = list(_problems(path, inferred))
+        named = [c for c in inferred.columns if c.type != STRING and any(f"column {c.name}: " in text for text in bad)]
+        if not bad or not named:
+            return replace(inferred, notes=(*inferred.notes, *bad[:_UNTRIED_MAX]))
+        columns = tuple(replace(c, type=STRING) if c in named else c for c in inferred.columns)
+        inferred = replace(inferred, columns=columns)
+    return inferred
+
+
+def _problems(path: str, inferred: Inferred) -> Iterator[str]:
+    files = TableFiles(0, values_of(path, inferred), "t")
+    try:
+        yield from files.inspect(SAMPLE_ROWS)
+    except TidegateError as error:
+        yield str(error)
+
+
+def values_of(path: str, inferred: Inferred) -> Values:
+    """The option values of a LocalFile source."""
+    columns = [{"name": c.name, "type": written(c.type)} for c in inferred.columns]
+    given = {"path": path, **inferred.options, "schema": {"columns": columns}, "parse_partition_from_path": False}
+    values, problems = TABLE_OPTIONS.read(Block(given, lambda _: Location(""), ""))
+    if problems:
+        raise UserError("; ".join(problem.message for problem in problems))
+    return values
+
+
+def written(kind: DataType) -> Any:
+    """A type as it is written in a job file; a row is a block."""
+    if kind.name is TypeName.ROW:
+        return {c.name: written(c.type) for c in kind.columns}
+    return str(kind)

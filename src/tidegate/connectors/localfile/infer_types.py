@@ -1,0 +1,116 @@
+"""Which type the values of a sample have, never a narrower one than is safe: what is only likely stays a string. Called by infer.py.
+
+A sample is not the file: whole numbers become bigint whatever their size, decimals keep their digits or stay strings, and numbers that begin with a zero are
+no numbers but names.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidegate.connectors.localfile.convert import Rules, from_text
+from tidegate.connectors.localfile.json_values import JsonNumber
+from tidegate.model.types import Column, DataType, TypeName
+
+STRING = DataType(TypeName.STRING)
+_BIGINT = DataType(TypeName.BIGINT)
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]{1,3})?")
+_EXACT_DIGITS = 15
+_TIMES = (
+    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), DataType(TypeName.DATE)),
+    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"), DataType(TypeName.TIMESTAMP)),
+    (
+        re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})"),
+        DataType(TypeName.TIMESTAMP_TZ),
+    ),
+    (re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}"), DataType(TypeName.TIME)),
+)
+
+
+def type_of_texts(texts: Iterable[str]) -> DataType:
+    """Of the texts of a csv column; empty ones say nothing."""
+    found = [text for text in texts if text.strip()]
+    if not found:
+        return STRING
+    if all(text.lower() in ("true", "false") for text in found):
+        return DataType(TypeName.BOOLEAN)
+    if all(_WHOLE.fullmatch(text) for text in found):
+        return _readable(_BIGINT, found)
+    if all(_WHOLE.fullmatch(text) or _DECIMAL.fullmatch(text) for text in found):
+        return _fraction(found)
+    return type_of_times(found)
+
+
+def _fraction(found: Sequence[str]) -> DataType:
+    """A double where it keeps all digits, else a wide decimal."""
+    if all(len(re.sub(r"[eE].*|[^0-9]", "", text).strip("0")) <= _EXACT_DIGITS for text in found):
+        return DataType(TypeName.DOUBLE)
+    return _readable(DataType(TypeName.DECIMAL, precision=38, scale=18), found)
+
+
+def type_of_times(found: Sequence[str]) -> DataType:
+    """A date or time where all texts are one, else a string."""
+    for pattern, kind in _TIMES:
+        if all(pattern.fullmatch(text) for text in found):
+            return _readable(kind, found)
+    return STRING
+
+
+def _readable(kind: DataType, texts: Sequence[str]) -> DataType:
+    convert = from_text(kind, Rules())
+    try:
+        for text in texts:
+            convert(text)
+    except ValueError:
+        return STRING
+    return kind
+
+
+def type_of_values(values: Sequence[Any]) -> DataType:
+    """Of the values that a key of JSON objects has; nulls say nothing, values of several kinds are read as text."""
+    found = [value for value in values if value is not None]
+    kinds = {_kind(value) for value in found}
+    if len(kinds) != 1:
+        numbers = kinds == {"whole", "fraction"}
+        return _fraction([_text(value) for value in found]) if numbers else STRING
+    match kinds.pop():
+        case "boolean":
+            return DataType(TypeName.BOOLEAN)
+        case "whole":
+            return _readable(_BIGINT, [str(value) for value in found])
+        case "fraction":
+            return _fraction([_text(value) for value in found])
+        case "list":
+            return DataType(TypeName.ARRAY, children=(type_of_values([each for value in found for each in value]),))
+        case "object":
+            return _row(found)
+        case _:
+            return type_of_times(found)
+
+
+def _row(found: Sequence[dict[str, Any]]) -> DataType:
+    names = list(dict.fromkeys(name for value in found for name in value))
+    if not names or any(not re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):
+        return STRING  # names that a type cannot be written with
+    return DataType(TypeName.ROW, columns=tuple(Column(name=n, type=type_of_values([v.get(n) for v in found])) for n in names))
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "whole"
+        case float():
+            return "fraction"
+        case list():
+            return "list"
+        case dict():
+            return "object"
+        case _:
+            return "text"
+
+
+def _text(value: Any) -> str:
+    return value.text if isinstance(value, JsonNumber) else str(value)

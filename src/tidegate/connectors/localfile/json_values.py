@@ -1,0 +1,46 @@
+"""JSON text -> Python values that keep what JSON said: the digits of numbers, and keys that stand twice. Called by jsonlines.py and convert.py."""
+
+import json
+from typing import Any
+
+_DIGITS_MAX = 1000
+
+
+class JsonNumber(float):
+    """A number with a fraction or an exponent, or with very many digits; `text` is as it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> "JsonNumber":
+        """From its text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+class JsonObject(dict[str, Any]):
+    """An object; `twice` are the keys that it has more than once."""
+
+    twice: frozenset[str] = frozenset()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found = JsonObject(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        found.twice = frozenset(name for name in names if names.count(name) > 1)
+    return found
+
+
+def _whole(text: str) -> Any:
+    return int(text) if len(text) <= _DIGITS_MAX else JsonNumber(text)
+
+
+DECODER = json.JSONDecoder(parse_float=JsonNumber, parse_int=_whole, object_pairs_hook=_object)
+
+
+def text_of(value: Any) -> str:
+    """A JSON value as text: strings as they are, numbers with the digits that they had."""
+    if isinstance(value, str):
+        return value
+    return value.text if isinstance(value, JsonNumber) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,108 @@
+"""Blocks of csv and text files, field by field: finds every row that does not fit, and what is wrong with it. Called by delimited.py.
+
+Converts what is good in the same way as Arrow's parser, so that rows do not depend on the way that their block was read.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.connectors.localfile.bad_rows import excerpt, size_text
+from tidegate.connectors.localfile.convert import Rules, from_text
+from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.fields import Field, Record, Splitter
+from tidegate.connectors.localfile.headers import width_problem
+from tidegate.model.types import Column, TypeName
+from tidegate.plugin.arrow import arrow_type
+
+TEXTUAL = (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)
+_ABSENT = Field("")
+Faults = dict[int, list[str]]
+
+
+class SlowRows:
+    """Reads blocks of one layout."""
+
+    def __init__(
+        self,
+        splitter: Splitter,
+        rules: Rules,
+        wanted: Sequence[Column],
+        nulls: Sequence[str],
+        dialect: Dialect,
+        *,
+        refuse_zeros: bool,
+    ) -> None:
+        self.splitter = splitter
+        self.rules = rules
+        self.wanted = wanted
+        self.nulls = nulls
+        self.dialect = dialect
+        self.refuse_zeros = refuse_zeros
+
+    def read(self, block: bytes, places: Sequence[int], width: int) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
+        """The arrays (None where a row is bad), the faults by row, and where in the block a row begins or is at fault."""
+        text = block.decode("utf-8", "surrogateescape")
+        records = list(self.splitter.records(text))
+        faults: Faults = defaultdict(list)
+        origins: dict[int, int] = {}
+        for index, record in enumerate(records):
+            what, origin = self._shape_fault(record, width, text)
+            if what:
+                faults[index].append(what)
+                origins[index] = origin
+        arrays = [self._column(records, place, column, faults) for place, column in zip(places, self.wanted, strict=True)]
+
+        def start(row: int) -> int:
+            return len(text[: origins.get(row, records[row].start)].encode("utf-8", "surrogateescape"))
+
+        return None if faults else arrays, faults, start
+
+    def _shape_fault(self, record: Record, width: int, text: str) -> tuple[str, int]:
+        """What is wrong with a record as a whole, and where."""
+        for field in record.fields:
+            if field.fault:
+                advice = '; set quote_char = "" if quotes mean nothing in this file'
+                return f"quote: {field.fault} of {excerpt(text[field.start : field.start + 60])}{advice}", field.start
+        limit = self.dialect.record_bytes_max
+        if record.end - record.start > limit:
+            return f"the record is longer than {size_text(limit)} (max_record_bytes)", record.start
+        if len(record.fields) == width:
+            return "", 0
+        line = text[record.start : record.end].rstrip("\r\n")
+        return width_problem(len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency), record.start
+
+    def _column(self, records: list[Record], place: int, column: Column, faults: Faults) -> Any:
+        convert = from_text(column.type, self.rules)
+        textual = column.type.name in TEXTUAL
+        values: list[Any] = []
+        for index, record in enumerate(records):
+            field = record.fields[place] if 0 <= place < len(record.fields) else _ABSENT
+            try:
+                values.append(self._value(field, column, convert, textual))
+            except ValueError as error:
+                values.append(None)
+                if index not in faults or faults[index][0].startswith("column "):
+                    faults[index].append(f"column {column.name}: {error}")
+        return None if faults else pa.array(values, arrow_type(column.type))
+
+    def _value(self, field: Field, column: Column, convert: Callable[[str], Any], textual: bool) -> Any:
+        text = field.text
+        if (not field.quoted and text in self.nulls) or (not textual and not text.strip()):
+            if not column.nullable:
+                raise ValueError("there is no value, and the column is not nullable")
+            return None
+        if column.type.name is not TypeName.BYTES:
+            self._check_text(text)
+        return convert(text)
+
+    def _check_text(self, text: str) -> None:
+        if self.refuse_zeros and "\0" in text:
+            raise ValueError(f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is another one")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raw = text.encode("utf-8", "surrogateescape")
+            raise ValueError(f"the bytes {excerpt(raw)} are not UTF-8: name the encoding of the file") from None
