@@ -34,6 +34,7 @@ FIELDS = (
     "why",
     "by",
     "role",
+    "token",
     "what",
     "asked",
     "answer",

@@ -144,5 +144,6 @@ def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogR
     closed.http.post("/submit-job?jobId=7", content=b"password = hunter2", headers=operator)
     closed.http.get("/overview", headers=operator)
     lines = [(r.__dict__["by"], r.__dict__["what"], r.__dict__["answer"], r.__dict__["asked"]) for r in audit]
-    assert lines == [("some operator", "POST /stop-job", 200, {}), ("some operator", "POST /submit-job", 400, {"jobId": "7"})]
+    stopped = {"jobId": "1", "action": "cancel"}
+    assert lines == [("some operator", "POST /stop-job", 200, stopped), ("some operator", "POST /submit-job", 400, {"jobId": "7"})]
     assert "hunter2" not in str([r.__dict__ for r in audit])

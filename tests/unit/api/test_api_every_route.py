@@ -88,7 +88,7 @@ class Building:
         self.app = make_app(site.desk, pages(site.desk))
         self.places = sorted(set(places(self.app.routes)), key=lambda place: (place.template, place.method))
         self.runner = asyncio.Runner()
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://localhost")
         site.running(1)
         site.ended(2)
         site.desk.catch_up()
