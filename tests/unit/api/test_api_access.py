@@ -37,7 +37,7 @@ def closed(make_site: Any) -> Any:
     return make_site(replace(settings, http=replace(settings.http, tokens=True)))
 
 
-def holder(site: Any, role: Role, lives_ms: int = 0) -> dict[str, str]:
+def holder(site: Any, role: Role, lives_ms: int | None = None) -> dict[str, str]:
     _, text = Tokens(site.solid, site.clock).create(f"some {role.value}", role, lives_ms)
     site.desk.catch_up()
     return {"Authorization": f"Bearer {text}"}

@@ -100,7 +100,7 @@ class Building:
         self.runner.run(self.client.aclose())
         self.runner.close()
 
-    def holder(self, role: Role, lives_ms: int = 0) -> dict[str, str]:
+    def holder(self, role: Role, lives_ms: int | None = None) -> dict[str, str]:
         _, text = Tokens(self.site.solid, self.site.clock).create(f"some {role.value}", role, lives_ms)
         self.site.desk.catch_up()
         return {"Authorization": f"Bearer {text}"}
