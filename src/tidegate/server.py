@@ -25,7 +25,6 @@ from tidegate.api.desk import Desk, Me
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.config.engine_view import masked_url
 from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
@@ -42,7 +41,7 @@ from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
 from tidegate.pipeline.clock import Clock, SystemClock
-from tidegate.plugin.secret import secret_texts
+from tidegate.plugin.secret import masked_text, secret_texts
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.ui.app import routes as pages
@@ -297,7 +296,7 @@ def work(start: Start, say: Say) -> None:
         thread.start()
         for notice in start.notices:
             say(notice)
-        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_url(store_url(start))}")
+        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_text(store_url(start))}")
         told.wait()
         thread.stop()
 
@@ -328,7 +327,7 @@ def announce(start: Start, server: Server, say: Say) -> None:
     for notice in start.notices:
         say(notice)
     place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
-    say(f"tidegate server ready {place}, {role}; store {masked_url(store_url(start))}; logs in {start.home.root / 'logs'}")
+    say(f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in {start.home.root / 'logs'}")
 
 
 def listen(http: HttpSettings) -> socket.socket:
@@ -369,7 +368,8 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
 
 def secrets_of(settings: EngineSettings) -> frozenset[str]:
     """What no line of a log may show. The reference's own password is known to everybody, and a word like any other."""
-    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.checkpoint.storage_options, **settings.spark})
+    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.spark})
+    texts |= secret_texts(settings.checkpoint.storage_options, free=True)
     own = {settings.http.password} if settings.http.basic_auth else set()
     return texts | (own - {HttpSettings().password}) | set(settings.events.headers.values())
 

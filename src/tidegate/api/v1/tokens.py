@@ -76,7 +76,7 @@ def routes(desk: Desk) -> APIRouter:
 def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
     """What may be seen of a token. A damaged one has expired in 1970, for readers that know no status."""
     status = status_of(token, now_ms)
-    dates = {"made": shapes.at(0), "expires": shapes.at(0)}
+    dates: dict[str, datetime | None] = {"made": shapes.at(0), "expires": shapes.at(0)}
     if status is not TokenStatus.DAMAGED:
         dates = {"made": shapes.at(token.created_ms), "expires": shapes.moment(token.expires_ms)}
     return {"id": token.id, "name": token.name, "role": token.role, **dates, "status": status}
