@@ -174,6 +174,16 @@ def shows_no_secret(where: str, text: str) -> None:
         assert secret not in text, f"{where}: ...{text[max(0, text.index(secret) - 200) : text.index(secret) + 40]}"
 
 
+def verbs_show_no_secret(site: Site, job: Path) -> None:
+    """What judges a job file, at the command line and over the API."""
+    for verb in ("validate", "explain", "restore-plan"):
+        for more_words in ((), ("--json",)):
+            told = CliRunner().invoke(main, [verb, str(job), *more_words], env={"TIDEGATE_HOME": str(site.home)})
+            shows_no_secret(verb, told.output)
+    judged = json.dumps({"text": job.read_text().replace("BATCH", "NOPE"), "format": "hocon"})
+    shows_no_secret("/api/v1/validate", site.ask("/api/v1/validate", judged))
+
+
 def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(site: Site, tmp_path: Path) -> None:
     with blabbing() as port:
         base = f"jdbc:postgresql://127.0.0.1:{port}/shop"
@@ -200,12 +210,7 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
     assert "is not that of ann" in site.ask("/job-info/1/failures")  # the database's own words are there, and the password is not
     repeated = "\n".join(FORMS.values())
     (site.home / "logs" / "1" / "spark.log").write_text(f"a JVM complains about {IN_OPTION} and {IN_MAP}\n{repeated}\n")
-    for verb in ("validate", "explain", "restore-plan"):
-        for more_words in ((), ("--json",)):
-            told = CliRunner().invoke(main, [verb, str(tmp_path / "job.conf"), *more_words], env={"TIDEGATE_HOME": str(site.home)})
-            shows_no_secret(verb, told.output)
-    judged = json.dumps({"text": (tmp_path / "job.conf").read_text().replace("BATCH", "NOPE"), "format": "hocon"})
-    shows_no_secret("/api/v1/validate", site.ask("/api/v1/validate", judged))
+    verbs_show_no_secret(site, tmp_path / "job.conf")
     assert json.loads(site.ask("/api/v1/jobs/1"))["env"]["spark.anything.at.all"] == "******"
     for job_id in sources:
         logs = [entry["logName"] for entry in json.loads(site.ask(f"/logs/{job_id}/?format=json"))]

@@ -106,7 +106,7 @@ def recognised(text: str, find: Callable[[str], AccessToken | None], now_ms: int
 
 def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
     """Whether the token is of use at this moment."""
-    possible = all(0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms))
+    possible = all(type(ms) is int and 0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms))
     if not possible:
         return TokenStatus.DAMAGED
     return TokenStatus.EXPIRED if 0 < token.expires_ms <= now_ms else TokenStatus.ACTIVE

@@ -20,7 +20,7 @@ from tidegate.store.open import open_store
 BAD = (
     *("", " ", "\t", "0", "0d", "0s", "0ms", "00d", "0.0d", "-1", "-1d", "- 1d", "+0d", "1ms", "999", "0.5s"),
     *("99999999999d", "9999999d", "36601d", "9" * 30, "9" * 5000, "9" * 400 + "d", "1e5", "1e400d", "inf", "-inf", "nan", "NaNd"),
-    *("never", "null", "None", "d", "1 day ago", "1d;", "1x", "٣d", "１d", "1d\x00", "0x10", "true", "$TTL"),
+    *("never", "null", "None", "d", "1 day ago", "1d;", "1x", "٣d", "\uff11d", "1d\x00", "0x10", "true", "$TTL"),
 )
 
 
@@ -83,6 +83,7 @@ IMPOSSIBLE: tuple[dict[str, Any], ...] = (
     {"expires_ms": -5},
     {"created_ms": 10**20},
     {"created_ms": -1},
+    {"expires_ms": "tomorrow"},
 )
 
 
