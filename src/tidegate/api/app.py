@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
@@ -129,6 +129,8 @@ def answered(handler: Handler, needed: Role) -> Handler:
             return fail(503, str(error))
         except StorageRefused as error:
             return fail(502, str(error))
+        except ClientDisconnect:
+            return fail(400, "the connection ended before the body of the request did")
         except Exception:
             LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
             return fail(500, "this server made a mistake; its log has the details")

@@ -5,6 +5,7 @@ what it wrote. A picture that could not be refreshed for a while is not shown: a
 """
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Desk:
         self._written_s, self._writing = float("-inf"), threading.Lock()  # when a wish was last written here
         self.logs: Path | None = None  # the folder of the logs that this server shows
         self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
+        self.listeners_max = sys.maxsize  # streams of events that this server takes; its connections decide
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
 
     def refresh(self, behind_s: float = float("inf")) -> None:

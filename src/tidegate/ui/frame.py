@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tidegate import __version__
@@ -86,6 +86,8 @@ class Frame:
                 return await handler(request)
             except UserError as error:
                 return self.page(request, "error.html", status=404 if error.condition in NOT_FOUND else 400, condition=error.condition, message=str(error))
+            except ClientDisconnect:
+                return Response("the connection ended before the body of the request did", 400)
             except TransientError as error:
                 return self.page(request, "error.html", status=503, condition=error.condition, message=str(error))
             except TidegateError as error:
