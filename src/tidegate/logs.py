@@ -35,6 +35,7 @@ FIELDS = (
     "by",
     "role",
     "token",
+    "request",
     "what",
     "asked",
     "answer",

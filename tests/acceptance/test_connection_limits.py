@@ -166,7 +166,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     timeouts = "    header-timeout-ms: 700\n    body-timeout-ms: 700\n    keep-alive-timeout-ms: 1000\n"
     with serving(tmp_path_factory.mktemp("slow"), timeouts) as site:
         yield site
-    assert "a request failed" not in "".join(path.read_text() for path in (site.place / "home" / "logs").glob("server-*.log"))
+    assert "request_failed" not in "".join(path.read_text() for path in (site.place / "home" / "logs").glob("server-*.log"))
 
 
 def test_two_hundred_listeners_of_one_peer_leave_room_for_requests(tmp_path: Path) -> None:

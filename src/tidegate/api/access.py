@@ -23,6 +23,7 @@ from tidegate.api.answers import BODY_BYTES_MAX, BodyTooLarge, fail
 from tidegate.api.desk import Desk
 from tidegate.api.request_origin import SAFE_METHODS, RequestCheck
 from tidegate.coordinator.tokens import recognised
+from tidegate.model.ids import whole_number
 from tidegate.model.records import AccessToken, Role
 
 AUDIT = logging.getLogger("tidegate.audit")
@@ -184,7 +185,10 @@ def within_limit(receive: Receive) -> Receive:
 def _declared(request: Request) -> int:
     """How much a request says it will send; 0 where it does not."""
     text = request.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    if not (text.isascii() and text.isdigit()):
+        return 0
+    size = whole_number(text, 0, BODY_BYTES_MAX)
+    return BODY_BYTES_MAX + 1 if size is None else size
 
 
 def who_of(request: Request) -> Who:

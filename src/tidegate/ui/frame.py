@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tidegate import __version__
 from tidegate.api.access import who_of
+from tidegate.api.answers import internal_error
 from tidegate.api.desk import Desk
 from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
@@ -93,7 +94,6 @@ class Frame:
             except TidegateError as error:
                 return self.page(request, "error.html", status=500, condition=error.condition, message=str(error))
             except Exception:
-                LOG.exception("a page failed", extra={"why": f"{request.method} {request.url.path}"})
-                return self.page(request, "error.html", status=500, condition="internal", message="this server made a mistake; its log has the details")
+                return self.page(request, "error.html", status=500, condition="internal", message=internal_error(request, LOG))
 
         return show
