@@ -168,7 +168,8 @@ class OptionSet:
                 values[option.key] = coerce(option, raw)
             except ValueError as error:
                 close = nearest(str(raw), list(option.choices)) if option.choices else ""
-                problems.append(block.problem(path, str(error), expected=option.expected, suggestion=close))
+                text = f"the value of {option.key} has another type" if option.secret else str(error)  # it is in no message
+                problems.append(block.problem(path, text, expected=option.expected, suggestion=close))
             return
         if option.required:
             problems.append(block.problem((), f"{option.key} is missing: {option.description}", expected=option.expected))

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tidegate.model.problem import Location
+from tidegate.plugin.option import Block, Kind, Option, OptionSet
 from tidegate.plugin.secret import MASK, is_delicate_line, masked, masked_text, secret_texts
 
 SECRET = "Hunter2-Mark7-Xyz"
@@ -86,6 +88,13 @@ def test_a_secret_of_every_form_is_masked_and_hidden_in_logs(key: str) -> None:
 @pytest.mark.parametrize("key", SHOWN)
 def test_what_is_known_to_be_harmless_stays_readable(key: str) -> None:
     assert masked(key, SHOWN[key]) == SHOWN[key]
+
+
+def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
+    options = OptionSet((Option("properties", Kind.MAP, "x", secret=True), Option("number", Kind.INT, "x", secret=True)))
+    _, problems = options.read(Block({"properties": SECRET, "number": SECRET}, lambda _path: Location("job"), "job"))
+    assert len(problems) == 2
+    assert SECRET not in " ".join(map(str, problems))
 
 
 @pytest.mark.parametrize("inner", ["x-trace", "anything", "Accept"])
