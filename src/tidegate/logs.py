@@ -34,6 +34,8 @@ FIELDS = (
     "why",
     "by",
     "role",
+    "token",
+    "request",
     "what",
     "asked",
     "answer",

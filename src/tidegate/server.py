@@ -8,6 +8,7 @@ the lease, that others need not wait for it, and go.
 
 import contextlib
 import logging
+import math
 import os
 import secrets
 import signal
@@ -21,11 +22,11 @@ import uvicorn
 
 from tidegate import __version__
 from tidegate.api.app import make_app
+from tidegate.api.connections import Connections, Listener, limits
 from tidegate.api.desk import Desk, Me
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.config.engine_view import masked_url
 from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
@@ -42,7 +43,7 @@ from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
 from tidegate.pipeline.clock import Clock, SystemClock
-from tidegate.plugin.secret import secret_texts
+from tidegate.plugin.secret import masked_text, secret_texts
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.ui.app import routes as pages
@@ -59,6 +60,7 @@ AFTER_A_MISTAKE_S = 1.0
 SWITCH_EVERY_S = 0.002  # a request has several waits, and after each of them it may have to wait so long for a thread that computes
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
+SWEEP_EVERY_TICKS = 5  # of a tenth of a second
 PORT_MAX = 65_535
 Say = Callable[[str], None]
 
@@ -167,11 +169,14 @@ class Leadership:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn that leaves the signals to us."""
+    """uvicorn that leaves the signals to us, and whose connections are bounded."""
 
-    def __init__(self, config: uvicorn.Config, told: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, told: threading.Event, desk: Desk) -> None:
         super().__init__(config)
         self.told = told
+        http = desk.settings.http
+        self.connections = Connections(http, limits(http), lambda: self.server_state.connections, desk.clock.monotonic_s)
+        desk.listeners_max = self.connections.limits.total * 3 // 4  # streams never end: others need a place too
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -181,6 +186,8 @@ class HttpServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to end."""
         self.should_exit = self.should_exit or self.told.is_set()
+        if counter % SWEEP_EVERY_TICKS == 0:
+            self.connections.sweep()
         return await super().on_tick(counter)
 
 
@@ -243,9 +250,11 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
+            timeout_keep_alive=math.ceil(self.desk.settings.http.keep_alive_timeout_ms / 1000),
             **uvicorn_options(self.desk.settings.http),
         )
-        HttpServer(config, told).run(sockets=[self.listener])
+        server = HttpServer(config, told, self.desk)
+        server.run(sockets=[Listener.around(self.listener, server.connections)])
 
     def _end(self) -> None:
         """The leader's loop first, so that nothing is decided after the lease is given back."""
@@ -308,7 +317,7 @@ def work(start: Start, say: Say) -> None:
         thread.start()
         for notice in start.notices:
             say(notice)
-        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_url(store_url(start))}")
+        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_text(store_url(start))}")
         told.wait()
         thread.stop()
 
@@ -339,7 +348,7 @@ def announce(start: Start, server: Server, say: Say) -> None:
     for notice in start.notices:
         say(notice)
     place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
-    say(f"tidegate server ready {place}, {role}; store {masked_url(store_url(start))}; logs in {start.home.root / 'logs'}")
+    say(f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in {start.home.root / 'logs'}")
 
 
 def listen(http: HttpSettings) -> socket.socket:
@@ -380,7 +389,8 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
 
 def secrets_of(settings: EngineSettings) -> frozenset[str]:
     """What no line of a log may show. The reference's own password is known to everybody, and a word like any other."""
-    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.checkpoint.storage_options, **settings.spark})
+    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.spark})
+    texts |= secret_texts(settings.checkpoint.storage_options, free=True)
     own = {settings.http.password} if settings.http.basic_auth else set()
     return texts | (own - {HttpSettings().password}) | set(settings.events.headers.values())
 

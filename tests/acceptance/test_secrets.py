@@ -28,7 +28,32 @@ from tidegate.cli import main
 
 PATIENCE_S = 120
 IN_OPTION, IN_URL, IN_MAP, IN_ENV, IN_SINK = "Zebra-hunter2 Öl&Top", "Url-hunter3-Mid", "Prop-hunter4-Low", "Env-hunter5-Sun", "Sink-hunter6-Moon"
-SECRETS = ("hunter2", "hunter3", "hunter4", "hunter5", "hunter6")
+SECRETS = ("hunter2", "hunter3", "hunter4", "hunter5", "hunter6", "hunter7")
+FORMS = {  # what is hidden although no connector calls it secret
+    "spark.hadoop.fs.azure.sas.c.a": "sv=2022-11-02&ss=b&sig=Sas-hunter7",
+    "spark.hadoop.fs.azure.account.key.a.dfs": "Account-hunter7",
+    "spark.hadoop.fs.s3a.access.key": "Access-hunter7",
+    "spark.hadoop.fs.s3a.session.token": "Session-hunter7",
+    "spark.hadoop.some.header": "Authorization: Bearer Bearer-hunter7",
+    "spark.app.note": "Authorization: Basic Basic-hunter7=",
+    "spark.app.hook": "https://hooks.slack.com/services/T0/B0/Slack-hunter7",
+    "spark.alert.address": "https://alerts.example/in/Path-hunter7",
+    "spark.alert.user": "https://User-hunter7@alerts.example",
+    "spark.alert.pair": "https://ann:Pair-hunter7@alerts.example/x",
+    "spark.anything.at.all": "Unnamed-hunter7",
+    "spark.executorEnv.DB": "Server=db;Uid=a;Pwd=Dsn-hunter7",
+    "spark.kubernetes.driverEnv.X": "Env-hunter7-Too",
+    "spark.redis.url": "redis://:Redis-hunter7@cache:6379/0",
+    "spark.jars.repositories": "https://ann:Repo-hunter7@repo.example/m2",
+    "spark.driver.defaultJavaOptions": "-Xmx1g -Dmy.thing=Jvm-hunter7",
+    "spark.ssl.keyPassword": "Ssl-hunter7",
+    "spark.sql.catalog.lake.credential": "id:Catalog-hunter7",
+    "spark.sql.catalog.lake.header.X-Api": "Header-hunter7",
+    "spark.hive.something": "Hive-hunter7",
+    "spark.presigned": "https://s3.example/x?X-Amz-Signature=Signed-hunter7",
+}
+FREE = """custom_parameters { api_token = "Custom-hunter7", hook = "https://discord.com/api/webhooks/1/Discord-hunter7",
+  nested { password = "Nested-hunter7", note = "Bearer Noted-hunter7" } }"""
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
@@ -36,7 +61,8 @@ verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.pl
 main()
 """
 JOB = """
-env {{ job.mode = "BATCH", job.name = "{name}", job.retry.times = 1, job.retry.interval.seconds = 1, spark.app.secret = "{env}" }}
+env {{ job.mode = "BATCH", job.name = "{name}", job.retry.times = 1, job.retry.interval.seconds = 1, spark.app.secret = "{env}",
+  {forms} {free} }}
 source {{ Jdbc {{ {source}, properties {{ sslpassword = "{map}" }}, table_path = "public.t", query = "select * from public.t", plugin_output = "t" }} }}
 sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:postgresql://127.0.0.1:{port}/shop?user=ann&password={sink}",
   database = "shop", table = "public.o", generate_sink_sql = true }} }}
@@ -148,6 +174,16 @@ def shows_no_secret(where: str, text: str) -> None:
         assert secret not in text, f"{where}: ...{text[max(0, text.index(secret) - 200) : text.index(secret) + 40]}"
 
 
+def verbs_show_no_secret(site: Site, job: Path) -> None:
+    """What judges a job file, at the command line and over the API."""
+    for verb in ("validate", "explain", "restore-plan"):
+        for more_words in ((), ("--json",)):
+            told = CliRunner().invoke(main, [verb, str(job), *more_words], env={"TIDEGATE_HOME": str(site.home)})
+            shows_no_secret(verb, told.output)
+    judged = json.dumps({"text": job.read_text().replace("BATCH", "NOPE"), "format": "hocon"})
+    shows_no_secret("/api/v1/validate", site.ask("/api/v1/validate", judged))
+
+
 def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(site: Site, tmp_path: Path) -> None:
     with blabbing() as port:
         base = f"jdbc:postgresql://127.0.0.1:{port}/shop"
@@ -155,19 +191,27 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
             1: f'url = "{base}", user = "ann", password = "{IN_OPTION}"',
             2: f'url = "{base}?user=ann&password={IN_URL}"',
         }
-        more = {"map": IN_MAP, "env": IN_ENV, "sink": IN_SINK, "port": port}
+        forms = "".join(f'"{key}" = "{value}"\n  ' for key, value in FORMS.items())
+        more = {"map": IN_MAP, "env": IN_ENV, "sink": IN_SINK, "port": port, "forms": forms, "free": FREE}
         for job_id, source in sources.items():
-            said = site.ask(f"/submit-job?format=hocon&jobId={job_id}", JOB.format(name=f"job{job_id}", source=source, **more))
+            text = JOB.format(name=f"job{job_id}", source=source, **more)
+            (tmp_path / "job.conf").write_text(text)
+            said = site.ask(f"/submit-job?format=hocon&jobId={job_id}", text)
             assert json.loads(said)["jobId"] == str(job_id), said
 
         def ended() -> bool:
             shows_no_secret("the list of processes", site.processes())
+            for path in ("/running-jobs", "/running-job/1", "/job-info/1", "/api/v1/jobs/1", "/ui/jobs/1"):
+                shows_no_secret(path, site.ask(path))
             return all(site.status(job_id) == "FAILED" for job_id in sources)
 
         until("the end of both jobs", ended)
 
     assert "is not that of ann" in site.ask("/job-info/1/failures")  # the database's own words are there, and the password is not
-    (site.home / "logs" / "1" / "spark.log").write_text(f"a JVM complains about {IN_OPTION} and {IN_MAP}\n")
+    repeated = "\n".join(FORMS.values())
+    (site.home / "logs" / "1" / "spark.log").write_text(f"a JVM complains about {IN_OPTION} and {IN_MAP}\n{repeated}\n")
+    verbs_show_no_secret(site, tmp_path / "job.conf")
+    assert json.loads(site.ask("/api/v1/jobs/1"))["env"]["spark.anything.at.all"] == "******"
     for job_id in sources:
         logs = [entry["logName"] for entry in json.loads(site.ask(f"/logs/{job_id}/?format=json"))]
         assert f"{job_id}/driver.log" in logs
@@ -181,6 +225,7 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
     (site.home / "logs" / "1" / "spark.log").unlink()  # ours; now everything that was written
     told = CliRunner().invoke(main, ["support-bundle", "1", "-o", str(tmp_path / "bundle.tar.gz"), "--server", site.url])
     assert told.exit_code == 0, told.output
+    assert (tmp_path / "bundle.tar.gz").stat().st_mode & 0o777 == 0o600
     with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
         for name in bundle.getnames():
             file = bundle.extractfile(name)

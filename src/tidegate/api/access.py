@@ -1,7 +1,10 @@
 """Who may come in, and how far: basic auth, tokens, roles; and a line in the audit log for every request that wants to change something.
 
 Called by app.py. Without guard (on loopback, by default) everybody is the local admin. The role that a route needs is part of its name in `app`; here is only
-who the caller is. A page of another web site can never act in the name of a person who happens to visit it.
+who the caller is. A page of another web site can never act in the name of a person who happens to visit it: request_origin decides that first.
+
+The audit line names the caller, the peer, the route, the job, the action and the status. Handlers that
+read the job from a body report it with `audit_facts`; bodies are never written, as they may hold secrets.
 """
 
 import base64
@@ -9,24 +12,28 @@ import binascii
 import hmac
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.answers import BODY_BYTES_MAX, BodyTooLarge, fail
 from tidegate.api.desk import Desk
+from tidegate.api.request_origin import SAFE_METHODS, RequestCheck
 from tidegate.api.return_path import login_path
 from tidegate.coordinator.tokens import recognised
+from tidegate.model.ids import whole_number
 from tidegate.model.records import AccessToken, Role
 
 AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
-SAFE = ("GET", "HEAD", "OPTIONS")
 UNSEEING = frozenset({"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"})  # wishes that look at nothing here
 PROBES = frozenset({"/health", "/ready", "/api/v1/health", "/api/v1/ready"})  # callers without a token see nothing secret there
-CHALLENGE = 'Basic realm="Tidegate", Bearer'
+AUDITED_PARAMETERS = ("jobId", "jobName", "restore", "restoreFrom", "restoreSourceJobId")
+AUDITED_PATH = ("job_id", "savepoint_id", "token_id", "quarantine_id", "name")
+AUDITED_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class Who:
 
     name: str
     role: Role
+    token: str = ""  # the id of the token that was shown
 
 
 LOCAL = Who("local", Role.ADMIN)
@@ -45,30 +53,49 @@ class Door:
     """Answers who is a stranger; lets the others pass, with their name."""
 
     def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self.app, self.desk = app, desk
+        self.app = app
+        self.desk = desk
+        self.check = RequestCheck(desk.settings.http, desk.me.address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
+        if scope["type"] == "websocket":  # there are none; a page of any origin may open one, so none is let through
+            return await send({"type": "websocket.close", "code": 1008})
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request = Request(scope)
-        if request.method not in SAFE and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-            return await fail(403, "a page of another web site may not do this")(scope, receive, send)
+        refusal = self.check.refusal(scope, request.headers)
+        if refusal is not None:
+            if request.method not in SAFE_METHODS:
+                _audit(request, STRANGER, scope, refusal.status)
+            return await fail(refusal.status, refusal.message)(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
         if self.desk.behind() and path not in PROBES and not (request.method == "POST" and path in UNSEEING):
             await run_in_threadpool(self.desk.look)
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (STRANGER if open_to_all else None)
-        if who is None and request.method in SAFE and (path == "/" or path.startswith("/ui/")) and not self.desk.settings.http.basic_auth:
-            return await RedirectResponse(f"{self.root}{login_path(path, request.url.query)}", 303)(scope, receive, send)
         if who is None:
-            answer = fail(401, "who are you? Send a token (Authorization: Bearer ...), or user name and password where the server has them")
-            answer.headers["WWW-Authenticate"] = CHALLENGE
-            return await answer(scope, receive, send)
+            return await self._ask_who(request, path)(scope, receive, send)
         scope.setdefault("state", {})["who"] = who
-        if request.method in SAFE:
+        if request.method in SAFE_METHODS:
             return await self.app(scope, receive, send)
         await self._audited(request, who, scope, within_limit(receive), send)
+
+    def _ask_who(self, request: Request, path: str) -> Response:
+        """Send a person to the login page, and ask everybody else for credentials.
+
+        One header for each scheme: Chromium takes a scheme without parameters after a comma for a
+        part of the first one, and then never asks for a password.
+        """
+        basic = self.desk.settings.http.basic_auth
+        if request.method in SAFE_METHODS and (path == "/" or path.startswith("/ui/")) and not basic:
+            return RedirectResponse(f"{self.root}{login_path(path, request.url.query)}", 303)
+        way = "a token (Authorization: Bearer ...)" + (", or user name and password" if basic else "")
+        answer = fail(401, f"authentication required: send {way}")
+        if basic:
+            answer.headers.append("WWW-Authenticate", 'Basic realm="Tidegate", charset="UTF-8"')
+        answer.headers.append("WWW-Authenticate", 'Bearer realm="Tidegate"')
+        return answer
 
     @property
     def root(self) -> str:
@@ -83,7 +110,7 @@ class Door:
         header = request.headers.get("authorization") or (f"Bearer {request.cookies[COOKIE]}" if COOKIE in request.cookies else "")
         scheme, _, credentials = header.partition(" ")
         if scheme.lower() == "bearer" and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms())) is not None:
-            return Who(token.name, token.role)
+            return Who(token.name, token.role, token.id)
         if scheme.lower() == "basic" and http.basic_auth and self._knows_password(credentials):
             return Who(http.username, Role.ADMIN)
         return None
@@ -115,10 +142,31 @@ class Door:
                 return await fail(413, str(BodyTooLarge()))(scope, receive, heard)
             await self.app(scope, receive, heard)
         finally:
-            place = request.client.host if request.client else ""
-            asked = {key: request.query_params[key] for key in ("jobId", "jobName", "restore") if key in request.query_params}
-            more = {"by": who.name, "role": who.role.value, "from": place, "what": f"{request.method} {scope['path']}", "asked": asked, "answer": status}
-            AUDIT.info("wish", extra=more)
+            _audit(request, who, scope, status)
+
+
+def _audit(request: Request, who: Who, scope: Scope, status: int) -> None:
+    """Write the line of one request that wanted to change something."""
+    asked = {key: request.query_params[key][:AUDITED_CHARS_MAX] for key in AUDITED_PARAMETERS if key in request.query_params}
+    asked |= {key: str(value)[:AUDITED_CHARS_MAX] for key, value in scope.get("path_params", {}).items() if key in AUDITED_PATH}
+    asked |= scope.get("state", {}).get("audit", {})
+    if (job_id := asked.pop("job_id", None)) is not None:
+        asked["jobId"] = job_id
+    more = {
+        "by": who.name,
+        "role": who.role.value if who is not STRANGER else "",
+        "token": who.token,
+        "from": request.client.host if request.client else "",
+        "what": f"{request.method} {scope['path'][:AUDITED_CHARS_MAX]}",
+        "asked": asked,
+        "answer": status,
+    }
+    AUDIT.info("wish", extra=more)
+
+
+def audit_facts(request: Request, **facts: Any) -> None:
+    """Add to the audit line of this request what its handler has read from the body. Never a secret."""
+    request.scope.setdefault("state", {}).setdefault("audit", {}).update(facts)
 
 
 def within_limit(receive: Receive) -> Receive:
@@ -139,7 +187,10 @@ def within_limit(receive: Receive) -> Receive:
 def _declared(request: Request) -> int:
     """How much a request says it will send; 0 where it does not."""
     text = request.headers.get("content-length", "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    if not (text.isascii() and text.isdigit()):
+        return 0
+    size = whole_number(text, 0, BODY_BYTES_MAX)
+    return BODY_BYTES_MAX + 1 if size is None else size
 
 
 def who_of(request: Request) -> Who:

@@ -1,10 +1,15 @@
 """The reference's shape of an error, for whoever has to give one, and how much a request may send."""
 
+import logging
+import secrets
+
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate.model.errors import UserError
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
+PATH_CHARS_MAX = 200
 
 
 class BodyTooLarge(UserError):
@@ -20,3 +25,10 @@ def fail(status: int, message: str) -> Response:
     """`{"status": "fail", "message": ...}`."""
     headers = {"Retry-After": "1"} if status == 503 else None
     return JSONResponse({"status": "fail", "message": message}, status, headers)
+
+
+def internal_error(request: Request, log: logging.Logger) -> str:
+    """Log the exception that is being handled; the sentence for the caller, which names the line."""
+    request_id = secrets.token_hex(6)
+    log.exception("request_failed", extra={"request": request_id, "why": f"{request.method} {request.url.path[:PATH_CHARS_MAX]}"})
+    return f"Internal server error; see the server log, request id {request_id}"

@@ -6,16 +6,17 @@ mistakes, which are in the log with their trace and in the answer without it.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from tidegate.api.access import Door, who_of
-from tidegate.api.answers import BodyTooLarge, fail
+from tidegate.api.answers import BodyTooLarge, fail, internal_error
 from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.described import document
 from tidegate.api.desk import Desk
@@ -51,7 +52,12 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
         """A path with a line break in it reaches no mounted application: it is answered here, as that one would."""
         return await (not_here if request.url.path.startswith(typed) else _not_here)(request, error)
 
-    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers={HTTPException: nowhere})
+    async def broken(request: Request, _error: Exception) -> Response:
+        """What no handler has caught, an error page that cannot be drawn among it."""
+        return fail(500, internal_error(request, LOG))
+
+    handlers: dict[Any, Any] = {HTTPException: nowhere, Exception: broken}
+    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers=handlers)
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:
@@ -135,9 +141,10 @@ def answered(handler: Handler, needed: Role) -> Handler:
             return fail(409, str(error))
         except StorageRefused as error:
             return fail(502, str(error))
+        except ClientDisconnect:
+            return fail(400, "the connection ended before the body of the request did")
         except Exception:
-            LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
-            return fail(500, "this server made a mistake; its log has the details")
+            return fail(500, internal_error(request, LOG))
 
     return answer
 

@@ -5,6 +5,7 @@ what it wrote. A picture that could not be refreshed for a while is not shown: a
 """
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class Desk:
         self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
         self.write_trouble: Callable[[float], str] = lambda _after_s: ""  # why the store has not been writable for so long
         self._outage = OutageHealth(picture, settings, clock)
+        self.listeners_max = sys.maxsize  # streams of events that this server takes; its connections decide
         self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
 
     def refresh(self, behind_s: float = float("inf")) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from tidegate.api.desk import Desk
 from tidegate.logs import bare
 from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX, whole_number
 from tidegate.plugin.secret import plan_texts
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -87,9 +88,10 @@ class Logs:
     def _secrets(self, name: str) -> frozenset[str]:
         """What the job whose file this is must not show: a JVM, or a library, may have written it there."""
         word, picture = name.partition("/")[0], self.desk.picture
-        if not word.isdigit():
+        job_id = whole_number(word, 1, JOB_ID_MAX)
+        if job_id is None:
             return frozenset()
-        record, outcome = picture.jobs().get(int(word)), picture.outcome(int(word))
+        record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
         plans = [record.value.plan if record else None, outcome.value.plan if outcome else None]
         return frozenset().union(*(plan_texts(plan) for plan in plans if plan is not None))
 

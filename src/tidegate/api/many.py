@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.access import who_of
+from tidegate.api.access import audit_facts, who_of
 from tidegate.api.desk import Desk
 from tidegate.api.reads import job_id_of
 from tidegate.api.writes import Writes, body_of, scalar_text, stop_wish
@@ -32,7 +32,10 @@ class Many:
     async def submit_jobs(self, request: Request) -> Response:
         """Each item is a job with `params` besides. Each is taken in by itself; the answer tells what became of it."""
         items = _list(await body_of(request))
-        return JSONResponse([await run_in_threadpool(self._submit_one, item, i, who_of(request).name) for i, item in enumerate(items)])
+        answers = [await run_in_threadpool(self._submit_one, item, i, who_of(request).name) for i, item in enumerate(items)]
+        taken = [answer["jobId"] for answer in answers if "jobId" in answer]
+        audit_facts(request, action="submit", jobs=taken, refused=len(answers) - len(taken))
+        return JSONResponse(answers)
 
     def _submit_one(self, item: Mapping[str, Any], index: int, by: str) -> dict[str, str]:
         params = item.get("params", {})
@@ -50,6 +53,7 @@ class Many:
         """Every id must be one before any job is stopped."""
         items = _list(await body_of(request))
         wishes = [(job_id_of(scalar_text(item.get("jobId"))), stop_wish(item)) for item in items]
+        audit_facts(request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes])
         for job_id, wish in wishes:
             await run_in_threadpool(self.writes.stop, job_id, wish, who_of(request).name)
         return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
@@ -61,6 +65,7 @@ class Many:
         if format is None:
             raise UserError(f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}")
         record = await run_in_threadpool(self.writes.submit, content, format, dict(request.query_params), who_of(request).name)
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
 

@@ -13,13 +13,14 @@ from tidegate.api.fragments import Board, Ended, Going, dumps
 from tidegate.api.shapes import WAITING
 from tidegate.coordinator.observe import Picture
 from tidegate.model.errors import UserError
-from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.ids import JOB_ID_MAX, whole_number
 from tidegate.model.records import JobStatus
 from tidegate.store.errors import StoreDamaged
 
 T = TypeVar("T")
 ROWS_DEFAULT = 10
 FAILURES_DEFAULT = 100
+SHOWN_CHARS_MAX = 80
 
 
 class Reads:
@@ -89,9 +90,10 @@ def job_id_of(text: str) -> int:
     """A job id as people write it."""
     if not text:
         raise UserError("the jobId is missing")
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= JOB_ID_MAX):
-        raise UserError(f"{text!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}")
-    return int(text)
+    job_id = whole_number(text, 1, JOB_ID_MAX)
+    if job_id is None:
+        raise UserError(f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}")
+    return job_id
 
 
 def _page(request: Request) -> slice | None:
@@ -115,9 +117,10 @@ def positive(request: Request, name: str) -> int | None:
     given = request.query_params.get(name)
     if given is None:
         return None
-    if not (given.isascii() and given.isdigit() and 0 < int(given) < 2**31):
-        raise UserError(f"{name}={given} is not a whole number from 1")
-    return int(given)
+    value = whole_number(given, 1, 2**31 - 1)
+    if value is None:
+        raise UserError(f"{name}={given[:SHOWN_CHARS_MAX]} is not a whole number from 1 to {2**31 - 1}")
+    return value
 
 
 def json_text(text: str | bytes) -> Response:

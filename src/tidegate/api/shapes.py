@@ -14,7 +14,6 @@ from typing import Any
 from tidegate.api import volumes
 from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.volumes import decimal
-from tidegate.config.engine_view import masked
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, PipelinePlan, Plan
@@ -32,6 +31,7 @@ from tidegate.model.records import (
 from tidegate.model.runway import outlook
 from tidegate.model.volume import PipelineRates
 from tidegate.plugin.schema import DEFAULT_TABLE
+from tidegate.plugin.secret import masked
 
 WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING})
 _ENV_KEYS = {
@@ -181,14 +181,7 @@ def env_options(env: JobEnv, name: str) -> dict[str, str]:
         if each.name in _ENV_KEYS and value != getattr(default, each.name):
             options[_ENV_KEYS[each.name]] = value
     options |= env.spark
-    return {key: _option_text(_masked(key, value)) for key, value in options.items()}
-
-
-def _masked(key: str, value: Any) -> Any:
-    """The value without secrets, however deep; what is nested is judged by its own keys."""
-    if isinstance(value, Mapping):
-        return {str(inner): _masked(str(inner), each) for inner, each in value.items()}
-    return [_masked(key, each) for each in value] if isinstance(value, list | tuple) else masked(key, value)
+    return {key: _option_text(masked(key, value)) for key, value in options.items()}
 
 
 def _option_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.access import who_of
+from tidegate.api.access import audit_facts, who_of
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text, strictness_of
 from tidegate.api.reads import job_id_of
@@ -39,6 +39,7 @@ class Writes:
         """Take a job in; the answer has its id."""
         query, body = request.query_params, await body_of(request)
         record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query, who_of(request).name)
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
     def submit(self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = "") -> JobRecord:
@@ -61,7 +62,9 @@ class Writes:
         """Want a job to end. An id that nobody knows is answered like any other, as the reference does."""
         given = object_of(await body_of(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
-        await run_in_threadpool(self.stop, job_id, stop_wish(given), who_of(request).name)
+        how = stop_wish(given)
+        audit_facts(request, jobId=str(job_id), action=how.value)
+        await run_in_threadpool(self.stop, job_id, how, who_of(request).name)
         return JSONResponse({"jobId": str(job_id)})
 
     def stop(self, job_id: int, how: How, by: str) -> None:

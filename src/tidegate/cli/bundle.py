@@ -2,7 +2,7 @@
 
 import io
 import json
-import re
+import os
 import tarfile
 import time
 from pathlib import Path
@@ -12,14 +12,10 @@ import click
 
 from tidegate.cli import remote
 from tidegate.client import Client, Refused
-from tidegate.config.engine_view import masked
 from tidegate.model.errors import UserError
+from tidegate.plugin.secret import masked_text
 
 LOG_CHARS_MAX = 5_000_000
-_PAIR = re.compile(
-    r"""(?P<key>[\w.-]*(?:pass|secret|token|credential|access[_-]?key|auth)[\w.-]*)(?P<between>["']?\s*[:=]\s*["']?)(?P<value>[^\s"',}]+)""", re.IGNORECASE
-)
-_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+@")
 
 
 @click.command(name="support-bundle")
@@ -39,17 +35,24 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
     place = output or Path(f"tidegate-{job_id}.tar.gz")
     files = {f"job-{job_id}/{name}": text for name, text in contents(client, job_id).items()}
     try:
-        with tarfile.open(place, "x:gz") as bundle:
+        with open(place, "xb", opener=_for_owner_only) as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
             for name, text in files.items():
-                data = clean(text).encode()
+                data = masked_text(text).encode()
                 entry = tarfile.TarInfo(name)
-                entry.size, entry.mtime = len(data), int(time.time())
+                entry.size = len(data)
+                entry.mtime = int(time.time())
+                entry.mode = 0o600
                 bundle.addfile(entry, io.BytesIO(data))
     except FileExistsError:
         raise UserError(f"{place} is there already: say another name with -o") from None
     except OSError as error:
         raise UserError(f"{place} cannot be written: {error.strerror or error}") from None
-    click.echo(f"{place}: {len(files)} files")
+    click.echo(f"{place}: {len(files)} files, readable by its owner only")
+
+
+def _for_owner_only(path: str, flags: int) -> int:
+    """Open a file that nobody else can read at any moment."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def contents(client: Client, job_id: str) -> dict[str, str]:
@@ -83,9 +86,3 @@ def _pretty(client: Client, path: str) -> str:
     except Refused as refusal:
         value = {"refused": str(refusal)}
     return json.dumps(value, indent=1, ensure_ascii=False)
-
-
-def clean(text: str) -> str:
-    """The text without what looks like a secret: the value of a key that is named like one, and passwords in addresses."""
-    hidden = _PAIR.sub(lambda found: found["key"] + found["between"] + str(masked(found["key"], found["value"])), text)
-    return _IN_URL.sub(r"\1***@", hidden)

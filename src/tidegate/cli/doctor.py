@@ -285,9 +285,28 @@ def check_limits(_: Place) -> Iterator[Finding]:
         yield Finding(name="open files", level=Level.WARNING, found=str(soft), repair="Allow more: ulimit -n 4096.")
 
 
+def check_rights(place: Place) -> Iterator[Finding]:
+    """Files with secrets are for their owner only."""
+    try:
+        from tidegate.cli.rights import exposed_of  # needs packages that may be missing here
+        from tidegate.model.errors import UserError
+    except ImportError:
+        return
+    try:
+        found = exposed_of(place.home, place.environ)
+    except UserError as error:
+        yield Finding(name="file rights", level=Level.WARNING, found="not checked", repair=str(error))
+        return
+    for each in found:
+        repair = f"Close it: {each.repair}"
+        yield Finding(name="file rights", level=Level.WARNING, found=f"{each.path} ({each.what}): others can reach it", repair=repair)
+    if not found:
+        yield Finding(name="file rights", level=Level.OK, found="files with secrets are for their owner only")
+
+
 CHECKS: tuple[Callable[[Place], Iterator[Finding]], ...] = (
     *(check_python, check_system, check_java, check_packages, check_connectors, check_sockets),
-    *(check_home, check_temporary, check_memory, check_processors, check_limits),
+    *(check_home, check_temporary, check_memory, check_processors, check_limits, check_rights),
 )
 
 

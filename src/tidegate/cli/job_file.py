@@ -4,7 +4,6 @@ Nothing heavier than click may be imported here: `tidegate validate` has to answ
 """
 
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +20,11 @@ from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity, Strictness
 from tidegate.planner.plan import Planned, in_file_order, plan
+from tidegate.plugin.secret import is_delicate_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXCERPT_CHARS_MAX = 120
-# A line that may hold a secret is named by its number and not shown.
-_DELICATE = re.compile(r"pass|secret|token|key|auth|credential|user|shade|://[^/\s]*@", re.IGNORECASE)
 _STRICTNESS = {
     Strictness.STRICT: "Every unknown key is an error.",
     Strictness.LENIENT: "Unknown options of a connector are warnings, not errors.",
@@ -119,7 +117,7 @@ def _excerpt(lines: list[str], number: int) -> str:
     if not 1 <= number <= len(lines):
         return ""
     text = lines[number - 1].strip()
-    if not text or not text.isprintable() or _DELICATE.search(text):
+    if not text or not text.isprintable() or is_delicate_line(text):
         return ""
     return f"    {number:>4} | {text if len(text) <= EXCERPT_CHARS_MAX else text[: EXCERPT_CHARS_MAX - 3] + '...'}"
 

@@ -11,6 +11,7 @@ import click
 
 from tidegate import server as composition
 from tidegate.cli import exits, job_file
+from tidegate.cli.rights import exposed
 from tidegate.config.engine import load_engine
 from tidegate.home import Home
 from tidegate.model.errors import TidegateError, UserError
@@ -79,12 +80,13 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
 def started(home: str | None, config: Path | None) -> Start:
     """The settings in force. With an error in the engine's file nothing is started."""
     place = Home.find(home, os.environ)
-    settings, _, problems = load_engine(config, os.environ, home=place)
+    settings, sources, problems = load_engine(config, os.environ, home=place)
     if any(problem.severity is Severity.ERROR for problem in problems):
         job_file.print_problems(problems, sys.stderr)
         click.echo(f"tidegate: {job_file.summary(problems)} in the engine's file; nothing was started", err=True)
         raise SystemExit(exits.BAD_INPUT)
-    return Start(home=place, settings=settings, environ=dict(os.environ), notices=tuple(str(problem) for problem in problems))
+    reachable = exposed(place, settings, sources.file, os.environ)
+    return Start(home=place, settings=settings, environ=dict(os.environ), notices=tuple(map(str, (*problems, *reachable))))
 
 
 def ran(run: Callable[[], None]) -> int:

@@ -13,11 +13,10 @@ import click
 from tidegate.cli import remote
 from tidegate.cli.server import started
 from tidegate.client import Client
-from tidegate.coordinator.tokens import Tokens
+from tidegate.coordinator.tokens import Tokens, TokenStatus, lifetime_ms, status_of
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import AccessToken, Role
 from tidegate.pipeline.clock import SystemClock
-from tidegate.plugin.option import milliseconds
 from tidegate.server import open_the_store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +29,7 @@ MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 class Book(Protocol):
     """Where the tokens are kept."""
 
-    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+    def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
         """A new token and its text."""
 
     def all(self) -> list[Row]:
@@ -46,14 +45,14 @@ class Kept:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
 
-    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+    def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
         """A new token and its text."""
         made, text = self.tokens.create(name, role, lives_ms)
-        return document(made), text
+        return document(made, self.tokens.clock.now_ms()), text
 
     def all(self) -> list[Row]:
         """All of them, without secrets."""
-        return [document(each) for each in self.tokens.all()]
+        return [document(each, self.tokens.clock.now_ms()) for each in self.tokens.all()]
 
     def revoke(self, token_id: str) -> None:
         """End one."""
@@ -66,9 +65,10 @@ class Asked:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def create(self, name: str, role: Role, lives_ms: int) -> tuple[Row, str]:
+    def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
         """A new token and its text. Where an answer is lost, a token may be there that nobody has: `list` shows it."""
-        made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **({"lives_s": max(1, lives_ms // 1000)} if lives_ms else {})})
+        lives = {} if lives_ms is None else {"lives_s": lives_ms // 1000}
+        made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **lives})
         return _row(made), made["token"]
 
     def all(self) -> list[Row]:
@@ -105,13 +105,16 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
 @token.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice([role.value for role in Role]), default=Role.VIEWER.value, show_default=True, help="What it may do.")
-@click.option("--expires", metavar="SPAN", help="How long it lives: 12h, 90d; for ever without it.")
+@click.option("--expires", metavar="SPAN", help="How long it lives, from 1s to 36600d: 12h, 90d; for ever without it.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @elsewhere
 @click.pass_obj
 def create(place: Place, name: str, role: str, expires: str | None, as_json: bool, server: str | None, ca_file: str | None) -> None:
     """Make a token; it is shown now and never again."""
-    lives_ms = _span(expires)
+    try:
+        lives_ms = None if expires is None else lifetime_ms(expires)  # an empty text is a variable that was not set, and no wish
+    except UserError as error:
+        raise click.UsageError(f"--expires: {error}") from None
     made, text = used(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
     if as_json:
         remote.print_json({**made, "token": text})
@@ -130,7 +133,7 @@ def list_command(place: Place, as_json: bool, server: str | None, ca_file: str |
     if as_json:
         remote.print_json(found)
     else:
-        remote.print_table(("id", "name", "role", "made", "expires"), [[str(value or "never") for value in each.values()] for each in found])
+        remote.print_table(("id", "name", "role", "made", "expires", "status"), [[str(value or "never") for value in each.values()] for each in found])
 
 
 @token.command()
@@ -166,23 +169,20 @@ def opened(place: Place) -> Iterator[Tokens]:
         raise click.ClickException(str(error)) from None
 
 
-def document(token: AccessToken) -> Row:
-    """A token without its secret."""
-    return {"id": token.id, "name": token.name, "role": token.role.value, "made": _moment(token.created_ms), "expires": _moment(token.expires_ms)}
+def document(token: AccessToken, now_ms: int) -> Row:
+    """A token without its secret; a damaged one without its dates, which cannot be true."""
+    status = status_of(token, now_ms)
+    dates: Row = {"made": "?", "expires": "?"}
+    if status is not TokenStatus.DAMAGED:
+        dates = {"made": _moment(token.created_ms), "expires": _moment(token.expires_ms)}
+    return {"id": token.id, "name": token.name, "role": token.role.value, **dates, "status": status.value}
 
 
 def _row(answer: dict[str, Any]) -> Row:
     """What a server tells of a token, in the same words."""
     moments = {key: datetime.fromisoformat(answer[key]).strftime(MOMENT) if answer[key] else None for key in ("made", "expires")}
-    return {**{key: str(answer[key]) for key in ("id", "name", "role")}, **moments}
+    return {**{key: str(answer[key]) for key in ("id", "name", "role")}, **moments, "status": str(answer.get("status", ""))}
 
 
 def _moment(ms: int) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(MOMENT) if ms else None
-
-
-def _span(text: str | None) -> int:
-    try:
-        return milliseconds(text) if text else 0
-    except ValueError as error:
-        raise click.UsageError(f"--expires: {error}") from None

@@ -49,7 +49,7 @@ def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness
     raise SystemExit(FINISHED if all(not planned.errors for _, planned in judged) else BAD_INPUT)
 
 
-def _judged(file: str, variables: Mapping[str, str], strict: bool, sample: bool) -> Planned:
+def _judged(file: str, variables: Mapping[str, str], strict: Strictness, sample: bool) -> Planned:
     """A job file, and what the data at hand says against it: that is an error here."""
     planned = load(file, variables=variables, environ=os.environ, strict=strict)
     problems = planned.problems

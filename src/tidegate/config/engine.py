@@ -151,6 +151,7 @@ def _settings(values: Values, block: Block) -> EngineSettings:
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "job-schedule-strategy": ScheduleStrategy,
     "checkpoint.min-pause": lambda pause: max(0, pause),
+    "http.allowed-hosts": lambda names: tuple(as_text(name).strip() for name in names),
     "http.context-path": lambda path: f"/{path.strip('/')}" if path.strip("/") else "",
 }
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, SLOT_NUM, STATE_URL
 from tidegate.config.engine_storage import storage_problems
-from tidegate.model.engine import EngineSettings
+from tidegate.model.authority import parse_authority, parse_origin
+from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.problem import Problem, Severity, nearest
 from tidegate.plugin.option import Block, Values
 
@@ -50,9 +51,20 @@ def _http_problems(settings: EngineSettings, values: Values, block: Block) -> It
             "`openssl pkcs12 -in STORE -nodes -out both.pem` (a JKS one by `keytool -importkeystore -deststoretype pkcs12` first)"
         )
         yield block.problem((HTTPS,), text)
+    yield from _host_problems(http, block)
     if http.basic_auth and http.password == "admin":
         yield block.problem(("http.enable-basic-auth",), "the password is the default one, which anyone can guess", severity=Severity.WARNING)
     if http.reachable and not http.https:
         token = "" if http.basic_auth or http.tokens else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
         text = f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or put a proxy with TLS in front{token}"
         yield block.problem(("http.host",), text, severity=Severity.WARNING)
+
+
+def _host_problems(http: HttpSettings, block: Block) -> Iterator[Problem]:
+    for name in http.allowed_hosts:
+        if parse_authority(name) is None:
+            text = f"{name!r} is not a host: write a name or an address, with or without a port, and no scheme, path or wildcard"
+            yield block.problem(("http.allowed-hosts",), text)
+    if http.external_url and parse_origin(http.external_url.rstrip("/")) is None:
+        text = "this is not the address of a server: write https://name or https://name:port, without a path"
+        yield block.problem(("http.external-url",), text)

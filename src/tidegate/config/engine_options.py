@@ -55,7 +55,7 @@ def _key(key: str, kind: Kind, field: str, description: str, **more: Any) -> Key
 
 def _plain(default: Any) -> Any:
     """As it would stand in the file. No text is no default; 0 and false are."""
-    return str(default) if isinstance(default, StrEnum) else None if default == "" else default
+    return str(default) if isinstance(default, StrEnum) else None if default in ("", ()) else default
 
 
 _STATE = (
@@ -165,6 +165,53 @@ _HTTP = (
     _key("http.certificate-file", Kind.TEXT, "http.certificate", "PEM file with the server's certificate, and those between it and its authority"),
     _key("http.private-key-file", Kind.TEXT, "http.private_key", "PEM file with the key of the certificate, without a pass phrase, for its owner only"),
     _key("http.client-authorities-file", Kind.TEXT, "http.client_authorities", "PEM file of authorities: clients must show a certificate of one of them"),
+    _key(
+        "http.allowed-hosts",
+        Kind.LIST,
+        "http.allowed_hosts",
+        "names, with or without a port, that requests may have in `Host`, besides loopback names and the address of the server; "
+        "others are refused with 421, so that no web page can point a name of its own at this server",
+    ),
+    _key(
+        "http.external-url",
+        Kind.TEXT,
+        "http.external_url",
+        "`https://name[:port]` under which browsers reach this server through a proxy; its pages may act, and its name is an allowed host",
+    ),
+    _key(
+        "http.header-timeout-ms",
+        Kind.INT,
+        "http.header_timeout_ms",
+        "milliseconds for the TLS handshake, and again for the head of the first request; then the connection is closed",
+        minimum=100,
+        maximum=600_000,
+    ),
+    _key("http.body-timeout-ms", Kind.INT, "http.body_timeout_ms", "milliseconds for the body of a request", minimum=100, maximum=3_600_000),
+    _key(
+        "http.keep-alive-timeout-ms",
+        Kind.INT,
+        "http.keep_alive_timeout_ms",
+        "milliseconds that a connection may wait for its next request",
+        minimum=0,
+        maximum=600_000,
+    ),
+    _key(
+        "http.max-connections",
+        Kind.INT,
+        "http.connections_max",
+        "open connections at most; 0: what the limit of descriptors allows after a reserve for drivers and the store. "
+        "At the limit the oldest one that waits for a request is closed",
+        minimum=0,
+        maximum=1_000_000,
+    ),
+    _key(
+        "http.max-connections-per-peer",
+        Kind.INT,
+        "http.connections_per_peer_max",
+        "open connections of one address (IPv6: one /64 network) at most; 0: half of `max-connections`. Raise it behind a proxy",
+        minimum=0,
+        maximum=1_000_000,
+    ),
 )
 
 _PROCESSES = (

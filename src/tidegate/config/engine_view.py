@@ -1,6 +1,5 @@
 """The settings in force as rows for people and machines: every key, its value, where it came from; secrets masked. Caller: `tidegate config show`."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,10 @@ from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, KEYS, NAMESPACE,
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.plugin.option import Kind
+from tidegate.plugin.secret import MASK, masked
 
-MASK = "***"
-# Names of entries whose values are hidden. Rather too many: what a storage or Spark calls its secrets is not for us to know.
-_DELICATE = re.compile(r"pass|secret|token|key|auth|credential|user|signature|cookie|jaas", re.IGNORECASE)
-_USER_PART = re.compile(r"(://[^:/@\s]*):.*@")
-_PARAMETER = re.compile(r"((?:^|[?&;\s])[^=&;\s]*(?:pass|secret|token|key|auth|credential|sig)[^=&;\s]*=)[^&;\s]*", re.IGNORECASE)
+STORAGE = "checkpoint.storage."
+WEBHOOK = "event-report-http.url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +30,17 @@ def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> li
     return [*rows, *(Shown(name, masked(name, value), sources.of(name)) for name, value in sorted(settings.spark.items()))]
 
 
-def masked(name: str, value: Any) -> Any:
-    """The value without what must not be seen: all of it where the name says so, else the password of an address."""
-    if _DELICATE.search(name) and value not in ("", None):
-        return MASK
-    return masked_url(value) if isinstance(value, str) else value
-
-
-def masked_url(text: str) -> str:
-    """An address without its password and without the parameters that are secrets."""
-    return _PARAMETER.sub(rf"\1{MASK}", _USER_PART.sub(rf"\1:{MASK}@", text))
-
-
 def _rows(key: Key, settings: EngineSettings, sources: EngineSources, home: Home) -> Iterator[Shown]:
     value = _value(key, settings, home)
     if key.option.kind is Kind.MAP:
         for name, inner in sorted(value.items()):
             full = f"{key.name}.{name}"
-            yield Shown(full, MASK if key.option.secret else masked(name, inner), sources.of(full))
+            yield Shown(full, MASK if key.option.secret else masked(full, inner, free=full.startswith(STORAGE)), sources.of(full))
         return
     hidden = key.option.secret and key.name != STATE_URL  # an address is worth seeing
-    yield Shown(key.name, MASK if hidden else masked_url(value) if isinstance(value, str) else value, sources.of(key.name))
+    free = key.name == WEBHOOK  # the path of such an address is a password
+    seen = masked("", value, free=free) if isinstance(value, str) else value
+    yield Shown(key.name, MASK if hidden and value else seen, sources.of(key.name))
 
 
 def _value(key: Key, settings: EngineSettings, home: Home) -> Any:

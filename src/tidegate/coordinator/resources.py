@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.coordinator.prepare import Extra
 from tidegate.failpoint import failpoint
+from tidegate.logs import bare
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action
@@ -24,7 +25,7 @@ from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, CleanupReco
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
-from tidegate.plugin.secret import unpacked
+from tidegate.plugin.secret import masked_text, secret_texts, unpacked
 from tidegate.store.base import Check, Delete, Entry, Get, Put, Store, sound
 from tidegate.store.errors import Conflict
 
@@ -220,13 +221,6 @@ def _act(record: ResourceRecord) -> str:
         if drop is not None:
             drop(Resource(kind=record.kind, name=record.name, place=record.place), unpacked(record.options))
     except Exception as error:  # whatever it is: the next attempt may find the world better
-        return _without_secrets(f"{type(error).__name__}: {error}", record.options)[:ERROR_CHARS_MAX]
+        told = bare(f"{type(error).__name__}: {error}", secret_texts(record.options))  # errors of databases may repeat the address
+        return masked_text(told)[:ERROR_CHARS_MAX]
     return ""
-
-
-def _without_secrets(text: str, options: Mapping[str, Any]) -> str:
-    """Errors of databases may repeat the address, with its password."""
-    for name, value in unpacked(options).items():
-        if isinstance(value, str) and value and ("pass" in name.lower() or "secret" in name.lower()):
-            text = text.replace(value, "***")
-    return text

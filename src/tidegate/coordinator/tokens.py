@@ -1,5 +1,9 @@
 """Access tokens: made, listed, revoked, recognised. Called by the API and the command line; a server recognises them by its own picture of the store.
 
+A token lives for ever only where nobody gives a lifetime; one that is zero, negative, longer than
+`LIVES_S_MAX` or no span of time is refused before anything is stored. A record that cannot be true, as
+an earlier release could write it, is listed as damaged, lets nobody in, and can be revoked.
+
 A token is `tg_<id>_<secret>`; the store has the id and the digest of the secret. So who reads the store, a backup of it or a log cannot come in with it.
 """
 
@@ -8,15 +12,21 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from enum import StrEnum
 
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
-from tidegate.model.errors import UserError
+from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import TOKENS, AccessToken, Role
 from tidegate.pipeline.clock import Clock
-from tidegate.store.base import Check, Delete, Put, Store, sound
+from tidegate.plugin.option import milliseconds
+from tidegate.store.base import Check, Delete, Entry, Put, Store
 
 NAME_MAX = 100
+LIVES_S_MAX = 100 * 366 * 24 * 3600
+MOMENT_MS_MAX = 253_402_300_799_000  # the end of the year 9999, after which no date can be shown
+SPAN_CHARS_MAX = 40
+DAMAGED = -1  # as `expires_ms`: of a record that cannot be read
 _FORM = re.compile(r"tg_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 
 
@@ -29,20 +39,41 @@ class UnknownToken(UserError):
         super().__init__(f"there is no token {token_id!r} here: `tidegate token list` names them")
 
 
+class BadLifetime(UserError):
+    """A span of time that no token can live."""
+
+    condition = "bad-lifetime"
+
+    def __init__(self, given: str) -> None:
+        super().__init__(
+            f"{given[:SPAN_CHARS_MAX]!r} is not how long a token can live: give a span from 1s to {LIVES_S_MAX // 86_400}d "
+            "(90d, 12h, 30m), or none at all for a token that never expires"
+        )
+
+
+class TokenStatus(StrEnum):
+    """Whether a token lets anybody in."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    DAMAGED = "damaged"
+
+
 class Tokens:
     """The tokens of one installation."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store, self.clock = store, clock
 
-    def create(self, name: str, role: Role, lives_ms: int = 0) -> tuple[AccessToken, str]:
-        """A new token and its text, which nobody can read again."""
+    def create(self, name: str, role: Role, lives_ms: int | None = None) -> tuple[AccessToken, str]:
+        """A new token and its text, which nobody can read again; without `lives_ms` it never expires."""
+        if lives_ms is not None and not 1_000 <= lives_ms <= LIVES_S_MAX * 1_000:
+            raise BadLifetime(f"{lives_ms} ms")
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
             raise UserError(f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who has it")
         token_id, secret, now_ms = secrets.token_hex(6), secrets.token_urlsafe(32), self.clock.now_ms()
-        token = AccessToken(
-            id=token_id, name=name.strip(), role=role, sha256=digest(secret), created_ms=now_ms, expires_ms=now_ms + lives_ms if lives_ms else 0
-        )
+        expires_ms = 0 if lives_ms is None else now_ms + lives_ms
+        token = AccessToken(id=token_id, name=name.strip(), role=role, sha256=digest(secret), created_ms=now_ms, expires_ms=expires_ms)
         failpoint("token.create.before")
         self.store.transact([Check(TOKENS, token_id, 0)], [Put(TOKENS, token_id, to_document(token))])
         failpoint("token.create.after")
@@ -50,7 +81,7 @@ class Tokens:
 
     def all(self) -> list[AccessToken]:
         """All of them, the oldest first."""
-        found = [from_document(AccessToken, entry.value, f"token {entry.key}") for entry in sound(self.store.list(TOKENS, ""))]
+        found = [_token(entry) for entry in self.store.list(TOKENS, "")]
         return sorted(found, key=lambda token: (token.created_ms, token.id))
 
     def revoke(self, token_id: str) -> None:
@@ -70,7 +101,37 @@ def recognised(text: str, find: Callable[[str], AccessToken | None], now_ms: int
         return None
     token = find(form[1])
     same = hmac.compare_digest(digest(form[2]), token.sha256 if token else digest(""))
-    return token if token is not None and same and not 0 < token.expires_ms <= now_ms else None
+    return token if token is not None and same and status_of(token, now_ms) is TokenStatus.ACTIVE else None
+
+
+def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
+    """Whether the token is of use at this moment."""
+    possible = all(type(ms) is int and 0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms))
+    if not possible:
+        return TokenStatus.DAMAGED
+    return TokenStatus.EXPIRED if 0 < token.expires_ms <= now_ms else TokenStatus.ACTIVE
+
+
+def lifetime_ms(text: str) -> int:
+    """Read how long a token should live, as a person writes it; BadLifetime where that is no time a token can live."""
+    plain = text.strip()
+    if not plain.isascii() or not plain or len(plain) > SPAN_CHARS_MAX:
+        raise BadLifetime(text)
+    try:
+        found = milliseconds(plain)
+    except ValueError:
+        raise BadLifetime(text) from None
+    if not 1_000 <= found <= LIVES_S_MAX * 1_000:
+        raise BadLifetime(text)
+    return found
+
+
+def _token(entry: Entry) -> AccessToken:
+    """The record; one that cannot be read has its id, so that it can be revoked."""
+    try:
+        return from_document(AccessToken, entry.value, f"token {entry.key}")
+    except (TidegateError, TypeError, ValueError, KeyError, AttributeError):
+        return AccessToken(id=entry.key, name="(unreadable)", role=Role.VIEWER, sha256="", created_ms=0, expires_ms=DAMAGED)
 
 
 def digest(secret: str) -> str:

@@ -56,6 +56,13 @@ class HttpSettings:
     certificate: str = ""  # PEM files
     private_key: str = ""
     client_authorities: str = ""  # with it, clients must show a certificate that one of these has signed
+    allowed_hosts: tuple[str, ...] = ()  # names in Host besides the bound, the announced and loopback ones
+    external_url: str = ""  # how browsers reach it through a proxy
+    header_timeout_ms: int = 10_000  # from the connection to the whole head of a request, the TLS handshake included
+    body_timeout_ms: int = 60_000
+    keep_alive_timeout_ms: int = 5_000
+    connections_max: int = 0  # 0: as many as the descriptors of the process allow
+    connections_per_peer_max: int = 0  # 0: half of them
 
     @property
     def reachable(self) -> bool:

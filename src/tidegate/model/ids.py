@@ -13,4 +13,17 @@ CheckpointId = NewType("CheckpointId", int)
 Lineage = NewType("Lineage", str)
 """The chain of incarnations that continue one another by restore."""
 
+DIGITS_MAX = 30  # zeros in front included
 JOB_ID_MAX = 2**63 - 1
+
+
+def whole_number(text: str, least: int, most: int) -> int | None:
+    """Read plain digits within bounds, however long the text is; None for anything else.
+
+    Python refuses to convert thousands of digits with an error that no caller expects, so the length
+    is checked first.
+    """
+    if not text or len(text) > DIGITS_MAX or not text.isascii() or not text.isdigit():
+        return None
+    value = int(text)
+    return value if least <= value <= most else None

@@ -15,6 +15,7 @@ from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Loop, Surroundings
 from tidegate.pipeline.meter import Meter
 from tidegate.plugin.contract import Sink, Source
+from tidegate.plugin.secret import masked_text
 
 LOG = logging.getLogger("tidegate.pipeline")
 MESSAGE_CHARS_MAX = 4096
@@ -56,7 +57,7 @@ def equipped(around: Surroundings, graph: Graph) -> Graph:
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
     """An exception as a record: the one useful sentence."""
     known = isinstance(error, TidegateError)
-    text = bare(str(error).strip()) or type(error).__name__
+    text = masked_text(bare(str(error).strip())) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,

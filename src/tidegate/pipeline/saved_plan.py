@@ -2,15 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from tidegate.config.engine_view import MASK, masked_url
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action, Plan
 from tidegate.plugin import registry
-from tidegate.plugin.secret import DELICATE
+from tidegate.plugin.secret import MASK, masked
 
 
 def operators_digest(plan: Plan) -> str:
@@ -30,7 +28,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 def _action(action: Action) -> dict[str, Any]:
     secrets = _secrets(action)
-    options = {key: _bare(key, value, secrets) for key, value in to_document(action.options).items()}
+    options = {key: MASK if key in secrets and value else masked(key, value) for key, value in to_document(action.options).items()}
     return {**to_document(action), "options": options}
 
 
@@ -40,17 +38,3 @@ def _secrets(action: Action) -> frozenset[str]:
     except UserError:  # a connector that is not installed here tells nothing
         return frozenset()
     return frozenset(name for option in connector.options.options if option.secret for name in (option.key, *option.fallbacks))
-
-
-def _bare(key: str, value: Any, secrets: frozenset[str]) -> Any:
-    if value in ("", None):
-        return value
-    if key in secrets:
-        return MASK
-    if isinstance(value, Mapping):
-        return {inner: _bare(inner, each, secrets) for inner, each in value.items()}
-    if isinstance(value, list):
-        return [_bare(key, each, secrets) for each in value]
-    if DELICATE.search(key):
-        return MASK
-    return masked_url(value) if isinstance(value, str) else value

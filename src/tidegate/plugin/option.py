@@ -180,7 +180,8 @@ class OptionSet:
                 values[option.key] = coerce(option, raw)
             except ValueError as error:
                 close = nearest(str(raw), list(option.choices)) if option.choices else ""
-                problems.append(block.problem(path, str(error), expected=option.expected, suggestion=close))
+                text = f"the value of {option.key} has another type" if option.secret else str(error)  # it is in no message
+                problems.append(block.problem(path, text, expected=option.expected, suggestion=close))
             return
         if option.required:
             problems.append(block.problem((), f"{option.key} is missing: {option.description}", expected=option.expected))
@@ -269,13 +270,14 @@ def _whole(raw: Any, bits: int) -> int:
     try:
         value = int(raw) if isinstance(raw, int | str) else int(float(raw))
         exact = isinstance(raw, int | str) or value == float(raw)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         exact = False
         value = 0
     if not exact:
         raise ValueError(f"{shown(raw)} is not a whole number")
     if not -(2**bits) <= value < 2**bits:
-        raise ValueError(f"{value} does not fit into {bits + 1} bits")
+        text = value if abs(value) < 2**128 else "this number"
+        raise ValueError(f"{text} does not fit into {bits + 1} bits")
     return value
 
 
@@ -306,7 +308,10 @@ def milliseconds(raw: Any) -> int:
     units = [UNITS_MS.get(unit) or UNITS_MS.get(unit.removesuffix("s")) for _, unit in parts]
     if not parts or None in units or re.sub(r"\s*\d+(?:\.\d+)?\s*[a-z]+\s*", "", text):
         raise ValueError(f"{shown(raw)} is not a span of time")
-    return round(sum(float(number) * (unit or 0) for (number, _), unit in zip(parts, units, strict=True)))
+    total = sum(float(number) * (unit or 0) for (number, _), unit in zip(parts, units, strict=True))
+    if not total < 2**63:
+        raise ValueError(f"{shown(raw)} is longer than any span of time")
+    return round(total)
 
 
 def _number(raw: Any) -> float:

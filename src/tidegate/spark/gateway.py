@@ -24,13 +24,14 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from tidegate.model.errors import Domain, TerminalError, TransientError
+from tidegate.plugin.secret import DELICATE, masked
 
 START_S_MAX = 180  # includes the download of packages
 POLL_S = 0.02
 SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts put it into the environment
 TAIL_BYTES_MAX = 65536
 BEFORE_CONTEXT = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives", "spark.kubernetes.", "spark.yarn.")
-SECRET = re.compile(r"secret|password|token|access[.]?key", re.I)  # in the name of a setting, as Spark judges it: such a value stays off the command line
+NEEDED_AT_START = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.")  # left off the command line only where their name says secret
 PASSING = re.compile(
     r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed", re.I
 )
@@ -74,8 +75,12 @@ def submit_command(conf: Mapping[str, str]) -> list[str]:
 def submit_arguments(conf: Mapping[str, str]) -> list[str]:
     """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines. The rest, secrets
     among it, reaches the context through the connection to the JVM."""
-    told = [(key, value) for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) and not SECRET.search(key)]
+    told = [(key, value) for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) and _may_be_seen(key, value)]
     return [part for key, value in told for part in ("--conf", f"{key}={value}")] + ["pyspark-shell"]
+
+
+def _may_be_seen(key: str, value: str) -> bool:
+    return not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else masked(key, value) == value
 
 
 def start_jvm(launch: Launch) -> Any:

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.api.access import COOKIE, who_of
+from tidegate.api.access import COOKIE, audit_facts, who_of
 from tidegate.api.job_text import format_of, judged
 from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
@@ -59,6 +59,7 @@ class Acting:
         job = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
         if request.method == "POST":
             how = _how((await _form(request)).get("how", ""))
+            audit_facts(request, action=how.value)
             await run_in_threadpool(self.writes.stop, job_id, how, who_of(request).name)
             return self.frame.moved(f"/ui/jobs/{job_id}")
         how = _how(request.query_params.get("how", How.CANCEL.value))
@@ -92,6 +93,7 @@ class Acting:
         if request.method == "POST":
             query = {"jobId": str(job_id), "restore": (await _form(request)).get("restore", "latest")}
             wish, by = wish_of(query), who_of(request).name
+            audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))
             self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
@@ -137,6 +139,7 @@ class Acting:
             return self._submission(request, form, problems=error.problems, status=422)
         except UserError as error:
             return self._submission(request, form, refusal=str(error), status=409)
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return self.frame.moved(f"/ui/jobs/{record.job_id}")
 
     def _submission(self, request: Request, form: dict[str, str], *, status: int = 200, **found: object) -> Response:
@@ -155,14 +158,19 @@ class Acting:
         if recognised(text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()) is None:
             return self.frame.page(request, "login.html", status=401, refused=True, wanted=wanted)
         answer = self.frame.moved(wanted)
-        answer.set_cookie(COOKIE, text, max_age=COOKIE_S, path="/", httponly=True, samesite="strict", secure=self.desk.settings.http.https)
+        answer.set_cookie(COOKIE, text, max_age=COOKIE_S, path="/", httponly=True, samesite="strict", secure=self._secure())
         return answer
 
     async def logout(self, _request: Request) -> Response:
         """Forget the token."""
         answer = self.frame.moved("/ui/login")
-        answer.delete_cookie(COOKIE, path="/")
+        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure())
         return answer
+
+    def _secure(self) -> bool:
+        """Whether browsers reach these pages by https, here or through a proxy."""
+        http = self.desk.settings.http
+        return http.https or http.external_url.lower().startswith("https:")
 
 
 def _how(word: str) -> How:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tidegate import __version__
 from tidegate.api.access import who_of
+from tidegate.api.answers import internal_error
 from tidegate.api.desk import Desk
 from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
@@ -87,12 +88,13 @@ class Frame:
                 return await handler(request)
             except UserError as error:
                 return self.page(request, "error.html", status=404 if error.condition in NOT_FOUND else 400, condition=error.condition, message=str(error))
+            except ClientDisconnect:
+                return Response("the connection ended before the body of the request did", 400)
             except (TransientError, StoreDamaged) as error:
                 return self.page(request, "error.html", status=503, condition=error.condition, message=str(error))
             except TidegateError as error:
                 return self.page(request, "error.html", status=500, condition=error.condition, message=str(error))
             except Exception:
-                LOG.exception("a page failed", extra={"why": f"{request.method} {request.url.path}"})
-                return self.page(request, "error.html", status=500, condition="internal", message="this server made a mistake; its log has the details")
+                return self.page(request, "error.html", status=500, condition="internal", message=internal_error(request, LOG))
 
         return show

@@ -85,7 +85,7 @@ class Caller:
 
     def __init__(self, app: Starlette) -> None:
         self._runner = asyncio.Runner()
-        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server")
+        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.get(path, **options))

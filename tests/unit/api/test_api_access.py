@@ -38,7 +38,7 @@ def closed(make_site: Any) -> Any:
     return make_site(replace(settings, http=replace(settings.http, tokens=True)))
 
 
-def holder(site: Any, role: Role, lives_ms: int = 0) -> dict[str, str]:
+def holder(site: Any, role: Role, lives_ms: int | None = None) -> dict[str, str]:
     _, text = Tokens(site.solid, site.clock).create(f"some {role.value}", role, lives_ms)
     site.desk.catch_up()
     return {"Authorization": f"Bearer {text}"}
@@ -145,5 +145,6 @@ def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogR
     closed.http.post("/submit-job?jobId=7", content=b"password = hunter2", headers=operator)
     closed.http.get("/overview", headers=operator)
     lines = [(r.__dict__["by"], r.__dict__["what"], r.__dict__["answer"], r.__dict__["asked"]) for r in audit]
-    assert lines == [("some operator", "POST /stop-job", 200, {}), ("some operator", "POST /submit-job", 400, {"jobId": "7"})]
+    stopped = {"jobId": "1", "action": "cancel"}
+    assert lines == [("some operator", "POST /stop-job", 200, stopped), ("some operator", "POST /submit-job", 400, {"jobId": "7"})]
     assert "hunter2" not in str([r.__dict__ for r in audit])

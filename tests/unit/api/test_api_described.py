@@ -20,6 +20,13 @@ NOW_MS = 1_790_000_000_000
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
+@pytest.fixture
+def site(make_site: Any) -> Any:
+    """A server that answers for the name which schemathesis gives it."""
+    settings = EngineSettings()
+    return make_site(replace(settings, http=replace(settings.http, allowed_hosts=("testserver",))))
+
+
 def furnished(site: Any) -> Any:
     """Something of everything."""
     site.leader()

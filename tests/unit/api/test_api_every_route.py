@@ -47,6 +47,8 @@ NONSENSE = {
     "a form": b"how=nonsense&id=..%2f..&restore=nowhere&text=%00&jobId=x",
 }
 STRANGE = ("%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%5c..%5cetc", "%00", "9" * 30, "x" * 4000, "%F0%9F%92%A5", "1%0a2")
+NUMBERS = ("9" * 5000, "0" * 5000 + "1", str(2**63), str(2**64), "-1", "-" + "9" * 5000, "0", "+1", "1_0", "1e3", "0x1", "%D9%A3", "%EF%BC%91", "%20", "NaN")
+COUNTED = ("page", "rows", "limit", "pipelineId", "pipeline", "jobId", "job", "cursor")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Building:
         self.app = make_app(site.desk, pages(site.desk))
         self.places = sorted(set(places(self.app.routes)), key=lambda place: (place.template, place.method))
         self.runner = asyncio.Runner()
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://localhost")
         site.running(1)
         site.ended(2)
         site.desk.catch_up()
@@ -100,7 +102,7 @@ class Building:
         self.runner.run(self.client.aclose())
         self.runner.close()
 
-    def holder(self, role: Role, lives_ms: int = 0) -> dict[str, str]:
+    def holder(self, role: Role, lives_ms: int | None = None) -> dict[str, str]:
         _, text = Tokens(self.site.solid, self.site.clock).create(f"some {role.value}", role, lives_ms)
         self.site.desk.catch_up()
         return {"Authorization": f"Bearer {text}"}
@@ -194,7 +196,7 @@ def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(open_hous
     before = open_house.kept()
     for place in open_house.places:
         for parameter in place.parameters:
-            for value in STRANGE:
+            for value in (*STRANGE, *NUMBERS):
                 answer = open_house.ask(place, place.with_value(parameter, value), **({} if place.method == "GET" else {"json": {}}))
                 assert answer.status_code < 500, f"{place} {value} {answer.status_code} {answer.text[:300]}"
                 assert "root:" not in answer.text
@@ -213,3 +215,64 @@ def test_strange_questions_are_no_mistake_of_ours(open_house: Building) -> None:
             ):
                 answer = open_house.ask(place, place.path + query)
                 assert answer.status_code < 500, f"{place} {query} {answer.status_code} {answer.text[:300]}"
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_numbers_of_any_length_in_a_question_are_bad_input(open_house: Building, name: str) -> None:
+    for place in open_house.places:
+        if place.method == "GET" and (place.method, place.template) != ENDLESS:
+            for value in ("9" * 5000, str(2**64), "-1", "%D9%A3", ""):
+                answer = open_house.ask(place, f"{place.path}?{name}={value}")
+                assert answer.status_code < 500, f"{place} {name} {value[:20]} {answer.status_code} {answer.text[:300]}"
+                assert len(answer.text) < 3_000 or answer.status_code == 200, "the number is not repeated whole"
+
+
+def test_numbers_of_any_length_are_answered_as_seatunnel_does(open_house: Building) -> None:
+    for path in (
+        "/job-info/{}",
+        "/running-job/{}",
+        "/jobs/checkpoints/{}",
+        "/finished-jobs?page={}",
+        "/running-jobs?page=1&rows={}",
+        "/job-info/1/failures?limit={}",
+    ):
+        for value in ("9" * 5000, str(2**63), "-1", "%D9%A3"):
+            answer = open_house.ask(Place("GET", path), path.format(value))
+            assert (answer.status_code, answer.json()["status"]) == (400, "fail"), path
+    for path in ("/ui/jobs/{}", "/ui/jobs/{}/logs", "/ui/jobs/{}/stop"):
+        assert open_house.ask(Place("GET", path), path.format("9" * 5000)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "value", [*("9" * 5000, "-1", "path:%00", "savepoint:%00", "path:" + "x" * 5000, "savepoint:" + "9" * 5000, "checkpoint:" + "9" * 5000)]
+)
+def test_a_submit_with_hostile_parameters_is_bad_input(open_house: Building, value: str) -> None:
+    body = (
+        b'{"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "FakeSource", "schema": {"fields": {"id": "int"}}}], "sink": [{"plugin_name": "Console"}]}'
+    )
+    before = open_house.kept()
+    for name in ("jobId", "restore", "restoreFrom", "restoreSourceJobId"):
+        answer = open_house.ask(Place("POST", "/submit-job"), f"/submit-job?{name}={value}&restoreMode=CHECKPOINT", content=body)
+        assert 400 <= answer.status_code < 500, f"{name} {answer.status_code} {answer.text[:300]}"
+    answer = open_house.ask(Place("POST", "/stop-job"), "/stop-job", content=f'{{"jobId": {value!r}}}'.replace("'", '"').encode())
+    assert answer.status_code == 400
+    assert open_house.kept() == before
+
+
+@pytest.mark.parametrize("path", ["/job-info/1", "/api/v1/jobs/1", "/ui/jobs/1"])
+def test_an_internal_error_names_the_line_of_the_log_and_nothing_else(
+    open_house: Building, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("of hunter2")
+
+    monkeypatch.setattr(open_house.site.desk, "current", broken)
+    transport = httpx.ASGITransport(open_house.app, raise_app_exceptions=False)
+    client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+    answer = open_house.runner.run(client.get(path))
+    assert answer.status_code == 500
+    assert "hunter2" not in answer.text
+    found = re.search(r"Internal server error; see the server log, request id ([0-9a-f]{12})", answer.text)
+    assert found is not None, answer.text
+    lines = {record.__dict__["request"]: record for record in caplog.records if record.getMessage() == "request_failed"}
+    assert lines[found[1]].exc_info is not None

@@ -87,3 +87,26 @@ def test_a_bad_wish_makes_nothing(site: Any, body: Any) -> None:
 @pytest.mark.parametrize("word", ["x", "A" * 12, "0" * 11, "0" * 13])
 def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
     assert site.http.delete(f"{PATH}/{word}").status_code in (404, 405, 422)
+
+
+@pytest.mark.parametrize("lives", [0, -1, "", "0d", "90d", 1.5, 10**12, 10**400, "9" * 5000, [], {}], ids=lambda lives: str(lives)[:20])
+def test_a_lifetime_that_makes_no_sense_is_unprocessable(site: Any, lives: Any) -> None:
+    answer = site.http.post(PATH, json={"name": "x", "role": "admin", "lives_s": lives})
+    assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
+    for text in ("NaN", "Infinity", "-Infinity", "1e400"):
+        body = f'{{"name": "x", "role": "admin", "lives_s": {text}}}'.encode()
+        assert site.http.post(PATH, content=body, headers={"Content-Type": "application/json"}).status_code == 422
+    assert list(site.solid.list(TOKENS)) == []
+
+
+def test_a_record_with_an_impossible_date_breaks_neither_the_list_nor_authentication(closed: Any) -> None:
+    admin = holder(closed, Role.ADMIN)
+    far, text = Tokens(closed.solid, closed.clock).create("far", Role.ADMIN)
+    closed.put(TOKENS, far.id, replace(far, expires_ms=8_640_001_790_000_000_000))
+    closed.desk.catch_up()
+    assert closed.http.get("/overview", headers={"Authorization": f"Bearer {text}"}).status_code == 401
+    listed = closed.http.get(PATH, headers=admin)
+    assert listed.status_code == 200, listed.text
+    assert {each["name"]: each["status"] for each in listed.json()} == {"some admin": "active", "far": "damaged"}
+    assert closed.http.delete(f"{PATH}/{far.id}", headers=admin).status_code == 204
+    assert [each["name"] for each in closed.http.get(PATH, headers=admin).json()] == ["some admin"]

@@ -203,7 +203,7 @@ def test_a_drop_that_fails_says_why_without_secrets_and_is_tried_again_later(wor
     world.here.clock.ms += 10_000
     monkeypatch.setattr(outside, "drop", _says_the_password)
     assert world.drop() == 0
-    assert world.records()[0].error == "ValueError: bad password ***"
+    assert world.records()[0].error == "ValueError: bad password ******"
     monkeypatch.undo()
     world.here.clock.ms += 20_000
     assert world.drop() == 1

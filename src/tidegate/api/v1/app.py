@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
-from tidegate.api.answers import BodyTooLarge
+from tidegate.api.answers import BodyTooLarge, internal_error
 from tidegate.api.desk import Desk
 from tidegate.api.health import Health
 from tidegate.api.v1 import catalog, cluster, jobs, state, tokens
@@ -121,5 +121,4 @@ async def not_here(request: Request, error: Exception) -> Response:
 
 
 async def _mistake(request: Request, _error: Exception) -> Response:
-    LOG.exception("a request failed", extra={"why": f"{request.method} {request.url.path}"})
-    return problem(500, "this server made a mistake; its log has the details", "internal")
+    return problem(500, internal_error(request, LOG), "internal")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from tidegate.api.access import who_of
+from tidegate.api.access import audit_facts, who_of
 from tidegate.api.desk import Desk
 from tidegate.api.fragments import Going, going_of
 from tidegate.api.job_text import format_of
@@ -61,6 +61,7 @@ def routes(desk: Desk) -> APIRouter:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
         query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore), ("lenient", str(body.lenient))) if value}
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))
 
     @router.get("/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED)
@@ -74,6 +75,7 @@ def routes(desk: Desk) -> APIRouter:
     def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
         """Want a job to end: at its next checkpoint, with a savepoint, or killed at once. A job that has ended stays as it is."""
         wanted = job_id_of(job_id)
+        audit_facts(request, action=str(body.how))
         job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
         writes.stop(wanted, How(body.how), who_of(request).name)
         desk.look()

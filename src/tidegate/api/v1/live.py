@@ -107,8 +107,9 @@ class Live:
     async def events(self, request: Request) -> Response:
         """A stream that ends with its listener, or with the server."""
         who_of(request)
-        if self.listeners >= LISTENERS_MAX:
-            return fail(503, f"{LISTENERS_MAX} listeners are as many as this server takes: ask another one")
+        listeners_max = min(LISTENERS_MAX, self.desk.listeners_max)
+        if self.listeners >= listeners_max:
+            return fail(503, f"{listeners_max} listeners are as many as this server takes: ask another one")
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self.stream(), media_type="text/event-stream", headers=headers)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from tidegate.api.access import who_of
+from tidegate.api.access import audit_facts, who_of
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
@@ -42,6 +42,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
     def make_savepoint(job_id: JobIdPath, body: models.SavepointWish, request: Request) -> models.SavepointState:
         """Want a savepoint, and with `stop` the end of the job with it. While one is being made, this joins it."""
+        audit_facts(request, action="savepoint and stop" if body.stop else "savepoint")
         made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
         desk.wrote()
         return savepoint_state(made)

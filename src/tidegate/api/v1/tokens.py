@@ -14,10 +14,9 @@ from tidegate.api.desk import Desk
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.models import Model
 from tidegate.api.v1.roles import ADMIN
-from tidegate.coordinator.tokens import NAME_MAX, Tokens
+from tidegate.coordinator.tokens import LIVES_S_MAX, NAME_MAX, Tokens, TokenStatus, status_of
 from tidegate.model.records import AccessToken, Role
 
-LIVES_S_MAX = 100 * 366 * 24 * 3600
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="the id of a token")]
 
 
@@ -29,6 +28,7 @@ class Token(Model):
     role: Role
     made: datetime
     expires: datetime | None = Field(description="null: never")
+    status: TokenStatus = Field(description="only an active one lets anybody in; a damaged record has no true dates and can only be revoked")
 
 
 class NewToken(Token):
@@ -52,16 +52,16 @@ def routes(desk: Desk) -> APIRouter:
     @router.get("")
     def list_tokens() -> list[Token]:
         """All tokens, the oldest first."""
-        return [Token(**shown(each)) for each in tokens.all()]
+        return [Token(**shown(each, desk.clock.now_ms())) for each in tokens.all()]
 
     @router.post("", status_code=201)
     def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
         """Make a token. Its secret is in this answer and nowhere else."""
-        made, text = tokens.create(body.name, body.role, (body.lives_s or 0) * 1000)
+        made, text = tokens.create(body.name, body.role, None if body.lives_s is None else body.lives_s * 1000)
         _told(request, f"made token {made.id} {made.name!r}, {made.role.value}")
         desk.catch_up()
         response.headers["Cache-Control"] = "no-store"
-        return NewToken(**shown(made), token=text)
+        return NewToken(**shown(made, desk.clock.now_ms()), token=text)
 
     @router.delete("/{token_id}", status_code=204)
     def revoke_token(token_id: TokenId, request: Request) -> None:
@@ -73,9 +73,13 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-def shown(token: AccessToken) -> dict[str, Any]:
-    """What may be seen of a token."""
-    return {"id": token.id, "name": token.name, "role": token.role, "made": shapes.at(token.created_ms), "expires": shapes.moment(token.expires_ms)}
+def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
+    """What may be seen of a token. A damaged one has expired in 1970, for readers that know no status."""
+    status = status_of(token, now_ms)
+    dates: dict[str, datetime | None] = {"made": shapes.at(0), "expires": shapes.at(0)}
+    if status is not TokenStatus.DAMAGED:
+        dates = {"made": shapes.at(token.created_ms), "expires": shapes.moment(token.expires_ms)}
+    return {"id": token.id, "name": token.name, "role": token.role, **dates, "status": status}
 
 
 def _told(request: Request, what: str) -> None:

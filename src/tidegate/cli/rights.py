@@ -1,0 +1,79 @@
+"""Files with secrets that other users of this machine can read. Called when a server or worker starts, and by `tidegate doctor`.
+
+It only warns: an administrator may know better, and a server that does not start helps nobody.
+"""
+
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.config.engine import load_engine
+from tidegate.home import Home
+from tidegate.model.engine import EngineSettings
+from tidegate.plugin.secret import secret_texts
+
+FOR_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # a group that may read is often meant: that of certificates, of a mounted volume
+TOKEN_FILE = "TIDEGATE_TOKEN_FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A file or directory that others can reach, and what is in it."""
+
+    path: Path
+    what: str
+    mode: int
+
+    @property
+    def repair(self) -> str:
+        """The command that closes it."""
+        directory = stat.S_ISDIR(self.mode)
+        return f"chmod {'700' if directory else '600'} {self.path}"
+
+    def __str__(self) -> str:
+        return f"warning: {self.path} ({self.what}) can be reached by other users of this machine, mode {stat.S_IMODE(self.mode):04o}: {self.repair}"
+
+
+def exposed(home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]) -> list[Exposed]:
+    """What others can read or change of this installation."""
+    return list(_checked(home, settings, file, environ))
+
+
+def exposed_of(home: Path, environ: Mapping[str, str]) -> list[Exposed]:
+    """The same where nothing has been loaded yet. UserError where the engine's file cannot be read."""
+    place = Home(home)
+    settings, sources, _ = load_engine(None, environ, home=place)
+    return exposed(place, settings, sources.file, environ)
+
+
+def holds_secrets(settings: EngineSettings) -> bool:
+    """Whether the engine's file has values that nobody else should know."""
+    http = settings.http
+    own = (http.basic_auth and http.password) or settings.events.headers or settings.events.url
+    texts = secret_texts({"store": settings.store_url, **settings.spark}) | secret_texts(settings.checkpoint.storage_options, free=True)
+    return bool(own or texts)
+
+
+def _checked(home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]) -> Iterator[Exposed]:
+    yield from _file(str(home.root), "store, checkpoints and logs")
+    for name in ("store", "checkpoints", "logs", "work"):
+        if _mode(home.root) is None or (_mode(home.root) or 0) & FOR_OTHERS:
+            yield from _file(str(home.root / name), f"{name} of the home")
+    yield from _file(settings.http.private_key, "the private key of https")
+    if holds_secrets(settings):
+        yield from _file(file, "the engine's file, which holds secrets")
+    yield from _file(environ.get(TOKEN_FILE, ""), f"the token of {TOKEN_FILE}")
+
+
+def _file(path: str, what: str) -> Iterator[Exposed]:
+    mode = _mode(Path(path)) if path else None
+    if mode is not None and mode & FOR_OTHERS:
+        yield Exposed(Path(path), what, mode)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return None
