@@ -3,6 +3,7 @@
 Nothing heavier than click may be imported here.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -10,14 +11,25 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.coordinator.wish import RestoreWish, answer
+from tidegate.coordinator.wish import RestoreWish, answer, skip_files_of
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
 F = TypeVar("F", bound=Callable[..., Any])
 JOB_ID = click.IntRange(1, JOB_ID_MAX)
-NAMES = ("restore", "restore_with_checkpoint", "restore_from", "takeover", "on_missing", "on_damaged", "on_incompatible", "on_not_held", "allow_duplicates")
+NAMES = (
+    "restore",
+    "restore_with_checkpoint",
+    "restore_from",
+    "takeover",
+    "on_missing",
+    "on_damaged",
+    "on_incompatible",
+    "on_not_held",
+    "allow_duplicates",
+    "skip_file",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,7 @@ def _restoring(said: dict[str, Any]) -> Restoring:
         RestoreWish.parse(text),
         takeover=said["takeover"],
         duplicates=said["allow_duplicates"],
+        skip_files=skip_files_of(os.path.abspath(path) if "://" not in path else path for path in said["skip_file"]),
         on_missing=answer(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL),
@@ -75,6 +88,9 @@ def _choice(name: str, kind: Any, text: str) -> Callable[[Any], Any]:
     return click.option(name, type=click.Choice([each.value for each in kind], case_sensitive=False), help=text)
 
 
+skip_file_option = click.option(
+    "--skip-file", multiple=True, metavar="PATH", help="Leave this file out, or all below this directory: a bad or lost file of a file source. Repeatable."
+)
 _OPTIONS = (
     click.option(
         "-r",
@@ -90,4 +106,5 @@ _OPTIONS = (
     _choice("--on-incompatible", OnIncompatible, "Where the state does not fit the job file (fail; drop gives up what has no owner)."),
     _choice("--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."),
     click.option("--allow-duplicates", is_flag=True, help="Agree that rows come twice where a sink cannot take them back."),
+    skip_file_option,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tidegate.cli import exits, job_file, remote
+from tidegate.cli.restore_words import skip_file_option
 from tidegate.client import Client
 from tidegate.config.load import resolved_json
 from tidegate.model.ids import JOB_ID_MAX
@@ -24,12 +25,22 @@ EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.SAVEPOINT_DONE: exit
 @click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it a new one is made.")
 @click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
 @click.option("--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ...")
+@skip_file_option
 @click.option("--wait", is_flag=True, help="Wait for its end; the exit code tells how it ended.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @job_file.options
 @remote.options
 def submit(
-    client: Client, file: str, job_id: int | None, name: str | None, restore: str | None, wait: bool, as_json: bool, variable: Sequence[str], strict: bool
+    client: Client,
+    file: str,
+    job_id: int | None,
+    name: str | None,
+    restore: str | None,
+    skip_file: Sequence[str],
+    wait: bool,
+    as_json: bool,
+    variable: Sequence[str],
+    strict: bool,
 ) -> None:
     """Hand a job to the servers, which run it from then on.
 
@@ -42,7 +53,7 @@ def submit(
       tidegate submit job.conf --job-id 7 --restore auto --wait
       tidegate submit job.conf -i day=2024-05-01 --server http://a:8080,http://b:8080
     """
-    query = {key: value for key, value in (("jobName", name), ("restore", restore)) if value}
+    query = {key: value for key, value in (("jobName", name), ("restore", restore), ("skipFile", "\n".join(skip_file))) if value}
     if job_id is not None:
         query["jobId"] = str(job_id)
     taken = send(client, file, variable, strict, query)
