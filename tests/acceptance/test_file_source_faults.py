@@ -38,14 +38,8 @@ class Job:
         self.home, self.file = Home(root / "home"), root / "job.conf"
         discovery = "continuous" if mode == "STREAMING" else "once"
         schema = "schema { table = %s, fields { id = bigint, n = bigint } }"
-        tables = ", ".join(
-            f'{{ path = "{path}", file_format_type = csv, {schema % path.name} }}'
-            for path in (self.source, self.other)
-        )
-        written = ", ".join(
-            f'LocalFile {{ plugin_input = "t", path = "{path}", file_format_type = "json" }}'
-            for path in self.outputs
-        )
+        tables = ", ".join(f'{{ path = "{path}", file_format_type = csv, {schema % path.name} }}' for path in (self.source, self.other))
+        written = ", ".join(f'LocalFile {{ plugin_input = "t", path = "{path}", file_format_type = "json" }}' for path in self.outputs)
         self.file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "files", checkpoint.interval = 10,
               batch.max-files = {files}, job.retry.times = 0 }}

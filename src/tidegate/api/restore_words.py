@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from tidegate.api.reads import job_id_of
-from tidegate.coordinator.wish import From, RestoreWish, answer, skip_files_of
+from tidegate.coordinator.wish import From, RestoreWish, answer, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
@@ -21,6 +21,7 @@ PARAMETERS = {
     "--on-incompatible": "onIncompatible",
     "--on-not-held": "onNotHeld",
     "--skip-file": "skipFile",
+    "--accept-file": "acceptFile",
 }
 FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
 
@@ -49,7 +50,8 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         RestoreWish.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),
         duplicates=_flag(query, "allowDuplicates"),
-        skip_files=skip_files_of(_all(query, "skipFile")),
+        skip_files=files_of("--skip-file", _all(query, "skipFile")),
+        accept_files=files_of("--accept-file", _all(query, "acceptFile")),
         on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),

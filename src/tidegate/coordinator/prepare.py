@@ -244,9 +244,11 @@ def _moved(state: PipelineState, request: Request, numbers: Numbers, origin: Ori
 
 
 def _base(request: Request, start: Start, origin: Origin | None) -> RestoreReport:
-    skipped = request.wish.skip_files
+    wish = request.wish
+    notes = [f"{path} is left out (--skip-file): what is not read of it is given up" for path in wish.skip_files]
+    notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
     return RestoreReport(
-        notes=tuple(f"{path} is left out, as --skip-file says: what of it has not been read is given up" for path in skipped),
+        notes=tuple(notes),
         job_id=request.known.job_id,
         start=start.value,
         origin=origin.what if origin else "",
@@ -290,6 +292,7 @@ def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
         "on_not_held": wish.on_not_held.value,
         "restore": prepared.report if resumed else None,
         "skip_files": wish.skip_files,
+        "accept_files": wish.accept_files,
     }
 
 

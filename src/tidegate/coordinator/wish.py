@@ -11,8 +11,8 @@ from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
 E = TypeVar("E", bound=StrEnum)
-SKIP_FILES_MAX = 100
-SKIP_CHARS_MAX = 20_000
+FILES_MAX = 100
+FILES_CHARS_MAX = 20_000
 WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
@@ -43,6 +43,7 @@ class RestoreWish:
     on_not_held: OnNotHeld = OnNotHeld.FAIL
     duplicates: bool = False  # consent: rows may be there twice
     skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
+    accept_files: tuple[str, ...] = ()  # and of those that are read although they have changed
 
     @staticmethod
     def parse(text: str | None) -> "RestoreWish":
@@ -72,16 +73,19 @@ class RestoreWish:
         return replace(self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start)
 
 
-def skip_files_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths of --skip-file; they must be absolute, as the driver may run elsewhere."""
+def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths of an option; they must be absolute, as the driver may run elsewhere."""
     found = []
     for text in paths:
         path = re.sub(r"^file:(//)?(?=/)", "", text.strip())
         if not path.startswith("/"):
-            raise UserError(f"--skip-file {text!r} is not an absolute path: write it as the error message of the job does")
+            raise UserError(f"{option} {text!r} is not an absolute path: write it as the job's error does")
         found.append(os.path.normpath(path))
-    if len(found) > SKIP_FILES_MAX or sum(map(len, found)) > SKIP_CHARS_MAX:
-        raise UserError(f"--skip-file is given {len(found)} times; {SKIP_FILES_MAX} at most: name a directory for all files below it")
+    if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
+        raise UserError(
+            f"{option} is given {len(found)} times, with {sum(map(len, found))} characters: "
+            f"at most {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
+        )
     return tuple(dict.fromkeys(found))
 
 

@@ -202,6 +202,7 @@ class JobRecord:
     on_not_held: str = "fail"  # or initial, latest
     restore: RestoreReport | None = None  # what was planned when it was submitted
     skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
+    accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,8 +31,9 @@ class BatchHeld(TerminalError):
         elif before:
             otherwise = "go back to an older checkpoint with --restore checkpoint:<id> (`tidegate checkpoints list` has them)"
         super().__init__(
-            f"batch {checkpoint} cannot be repeated ({why}), and {' and '.join(sinks)} holds its rows already: put the source back as it was when the batch was "
-            f"begun and start again with --restore latest, or {otherwise}"
+            f"batch {checkpoint} cannot be repeated ({why}), and {' and '.join(sinks)} holds its "
+            "rows already: put the source back as it was when the batch was begun and start again "
+            f"with --restore latest, or {otherwise}"
         )
         self.checkpoint = checkpoint
 

@@ -41,7 +41,8 @@ class OperatorContext:
     operator: str
     mode: JobMode
     parallelism: int
-    skip_files: tuple[str, ...] = ()  # what a person has left out with --skip-file: absolute paths, of files or directories
+    skip_files: tuple[str, ...] = ()  # left out by --skip-file: paths of files or directories
+    accept_files: tuple[str, ...] = ()  # read as they are now, by --accept-file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

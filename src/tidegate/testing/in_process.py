@@ -71,6 +71,7 @@ def run_in_process(
     restore_from: int | None = None,
     save: bool = False,
     skip_files: Sequence[str] = (),
+    accept_files: Sequence[str] = (),
 ) -> Ran:
     """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
     `save`: with its first savepoint, where there is none yet."""
@@ -87,6 +88,7 @@ def run_in_process(
             wish=replace(
                 RestoreWish.parse(restore).of_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
+                accept_files=tuple(accept_files),
             ),
             me=reference(os.getpid()),
             now_ms=clock.now_ms(),

@@ -59,7 +59,7 @@ def routes(desk: Desk) -> APIRouter:
     ) -> models.Accepted:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
         query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore)) if value}
-        query |= {"skipFile": "\n".join(body.skip_files)} if body.skip_files else {}
+        query |= body.file_parameters()
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
         return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))
 

@@ -170,7 +170,21 @@ class Submission(Model):
     id: JobId | None = Field(default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made")
     name: str | None = Field(default=None, min_length=1, max_length=500)
     restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
-    skip_files: list[str] = Field(default_factory=list, max_length=100, description="absolute paths of files, or directories, that are left out")
+    skip_files: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="absolute paths of files, or directories, that are left out",
+    )
+    accept_files: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="absolute paths of files, or directories, that are read although they changed",
+    )
+
+    def file_parameters(self) -> dict[str, str]:
+        """The lists of files as parameters of a submit: a path in each line."""
+        given = {"skipFile": self.skip_files, "acceptFile": self.accept_files}
+        return {name: "\n".join(paths) for name, paths in given.items() if paths}
 
 
 class Accepted(Model):

@@ -8,6 +8,7 @@ not in it; in a range because the range is right without the files that are youn
 
 import base64
 import json
+import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.problems import FilesMissing, ListedFileChanged
+from tidegate.connectors.localfile.problems import FilesMissing, LeftOutNow, ListedFileChanged
 
 LIST_CHARS_MAX = 40_000
 NAMES_MAX = 20_000
@@ -92,7 +93,7 @@ class Remaining:
     after: Key | None
     done: Done
     skip: Sequence[str] = ()
-    accepted: Collection[str] = ()
+    accepted: Sequence[str] = ()
 
     def verified(self, present: Sequence[Listed]) -> list[Listed]:
         """The files still to be read, in order; FilesMissing or ListedFileChanged, by name, where they are not what they were."""
@@ -101,7 +102,8 @@ class Remaining:
         return self._by_name(ahead, after) if self.inventory.names is not None else self._by_range(ahead, after)
 
     def _by_name(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
-        names, skips = self.inventory.names or {}, skipper(self.skip)
+        names = self.inventory.names or {}
+        skips, accepts = skipper(self.skip), skipper(self.accepted)
         there = {(table, info.path): info for table, info in ahead}
         missing, queue = [], []
         for key, (size, mtime_ns) in names.items():
@@ -109,16 +111,29 @@ class Remaining:
                 continue
             info = there.get(key)
             if info is None:
-                missing.append((key[1], size))
-            elif key[1] not in self.accepted and (info.size, info.mtime_ns) != (size, mtime_ns):
+                if not (accepts(key[1]) and _size(key[1]) == 0):
+                    missing.append((key[1], size))
+            elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
                 raise ListedFileChanged(key[1], f"was {size} bytes when the files were listed at {self.inventory.at}; {_now(info, size)}")
             else:
                 queue.append((key[0], info))
         if missing:
             named = ", ".join(f"{path} ({size} bytes)" for path, size in missing[:NAMED_MAX])
             more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
-            raise FilesMissing([path for path, _ in missing], f"{named}{more}, listed at {self.inventory.at},")
+            self._check_filtered(missing)
+            paths = [path for path, _ in missing]
+            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.at},")
         return queue
+
+    def _check_filtered(self, missing: Sequence[tuple[str, int]]) -> None:
+        """Files that are there and are not listed any more: emptied, or left out by new options."""
+        for path, size in missing:
+            now = _size(path)
+            if now == size:
+                raise LeftOutNow(path, self.inventory.at)
+            if now is not None:
+                what = f"was {size} bytes when the files were listed at {self.inventory.at}; it is {now} now"
+                raise ListedFileChanged(path, what)
 
     def _by_range(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
         queue: list[Listed] = []
@@ -184,6 +199,13 @@ def skipper(paths: Collection[str]) -> Callable[[str], bool]:
     files = frozenset(path.rstrip("/") for path in paths)
     folders = tuple(f"{path}/" for path in files)
     return lambda path: path in files or path.startswith(folders)
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def _now(info: FileInfo, size: int) -> str:

@@ -58,8 +58,7 @@ def scan(values: Values) -> Scan:
     if not os.path.exists(path) and not glob.has_magic(path):
         raise SourceUnreachable(f"{values['path']} does not exist: mount or restore it, or correct `path`")
     walk = _Walk(recursive=_recursive(values))
-    found = {info.path: info for root in _roots(path) for info in walk.files(root) if keep.wants(info)}
-    found |= {info.path: info for info in walk.linked_files() if keep.wants(info)}
+    found = {info.path: info for info in _below(path, walk) if keep.wants(info)}
     files = _without_second_names([found[path] for path in sorted(found)])
     broken = tuple(link for link in walk.broken if keep.named(link))
     return Scan(files=files, mounts=frozenset(walk.mounts), broken=broken)
@@ -71,10 +70,9 @@ def matches_nothing(values: Values) -> bool:
         keep = _Filter(values)
     except (re.error, ValueError):
         return False  # these have problems of their own
-    walk = _Walk(recursive=_recursive(values))
-    found = (info for root in _roots(local(values["path"])) for info in walk.files(root))
     try:
-        return not any(keep.wants(info) for info in chain(found, walk.linked_files()))
+        found = _below(local(values["path"]), _Walk(recursive=_recursive(values)))
+        return not any(keep.wants(info) for info in found)
     except TransientError:
         return False  # whoever reads it says what is wrong
 
@@ -127,11 +125,62 @@ def _nanoseconds(text: str | None) -> int | None:
     return int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
-def _roots(path: str) -> list[str]:
-    """The path where it exists as written, else all that it matches as a pattern."""
-    if os.path.exists(path):
-        return [os.path.abspath(path)]
-    return sorted(os.path.abspath(p) for p in glob.glob(path, recursive=True) if not _hidden(os.path.basename(p.rstrip("/"))))
+def fixed_directory(path: str) -> str:
+    """A path itself, or what stands before the first pattern in it."""
+    path = local(path)
+    if os.path.exists(path) or not glob.has_magic(path):
+        return path
+    fixed: list[str] = []
+    for part in path.split("/"):
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return "/".join(fixed) or ("/" if path.startswith("/") else ".")
+
+
+def _below(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+    """The files of a path where it exists as written, else of all that it matches as a pattern."""
+    if "**" in path and not os.path.exists(path):
+        yield from _matching(path, walk)
+        return
+    roots = [path] if os.path.exists(path) else glob.glob(path)
+    for root in sorted(map(os.path.abspath, roots)):
+        if root == os.path.abspath(path) or not _hidden(os.path.basename(root)):
+            yield from walk.files(root)
+    yield from walk.linked_files()
+
+
+def _matching(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+    """The files that a pattern with ** matches, or whose directory it matches.
+
+    Not by glob, which follows a link to a directory above again and again.
+    """
+    root, recursive = os.path.abspath(fixed_directory(path)), walk.recursive
+    pattern = _glob_pattern(os.path.join(root, os.path.relpath(os.path.abspath(path), root)))
+    walk.recursive = True
+    for info in chain(walk.files(root), walk.linked_files()):
+        place = info.path
+        parents = 0
+        while len(place) > len(root) and not pattern.fullmatch(place):
+            place = os.path.dirname(place)
+            parents += 1
+        if len(place) > len(root) and (recursive or parents <= 1):
+            yield info
+
+
+def _glob_pattern(path: str) -> re.Pattern[str]:
+    """A glob pattern as a regular expression: * and ? stop at a slash, **/ is any number of directories."""
+    tokens = re.findall(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]|[^*?\[]+|\[", path)
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(known.get(token) or _class_or_text(token) for token in tokens), re.DOTALL)
+
+
+def _class_or_text(token: str) -> str:
+    if not (token.startswith("[") and token.endswith("]")):
+        return re.escape(token)
+    negated = token.startswith("[!")
+    inside = re.sub(r"([\[\]\\^&~|])", r"\\\1", token[1 + negated : -1])
+    return f"[{'^' * negated}{inside}]"
 
 
 def _hidden(name: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from tidegate.connectors.localfile.streams import BadFile, FileChanged
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
-__all__ = ["BadFile", "FileChanged", "FilesMissing", "ListedFileChanged", "TooManyFiles", "advising"]
+__all__ = ["BadFile", "FileChanged", "FilesMissing", "LeftOutNow", "ListedFileChanged", "TooManyFiles", "advising"]
 
 
 class FilesMissing(TransientError):
@@ -35,8 +35,25 @@ class ListedFileChanged(TerminalError):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what}. A job that ends reads the files as they were listed: put it back as it was and start again with --restore latest, leave it "
-            f"out with --restore latest --skip-file {shlex.quote(path)}, or start over with --restore fresh"
+            f"{path} {what}. A job that ends reads the files as they were listed: put it back as it "
+            "was and start again with --restore latest, read it as it is with "
+            f"--restore latest --accept-file {shlex.quote(path)}, or leave it out with "
+            f"--restore latest --skip-file {shlex.quote(path)}"
+        )
+        self.path = path
+
+
+class LeftOutNow(TerminalError):
+    """A listed file is there, but the options of the job file have changed and leave it out."""
+
+    condition = "file-left-out"
+    domain = Domain.USER
+
+    def __init__(self, path: str, at: str) -> None:
+        super().__init__(
+            f"{path} was listed at {at}, and the options of the job file leave it out now: bring them "
+            "back and start again with --restore latest, or say that it is left out with "
+            f"--restore latest --skip-file {shlex.quote(path)}"
         )
         self.path = path
 

@@ -5,7 +5,6 @@ few where there are more files. A bounded source reads the files that it listed 
 continuous one keeps a mark for every file that it has read (memory.py), at most SEEN_FILES_MAX of them, and waits while its directory is not there.
 """
 
-import glob
 import logging
 import os
 import time
@@ -18,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining, recorded, skipper
-from tidegate.connectors.localfile.listing import FileInfo, Scan, local, scan
+from tidegate.connectors.localfile.listing import FileInfo, Scan, fixed_directory, scan
 from tidegate.connectors.localfile.memory import CannotRemember, check_mounts, remembered
 from tidegate.connectors.localfile.planning import Taker, cut
 from tidegate.connectors.localfile.position import SEEN_FILES_MAX, Key, Partial, Position, Segment, mark, marks
-from tidegate.connectors.localfile.problems import FileChanged, FilesMissing, ListedFileChanged, TooManyFiles, advising
+from tidegate.connectors.localfile.problems import BadFile, FileChanged, FilesMissing, ListedFileChanged, TooManyFiles, advising
 from tidegate.connectors.localfile.streams import Part
 from tidegate.connectors.localfile.tables import tables_of
 from tidegate.model.errors import SourceUnreachable, UserError
@@ -85,7 +84,7 @@ class LocalFileSource(Source):
             for table, part, weight in self._next(position):
                 if taker.full():
                     break
-                segment = taker.take(self.files[table], part, weight)
+                segment = self._take(taker, table, part, weight)
                 if segment is None:
                     break
                 if segment.part.end >= 0:
@@ -97,6 +96,12 @@ class LocalFileSource(Source):
         if not taker.segments:
             return start
         return self._moved(position, taker.segments, done, partial).to_json()
+
+    def _take(self, taker: Taker, table: int, part: Part, weight: int) -> Segment | None:
+        try:
+            return taker.take(self.files[table], part, weight)
+        except BadFile:
+            return taker.take_unread(self.files[table], part, weight)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Parts of about the same size: large files are cut, small ones packed together."""
@@ -195,7 +200,7 @@ class LocalFileSource(Source):
             after=position.after,
             done=position.done,
             skip=(*position.skip, *self.context.skip_files),
-            accepted=self._accepted,
+            accepted=(*self._accepted, *self.context.accept_files),
         ).verified(present)
 
     def _unlisted(self, position: Position, present: list[Listed]) -> list[Listed]:
@@ -248,7 +253,7 @@ class LocalFileSource(Source):
 
     def _missing(self, table: int, path: str, size: int | None = None) -> FilesMissing | SourceUnreachable:
         """The error for a file that was there: the whole directory may be out of reach."""
-        root = _fixed_directory(self.files[table].values["path"])
+        root = fixed_directory(self.files[table].values["path"])
         if not os.path.exists(root):
             return SourceUnreachable(f"{root} does not exist any more, and {path} is to be read from it: mount or restore it")
         return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
@@ -312,7 +317,7 @@ class LocalFileSource(Source):
 
     def _scan(self, values: Values) -> Scan:
         """One table. A pattern of a continuous source matches nothing only where the directory before it is there."""
-        root = _fixed_directory(values["path"])
+        root = fixed_directory(values["path"])
         if not self.bounded and not os.path.exists(root):
             raise SourceUnreachable(f"{root} does not exist: mount or restore it, or correct `path`")
         found = scan(values)
@@ -356,19 +361,6 @@ def _stat(path: str) -> FileInfo | None:
     except OSError:
         return None
     return FileInfo(path, status.st_size, status.st_mtime_ns)
-
-
-def _fixed_directory(path: str) -> str:
-    """A path itself, or what stands before the first pattern in it."""
-    path = local(path)
-    if os.path.exists(path) or not glob.has_magic(path):
-        return path
-    fixed: list[str] = []
-    for part in path.split("/"):
-        if glob.has_magic(part):
-            break
-        fixed.append(part)
-    return "/".join(fixed) or ("/" if path.startswith("/") else ".")
 
 
 def _packs(pieces: list[Segment], target: int) -> Iterator[list[Segment]]:

@@ -64,7 +64,7 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(tmp_path: Path
     with pytest.raises(TooManyFiles, match=rf"there are 6 files in {tmp_path}: discovery_mode = continuous looks after 5 at most; move files away"):
         source.latest(offset, Limit())
     (tmp_path / "00000").unlink()
-    with pytest.raises(TooManyFiles, match="1 of them out of sight for less than an hour.*lower file_retention"):
+    with pytest.raises(TooManyFiles, match=r"1 of them out of sight for less than an hour.*lower file_retention"):
         source.latest(offset, Limit())
     source = make(tmp_path, JobMode.STREAMING, discovery_mode="continuous", file_retention=0)
     assert [s.part.path for s in Position.of(source.latest(offset, Limit())).batch] == [str(tmp_path / "x")]
