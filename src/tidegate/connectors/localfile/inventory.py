@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.problems import FilesMissing, LeftOutNow, ListedFileChanged
+from tidegate.connectors.localfile.problems import FilesMissing, LeftOutNow, ListedFileChanged, RangeChanged
 
 LIST_CHARS_MAX = 40_000
 NAMES_MAX = 20_000
@@ -96,7 +96,7 @@ class Remaining:
     accepted: Sequence[str] = ()
 
     def verified(self, present: Sequence[Listed]) -> list[Listed]:
-        """The files still to be read, in order; FilesMissing or ListedFileChanged, by name, where they are not what they were."""
+        """The files still to be read, in order; an error by name where they are not what they were."""
         after = self.after or (-1, "")
         ahead = [each for each in present if (each[0], each[1].path) > after]
         return self._by_name(ahead, after) if self.inventory.names is not None else self._by_range(ahead, after)
@@ -155,14 +155,15 @@ class Remaining:
             return there  # a person has said what to do with files of this range
         old = there
         if len(there) != files or _sum(there) != total:
-            old = [item for item in there if item[1].ctime_ns <= self.inventory.at_ms * 1_000_000]
+            old = [item for item in there if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000]
         if len(old) == files and _sum(old) == total:
             return old
         first = f"after {before[1]} " if before[1] else ""
-        what = f"{files} files were listed {first}up to {listed.last[1]} at {self.inventory.at}, and {len(there)} are there:"
-        if len(old) < files:
-            raise FilesMissing([listed.last[1]], what, count=files - len(old))
-        raise ListedFileChanged(listed.last[1], f"is the end of a range of files that has changed: {what} some were written or added")
+        raise RangeChanged(
+            f"of {files} files that were listed {first}up to {listed.last[1]} at {self.inventory.at}",
+            listed.last[1],
+            missing=max(0, files - len(there)),
+        )
 
 
 def recorded(files: Sequence[Listed], at_ms: int) -> dict[str, Any]:

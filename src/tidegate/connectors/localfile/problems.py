@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from tidegate.connectors.localfile.streams import BadFile, FileChanged
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
-__all__ = ["BadFile", "FileChanged", "FilesMissing", "LeftOutNow", "ListedFileChanged", "TooManyFiles", "advising"]
+__all__ = ["BadFile", "FileChanged", "FilesMissing", "LeftOutNow", "ListedFileChanged", "RangeChanged", "TooManyFiles", "advising"]
 
 
 class FilesMissing(TransientError):
@@ -16,15 +16,31 @@ class FilesMissing(TransientError):
     condition = "files-missing"
     domain = Domain.EXTERNAL
 
-    def __init__(self, paths: Sequence[str], what: str, *, count: int = 0) -> None:
-        missing = count or len(paths)
-        are, them = ("is", "it") if missing == 1 else ("are", "them")
-        example = shlex.quote(paths[0])
+    def __init__(self, paths: Sequence[str], what: str) -> None:
+        one = len(paths) == 1
+        are, them = ("is", "it") if one else ("are", "them")
         super().__init__(
-            f"{missing} file{'s' * (missing > 1)} to be read {are} missing: {what} {are} no longer there. Mount or restore {them} and start again with "
-            f"--restore latest, or accept the loss with --restore latest --skip-file {example} (repeatable; a directory stands for all below it)"
+            f"{len(paths)} file{'' if one else 's'} to be read {are} missing: {what} {are} no longer "
+            f"there. Mount or restore {them} and start again with --restore latest, or accept the loss "
+            f"with --restore latest --skip-file {shlex.quote(paths[0])} (repeatable; a directory stands "
+            "for all below it)"
         )
         self.path = paths[0]
+
+
+class RangeChanged(TransientError):
+    """Of very many files some are missing or changed; the list is too long to be kept by name."""
+
+    condition = "files-missing"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, what: str, last: str, *, missing: int) -> None:
+        how = f"{missing} are missing" if missing else "some were written, or exchanged for others"
+        super().__init__(
+            f"{what}, {how}. Mount or restore them and start again with --restore latest, or take these "
+            f"files as they are now with --restore latest --accept-file {shlex.quote(last)}"
+        )
+        self.path = last
 
 
 class ListedFileChanged(TerminalError):
