@@ -12,7 +12,8 @@ import pytest
 
 from tidegate.coordinator.registry import look
 from tidegate.home import Home
-from tidegate.model.records import JobStatus, PipelineState
+from tidegate.lifecycle.health import Rhythm, Signs, pipeline_health
+from tidegate.model.records import JobStatus, PipelineMetrics, PipelineState
 from tidegate.pipeline.engine import Engine
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
@@ -157,6 +158,8 @@ def test_a_directory_that_is_away_is_waited_for_and_named(tmp_path: Path) -> Non
         error = job.state().error
         assert error is not None
         assert error.condition == "source-unreachable"
+        assert "source unreachable" in reason_of(job.state())
+        assert str(job.source) in reason_of(job.state())
     finally:
         if (tmp_path / "away").exists():
             (tmp_path / "away").rename(job.source)
@@ -164,6 +167,13 @@ def test_a_directory_that_is_away_is_waited_for_and_named(tmp_path: Path) -> Non
         thread.join(PATIENCE_S)
     assert [each.outcome.status for each in ran] == [JobStatus.CANCELED]
     assert job.rows() == list(range(105))
+
+
+def reason_of(state: PipelineState) -> str:
+    """Why the job is LATE or STALLED, when it has been like this for long enough."""
+    metrics = PipelineMetrics(pipeline=1, generation=state.generation, phase="planning")
+    rhythm = Rhythm(interval_ms=1000, timeout_ms=1000)
+    return pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=3_600_000)).reason
 
 
 def wait_for(fact: object) -> None:
@@ -209,6 +219,25 @@ def test_a_repaired_file_is_read_as_it_is_then(tmp_path: Path, mode: str) -> Non
     assert job.rows() == list(range(100))
 
 
+def test_files_that_were_repaired_besides_are_read_when_somebody_says_so(tmp_path: Path) -> None:
+    job = Job(tmp_path).fill()
+    poisoned(job)
+    job.fill(first=6, count=1)
+    besides = job.source / "f012.csv"
+    besides.write_text("900,900\n")
+    message = failed(job.run())
+    assert f"--accept-file {besides}" in message
+    ran = run_in_process(
+        str(job.file),
+        job.home,
+        PlainEngine(),
+        restore="latest",
+        accept_files=(str(besides),),
+    )
+    assert ran.outcome.status is JobStatus.FINISHED
+    assert job.rows() == sorted([row for row in range(100) if row // ROWS_EACH != 12] + [900])
+
+
 @MODES
 def test_a_bad_file_is_left_out_for_good(tmp_path: Path, mode: str) -> None:
     job = Job(tmp_path, mode).fill()
@@ -232,11 +261,16 @@ def test_a_bad_file_that_is_removed_is_missing_until_the_batch_is_given_up(tmp_p
     assert job.rows() == [row for row in range(100) if row // ROWS_EACH != 6]
 
 
-@pytest.mark.parametrize("way", ["repair", "skip", "checkpoint"])
-@MODES
-def test_a_kill_while_a_batch_is_given_up_changes_nothing(tmp_path: Path, runs: CrashRuns, mode: str, way: str) -> None:
-    places = ["claim.fence.after", "claim.restore.after", "ledger.begin.before", "ledger.begin.after", "batch.write.after"]
-    places += ["batch.commit.middle", "batch.commit.after", "checkpoint.publish.before", "ledger.complete.before"]
+KILLS = {
+    "repair": ("STREAMING", ["claim.fence.after", "ledger.begin.before", "ledger.begin.after"]),
+    "skip": ("BATCH", ["claim.restore.after", "ledger.begin.after", "batch.commit.middle"]),
+    "checkpoint": ("BATCH", ["ledger.begin.before", "batch.write.after", "ledger.complete.before"]),
+}
+
+
+@pytest.mark.parametrize("way", KILLS)
+def test_a_kill_while_a_batch_is_given_up_changes_nothing(tmp_path: Path, runs: CrashRuns, way: str) -> None:
+    mode, places = KILLS[way]
     for place in places:
         job = Job(tmp_path / place, mode, sinks=2).fill(count=10)
         bad = poisoned(job)
@@ -246,12 +280,24 @@ def test_a_kill_while_a_batch_is_given_up_changes_nothing(tmp_path: Path, runs: 
         latest = job.state().latest
         assert latest is not None
         restore = f"checkpoint:{latest.checkpoint}" if way == "checkpoint" else "latest"
-        result = runs.run(job.request(restore=restore, skip_files=skip, failpoints=place))
-        if result.code != KILLED:
-            pytest.fail(f"{place} was not passed: {result}")
+        killed(runs.run(job.request(restore=restore, skip_files=skip, failpoints=place)))
         expected = [row for row in range(50) if way != "skip" or row // ROWS_EACH != 6]
         finish(job, job.run(skip=skip, stop=None if mode == "BATCH" else len(expected)))
         assert [job.rows(0), job.rows(1)] == [expected, expected], place
+
+
+@pytest.mark.parametrize("place", ["ledger.give_up.before", "ledger.give_up.after"])
+def test_a_kill_while_a_batch_is_given_up_for_nothing_changes_nothing(tmp_path: Path, runs: CrashRuns, place: str) -> None:
+    job = Job(tmp_path, "STREAMING").fill(count=6)
+    job.fill(first=9, count=1)
+    bad = job.source / "f009.csv"
+    bad.write_text(BAD)
+    assert str(bad) in failed(job.run("auto"))
+    skip = (str(bad),)
+    killed(runs.run(job.request(restore="latest", skip_files=skip, failpoints=place)))
+    job.fill(first=6, count=1)
+    finish(job, job.run(skip=skip, stop=35))
+    assert job.rows() == list(range(35))
 
 
 def test_a_batch_that_a_sink_has_is_not_given_up_in_silence(tmp_path: Path, runs: CrashRuns) -> None:
