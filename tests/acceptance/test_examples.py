@@ -23,6 +23,7 @@ import pytest
 from example_databases import Databases, databases
 
 from tidegate.cli.job_file import planned
+from tidegate.connectors.localfile import listing
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.plugin import registry
@@ -284,10 +285,15 @@ def blocks_of(document: str, language: str) -> list[str]:
 def test_a_job_in_a_document_has_no_problems(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     install_countdown(tmp_path, monkeypatch)
     monkeypatch.chdir(ROOT)
+    (tmp_path / "data" / "orders").mkdir(parents=True)
+    listed: list[str] = []
+    entries = listing._entries
+    monkeypatch.setattr(listing, "_entries", lambda path: listed.append(path) or entries(path))
     for number, text in enumerate(blocks_of(document, "hocon")):
         file = tmp_path / f"job-{number}.conf"
-        file.write_text(text)
+        file.write_text(text.replace('"/data/', f'"{tmp_path}/data/'))
         planned(str(file), (), strict=True)
+    assert [path for path in listed if not path.startswith((str(tmp_path), str(ROOT)))] == []
     assert "error" not in capsys.readouterr().err
 
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from starlette.datastructures import QueryParams
+
 from tidegate.api.reads import job_id_of
-from tidegate.coordinator.wish import From, RestoreWish, answer
+from tidegate.coordinator.wish import From, RestoreWish, answer, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
@@ -18,6 +20,8 @@ PARAMETERS = {
     "--on-damaged": "onDamaged",
     "--on-incompatible": "onIncompatible",
     "--on-not-held": "onNotHeld",
+    "--skip-file": "skipFile",
+    "--accept-file": "acceptFile",
 }
 FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
 
@@ -46,6 +50,8 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         RestoreWish.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),
         duplicates=_flag(query, "allowDuplicates"),
+        skip_files=files_of("--skip-file", _all(query, "skipFile")),
+        accept_files=files_of("--accept-file", _all(query, "acceptFile")),
         on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),
@@ -57,6 +63,12 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         wish = replace(wish, start=From.LATEST) if wish.start is From.ASK else wish
     own = job_id_of(query["jobId"]) if "jobId" in query else None
     return wish.of_job(_source(query), own)
+
+
+def _all(query: Mapping[str, str], name: str) -> list[str]:
+    """All values of a parameter that may be given several times; several lines are several values too."""
+    given = query.getlist(name) if isinstance(query, QueryParams) else [query.get(name, "")]
+    return [line for text in given for line in text.splitlines() if line.strip()]
 
 
 def _source(query: Mapping[str, str]) -> int | None:

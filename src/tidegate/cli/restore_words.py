@@ -3,6 +3,7 @@
 Nothing heavier than click may be imported here.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -10,14 +11,26 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.coordinator.wish import RestoreWish, answer
+from tidegate.coordinator.wish import RestoreWish, answer, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
 F = TypeVar("F", bound=Callable[..., Any])
 JOB_ID = click.IntRange(1, JOB_ID_MAX)
-NAMES = ("restore", "restore_with_checkpoint", "restore_from", "takeover", "on_missing", "on_damaged", "on_incompatible", "on_not_held", "allow_duplicates")
+NAMES = (
+    "restore",
+    "restore_with_checkpoint",
+    "restore_from",
+    "takeover",
+    "on_missing",
+    "on_damaged",
+    "on_incompatible",
+    "on_not_held",
+    "allow_duplicates",
+    "skip_file",
+    "accept_file",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,8 @@ def _restoring(said: dict[str, Any]) -> Restoring:
         RestoreWish.parse(text),
         takeover=said["takeover"],
         duplicates=said["allow_duplicates"],
+        skip_files=files_of("--skip-file", map(absolute, said["skip_file"])),
+        accept_files=files_of("--accept-file", map(absolute, said["accept_file"])),
         on_missing=answer(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL),
@@ -75,6 +90,25 @@ def _choice(name: str, kind: Any, text: str) -> Callable[[Any], Any]:
     return click.option(name, type=click.Choice([each.value for each in kind], case_sensitive=False), help=text)
 
 
+def absolute(path: str) -> str:
+    """A path as the driver needs it."""
+    return path if path.startswith("file:") else os.path.abspath(path)
+
+
+FILE_OPTIONS = (
+    click.option(
+        "--skip-file",
+        multiple=True,
+        metavar="PATH",
+        help="Leave this file out, or all below this directory: a bad or lost file. Repeatable.",
+    ),
+    click.option(
+        "--accept-file",
+        multiple=True,
+        metavar="PATH",
+        help="Read this file, or all below this directory, as it is now although it changed. Repeatable.",
+    ),
+)
 _OPTIONS = (
     click.option(
         "-r",
@@ -90,4 +124,5 @@ _OPTIONS = (
     _choice("--on-incompatible", OnIncompatible, "Where the state does not fit the job file (fail; drop gives up what has no owner)."),
     _choice("--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."),
     click.option("--allow-duplicates", is_flag=True, help="Agree that rows come twice where a sink cannot take them back."),
+    *FILE_OPTIONS,
 )

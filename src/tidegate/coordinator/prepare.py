@@ -19,7 +19,7 @@ from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, deci
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
+from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, Replan, RestoreClaim
 from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, RestoreReport, Verdict
 from tidegate.model.volume import without
 from tidegate.store.base import Check, Delete, Put, Store
@@ -245,7 +245,11 @@ def _moved(state: PipelineState, request: Request, numbers: Numbers, origin: Ori
 
 
 def _base(request: Request, start: Start, origin: Origin | None) -> RestoreReport:
+    wish = request.wish
+    notes = [f"{path} is left out (--skip-file): what is not read of it is given up" for path in wish.skip_files]
+    notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
     return RestoreReport(
+        notes=tuple(notes),
         job_id=request.known.job_id,
         start=start.value,
         origin=origin.what if origin else "",
@@ -288,6 +292,8 @@ def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
         "on_damaged": wish.on_damaged.value,
         "on_not_held": wish.on_not_held.value,
         "restore": prepared.report if resumed else None,
+        "skip_files": wish.skip_files,
+        "accept_files": wish.accept_files,
     }
 
 
@@ -297,7 +303,8 @@ def points_of(store: Store, storage: CheckpointStorage, job: JobRecord, states: 
         return restore_points(storage, states, None)
     if job.fork and not job.checkpoint:
         states = [_forked(store, storage, job, state) for state in states]
-    return restore_points(storage, states, job.checkpoint or None, job.on_damaged)
+    points = restore_points(storage, states, job.checkpoint or None, job.on_damaged)
+    return [replace(point, state=replace(point.state, replan=Replan.ASKED if job.checkpoint else Replan.CHANGED)) for point in points]
 
 
 def _forked(store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState) -> PipelineState:

@@ -58,7 +58,7 @@ def report_of(
     misfit = {each.operator: each.text for each in found}
     operators = tuple(replace(each, problem=misfit.get(each.operator, "")) for each in operators)
     consents = () if consent else tuple(_consents(plan, places))
-    notes = [note for place in places.values() for note in place.notes]
+    notes = [*base.notes, *(note for place in places.values() for note in place.notes)]
     notes += [f"the state of {operator} is given up" for operator in dropped]
     report = replace(
         base, pipelines=tuple(p.report for p in places.values()), operators=operators, dropped=dropped, problems=problems, consents=consents, notes=tuple(notes)

@@ -1,5 +1,8 @@
 """How a person says from where a job shall go on, and what that means for a job in a given condition. Pure."""
 
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -8,6 +11,8 @@ from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
 E = TypeVar("E", bound=StrEnum)
+FILES_MAX = 100
+FILES_CHARS_MAX = 20_000
 WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
@@ -37,6 +42,8 @@ class RestoreWish:
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
     on_not_held: OnNotHeld = OnNotHeld.FAIL
     duplicates: bool = False  # consent: rows may be there twice
+    skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
+    accept_files: tuple[str, ...] = ()  # and of those that are read although they have changed
 
     @staticmethod
     def parse(text: str | None) -> "RestoreWish":
@@ -64,6 +71,22 @@ class RestoreWish:
         if self.start is From.FRESH:
             raise UserError(f"--restore fresh and --restore-from {source_job} do not go together: a fresh start takes no state")
         return replace(self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start)
+
+
+def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths of an option; they must be absolute, as the driver may run elsewhere."""
+    found = []
+    for text in paths:
+        path = re.sub(r"^file:(//)?(?=/)", "", text.strip())
+        if not path.startswith("/"):
+            raise UserError(f"{option} {text!r} is not an absolute path: write it as the job's error does")
+        found.append(os.path.normpath(path))
+    if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
+        raise UserError(
+            f"{option} is given {len(found)} times, with {sum(map(len, found))} characters: "
+            f"at most {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
+        )
+    return tuple(dict.fromkeys(found))
 
 
 def answer(kind: type[E], option: str, text: str | None, default: E) -> E:

@@ -29,6 +29,13 @@ class TransientError(TidegateError):
     condition = "transient"
 
 
+class SourceUnreachable(TransientError):
+    """A source cannot be asked what there is to read; it may come back by itself. An endless source waits for that, and reports it."""
+
+    condition = "source-unreachable"
+    domain = Domain.EXTERNAL
+
+
 class TerminalError(TidegateError):
     """No retry can help."""
 

@@ -224,6 +224,8 @@ class JobRecord:
     on_damaged: str = "older"  # or fail
     on_not_held: str = "fail"  # or initial, latest
     restore: RestoreReport | None = None  # what was planned when it was submitted
+    skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
+    accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -407,6 +409,14 @@ class CheckpointRef:
     volumes: Volumes = field(default_factory=dict, hash=False)  # of this batch
 
 
+class Replan(StrEnum):
+    """Whether a batch that was begun may be planned anew instead of being repeated. Until the first checkpoint after it."""
+
+    NEVER = ""  # no person has restored since it was begun
+    CHANGED = "changed"  # where its source cannot give the same rows any more
+    ASKED = "asked"  # a person has named the checkpoint before it
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineState:
     """The durable place of one pipeline. Every change is conditioned on the version of the document, and so on its generation."""
@@ -433,6 +443,7 @@ class PipelineState:
     back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
     dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
+    replan: Replan = Replan.NEVER
 
     @property
     def latest(self) -> CheckpointRef | None:

@@ -5,20 +5,18 @@ The budget counts attempts without a checkpoint between them: who gets on may st
 
 import logging
 
-from tidegate.logs import bare
-from tidegate.model.errors import Fenced, TerminalError, TidegateError
+from tidegate.model.errors import Fenced, TerminalError
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import Failure, PipelineStatus
+from tidegate.model.records import PipelineStatus
 from tidegate.pipeline.engine import EngineGone
+from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph, build
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Loop, Surroundings
 from tidegate.pipeline.meter import Meter
 from tidegate.plugin.contract import Sink, Source
-from tidegate.plugin.secret import masked_text
 
 LOG = logging.getLogger("tidegate.pipeline")
-MESSAGE_CHARS_MAX = 4096
 
 
 def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter) -> PipelineStatus:
@@ -52,17 +50,3 @@ def equipped(around: Surroundings, graph: Graph) -> Graph:
         if around.books is not None and isinstance(node.operator, Source | Sink):
             node.operator.equip(around.books(node.action))
     return graph
-
-
-def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
-    """An exception as a record: the one useful sentence."""
-    known = isinstance(error, TidegateError)
-    text = masked_text(bare(str(error).strip())) or type(error).__name__
-    return Failure(
-        at_ms=now_ms,
-        generation=generation,
-        pipeline=pipeline,
-        condition=error.condition if isinstance(error, TidegateError) else "error",
-        domain=error.domain.value if isinstance(error, TidegateError) else "internal",
-        message=(text if known else f"{type(error).__name__}: {text}")[:MESSAGE_CHARS_MAX],
-    )

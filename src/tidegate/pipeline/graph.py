@@ -74,6 +74,8 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
             operator=action.operator,
             mode=job.plan.env.mode,
             parallelism=action.parallelism,
+            skip_files=job.skip_files,
+            accept_files=job.accept_files,
         )
         nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(values, context))
     return Graph(pipeline=plan.id, nodes=nodes)

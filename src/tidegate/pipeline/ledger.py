@@ -26,6 +26,7 @@ from tidegate.model.records import (
     PipelineSavepoint,
     PipelineState,
     PipelineStatus,
+    Replan,
     SourceRange,
 )
 from tidegate.model.volume import added
@@ -71,15 +72,21 @@ class Ledger:
         begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
         self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None))
 
-    def begin(self, ranges: Mapping[str, SourceRange]) -> PendingBatch:
-        """The next batch, durable before any of it is read. Its id is never used again."""
+    def begin(self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None) -> PendingBatch:
+        """The next batch, durable before any of it is read. Its id is never used again. `replaces` is a batch that is given up, in the same transaction."""
         pending = PendingBatch(checkpoint=self.state.next_checkpoint, ranges=ranges, generation=self.generation, begun_ms=self.clock.now_ms())
-        assert self.state.pending is None, "a pending batch is repeated, not replaced"
+        assert self.state.pending == replaces, "a pending batch is repeated, unless it is given up"
         failpoint("ledger.begin.before")
         self._change(lambda s: replace(s, pending=pending, next_checkpoint=pending.checkpoint + 1))
         failpoint("ledger.begin.after")
         self._log("batch begun", checkpoint=pending.checkpoint)
         return pending
+
+    def give_up(self) -> None:
+        """The pending batch is not repeated, and there is nothing to read instead."""
+        failpoint("ledger.give_up.before")
+        self._change(lambda s: replace(s, pending=None))
+        failpoint("ledger.give_up.after")
 
     def repeat(self, checkpoint: int, ranges: Mapping[str, SourceRange]) -> PendingBatch:
         """A batch that a sink has and the registry has lost, under its own id again. A checkpoint of this id that was given up is not deleted any more."""
@@ -125,7 +132,13 @@ class Ledger:
     def confirm(self) -> None:
         """Nothing to read: the last checkpoint is as good as new."""
         now_ms = self.clock.now_ms()
-        self._change(lambda s: replace(s, confirmed_ms=now_ms))
+        self._change(lambda s: replace(s, confirmed_ms=now_ms, error=None))
+
+    def unreachable(self, failure: Failure) -> None:
+        """A source cannot be asked: recorded as the reason why there is no progress, once."""
+        if self.state.error is None or self.state.error.message != failure.message:
+            self._change(lambda s: replace(s, error=failure))
+            self._log("source unreachable", condition=failure.condition, why=failure.message)
 
     def retry(self, failure: Failure) -> None:
         """An attempt failed and another one follows: counted durably, so that no restart resets the budget."""
@@ -212,6 +225,7 @@ def _completed(state: PipelineState, ref: CheckpointRef, ready: Sequence[str], r
         error=None,
         back=False,
         dropped=(),
+        replan=Replan.NEVER,
     )
 
 

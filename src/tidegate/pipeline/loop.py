@@ -14,13 +14,15 @@ from tidegate.checkpoints.identity import IDENTITY, identity_of
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import TerminalError, agree_on_lineage
+from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError, agree_on_lineage
 from tidegate.model.plan import Action
 from tidegate.model.records import CheckpointKind, CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
+from tidegate.pipeline.abandon import Abandoned, abandoned, in_batch
 from tidegate.pipeline.admission import Pace
 from tidegate.pipeline.ahead import beginning, ranges_of, to_repeat
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.engine import Batch, Engine, Written
+from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.held import held_offsets
 from tidegate.pipeline.ledger import Ledger
@@ -30,6 +32,7 @@ from tidegate.plugin.contract import Book, Commit, Committer, Offset, Resume, Si
 
 IDLE_PAUSE_S_MIN = 0.05
 SAVING_PAUSE_S = 1.0
+UNREACHABLE_PAUSE_S_MIN = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +63,7 @@ class Loop:
         self.deleted: list[str] = []
         self.committers: dict[str, Committer] = {}
         self.ahead: list[SinkRange] = []  # batches that a sink has and the registry of checkpoints has lost
+        self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
         self.ready: list[str] = []
 
     def run(self) -> PipelineStatus:
@@ -80,13 +84,18 @@ class Loop:
     def _turns(self) -> PipelineStatus:
         clock = self.around.clock
         while True:
-            if self.ledger.state.pending is None and self._stopped():
+            if self._pending() is None and self._stopped():
                 return PipelineStatus.CANCELED
             began_s = clock.monotonic_s()
-            pending = self.ledger.state.pending or self._plan()
             behind: bool | None = False
+            try:
+                pending = self._pending() or self._plan()
+                if pending is not None:
+                    self._batch(pending)
+            except SourceUnreachable as error:
+                self._wait_for_source(error)
+                continue
             if pending is not None:
-                self._batch(pending)
                 behind = self._behind()
                 self.scale = self.pace.rescaled(self.scale, clock.monotonic_s() - began_s, behind)
             else:
@@ -98,6 +107,22 @@ class Loop:
                 self.meter.idle()
             pause_s = self.pace.pause_s(clock.monotonic_s() - began_s, behind)
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
+
+    def _pending(self) -> PendingBatch | None:
+        """The batch to repeat."""
+        return self.ledger.state.pending if self.abandoned is None else None
+
+    def _wait_for_source(self, error: SourceUnreachable) -> None:
+        """A source that comes back by itself is waited for, where the pipeline has no end: nothing is confirmed meanwhile, so it becomes LATE with this reason.
+
+        A stop is obeyed: a batch that was begun waits for the next start."""
+        if self.bounded:
+            raise error
+        self.meter.phase("planning")
+        self.ledger.unreachable(failure_of(error, self.around.clock.now_ms(), self.ledger.generation, self.ledger.pipeline))
+        self._pause(max(self.pace.pause_s(0, None), UNREACHABLE_PAUSE_S_MIN))
+        if self.around.stop.is_set() and self._pending() is not None:
+            raise error
 
     def _stopped(self) -> bool:
         """Between two batches: give what a savepoint wants of this pipeline, and wait with it where the job is to end with the savepoint. Whether to end."""
@@ -145,6 +170,10 @@ class Loop:
         self.ahead = [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
         # Before any sink takes a row back: no checkpoint may be found again that counts it.
         self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation)
+        self.abandoned = abandoned(state, self.graph, found)
+        if self.abandoned is not None:
+            resumes = {name: replace(each, pending=None, back=each.back or self.abandoned.back) for name, each in resumes.items()}
+            self.ahead = []
         for name, committer in committers.items():
             committer.open(replace(resumes[name], ahead=tuple(record.checkpoint for record in self.ahead)))
             self.committers[name] = committer
@@ -212,7 +241,12 @@ class Loop:
         for name, source in self.graph.sources.items():
             readers, start = self.graph.nodes[name].action.parallelism, self.offsets[name]
             ranges[name] = SourceRange(start, start if hurry else source.latest(start, self.pace.limit(self.scale, readers)))
-        return self.ledger.begin(ranges) if first or not _empty(ranges) else None
+        replaces, self.abandoned = self.abandoned.pending if self.abandoned else None, None
+        if first or not _empty(ranges):
+            return self.ledger.begin(ranges, replaces=replaces)
+        if replaces is not None:
+            self.ledger.give_up()
+        return None
 
     def _batch(self, pending: PendingBatch) -> None:
         """Write, commit, publish, complete. Every step can be repeated by a successor."""
@@ -225,7 +259,10 @@ class Loop:
             ranges=pending.ranges,
         )
         failpoint("batch.write.before")
-        written = self._nothing() if _empty(batch.ranges) else self.around.engine.run(self.graph, batch)
+        try:
+            written = self._nothing() if _empty(batch.ranges) else self.around.engine.run(self.graph, batch)
+        except TidegateError as error:
+            raise in_batch(error, pending.checkpoint) from error
         failpoint("batch.write.after")
         self.meter.written(written)
         self.ledger.load()  # overtaken while writing: Fenced before anything is made visible

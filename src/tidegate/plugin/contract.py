@@ -41,6 +41,8 @@ class OperatorContext:
     operator: str
     mode: JobMode
     parallelism: int
+    skip_files: tuple[str, ...] = ()  # left out by --skip-file: paths of files or directories
+    accept_files: tuple[str, ...] = ()  # read as they are now, by --accept-file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +177,13 @@ class Source(ABC):
     def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # most sources keep everything
         """Whether this position is still held, and how long it will be. Asked now and then, of another instance than the one that reads."""
         return Runway(True)
+
+    def cannot_repeat(self, start: Offset, end: Offset) -> str:  # noqa: ARG002  # most sources can
+        """Why a batch that was begun cannot be read again as it was recorded; empty where it can. Asked when a person restores."""
+        return ""
+
+    def give_up(self, start: Offset, end: Offset) -> None:  # noqa: B027  # most sources need not know
+        """This batch is given up: no sink has it, and what follows `start` is planned anew."""
 
     def newest(self) -> Offset:
         """The position after everything that is there now: for a restore whose own position is gone, and which shall skip what was lost."""

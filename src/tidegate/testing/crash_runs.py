@@ -42,6 +42,7 @@ class RunRequest:
     compaction_threshold: int = 10_000
     restore_from: int | None = None  # another job, whose state it takes
     save: bool = False  # end with a savepoint, unless there is one
+    skip_files: tuple[str, ...] = ()  # left out, as --skip-file says
     command: tuple[str, ...] = ()  # not a run: this command of the CLI
 
 
@@ -131,6 +132,7 @@ def _run(request: RunRequest) -> dict[str, Any]:
         compaction_threshold=request.compaction_threshold,
         restore_from=request.restore_from,
         save=request.save,
+        skip_files=request.skip_files,
     )
     failures = "; ".join(f.message for f in ran.outcome.failures)
     return {"status": ran.outcome.status.value, "restored": {str(p): c for p, c in ran.claim.restored.items()}, "error": failures}

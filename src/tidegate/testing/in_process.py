@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -71,6 +71,8 @@ def run_in_process(
     compaction_threshold: int = 10_000,
     restore_from: int | None = None,
     save: bool = False,
+    skip_files: Sequence[str] = (),
+    accept_files: Sequence[str] = (),
 ) -> Ran:
     """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
     `save`: with its first savepoint, where there is none yet."""
@@ -84,7 +86,11 @@ def run_in_process(
             name=plan.job_name,
             plan=plan,
             file=file,
-            wish=RestoreWish.parse(restore).of_job(restore_from, job_id),
+            wish=replace(
+                RestoreWish.parse(restore).of_job(restore_from, job_id),
+                skip_files=tuple(skip_files),
+                accept_files=tuple(accept_files),
+            ),
             me=reference(os.getpid()),
             now_ms=clock.now_ms(),
         )

@@ -1,8 +1,10 @@
 """From where a submitted job goes on: our parameters and the reference's, their refusals in the words of a request, and the restore report in job-info."""
 
+import json
 from typing import Any
 
 import pytest
+from starlette.datastructures import QueryParams
 
 from tidegate.api.restore_words import refused, wish_of
 from tidegate.checkpoints.manifest import Manifest
@@ -56,6 +58,14 @@ def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobSt
         ({"restoreFrom": "5", "jobId": "5", "restore": "latest"}, RestoreWish(From.LATEST)),
         ({"takeover": "true", "allowDuplicates": "true"}, RestoreWish(From.ASK, takeover=True, duplicates=True)),
         (
+            {"restore": "latest", "skipFile": "/in/b.csv\nfile:///in/c", "acceptFile": "/d/"},
+            RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",)),
+        ),
+        (
+            QueryParams("restore=latest&skipFile=/a&skipFile=/b"),
+            RestoreWish(From.LATEST, skip_files=("/a", "/b")),
+        ),
+        (
             {"restore": "latest", "onMissing": "fresh", "onDamaged": "fail", "onIncompatible": "DROP", "onNotHeld": "initial"},
             RestoreWish(
                 From.LATEST,
@@ -78,6 +88,8 @@ def test_the_parameters_of_a_request_mean_a_wish(query: dict[str, str], wish: Re
         ("restoreMode=YESTERDAY&restoreSourceJobId=5", "restoreMode=YESTERDAY is not known"),
         ("restoreSourceJobId=5", "restoreMode=CHECKPOINT"),
         ("restoreFrom=abc", "not a jobId"),
+        ("skipFile=b.csv", "skipFile='b.csv' is not an absolute path"),
+        ("acceptFile=b.csv", "acceptFile='b.csv' is not an absolute path"),
         ("onMissing=perhaps", "onMissing='perhaps' is not understood: say fail or fresh"),
         ("takeover=perhaps", "takeover"),
         ("jobId=9&restore=savepoint:1", "there is no savepoint '1' of job 9"),
@@ -88,6 +100,28 @@ def test_the_parameters_of_a_request_mean_a_wish(query: dict[str, str], wish: Re
 def test_a_bad_restore_is_refused_in_the_words_of_a_request(site, query: str, word: str) -> None:
     assert word in refusal(site.http.post(f"/submit-job?{query}", json=JSON))
     assert site.solid.list(JOBS) == []
+
+
+def test_files_that_are_left_out_are_in_the_record_and_in_the_report(site) -> None:
+    ended(site)
+    asked = "jobId=5&restore=latest&skipFile=/in/b&skipFile=/in/c&acceptFile=/in/d"
+    assert site.http.post(f"/submit-job?{asked}", json=JSON).status_code == 200
+    record = site.solid.get(JOBS, "5").value
+    assert (record["skip_files"], record["accept_files"]) == (["/in/b", "/in/c"], ["/in/d"])
+    notes = site.get("/job-info/5").json()["restoreReport"]["notes"]
+    assert [note.split()[0] for note in notes] == ["/in/b", "/in/c", "/in/d"]
+
+
+def test_the_typed_api_takes_files_that_are_left_out(site) -> None:
+    ended(site)
+    body = {"text": json.dumps(JSON), "format": "json", "id": "5", "restore": "latest", "skip_files": ["/in/b"]}
+    planned = site.http.post("/api/v1/restore-plan", json=body)
+    assert planned.status_code == 200, planned.text
+    assert [note for note in planned.json()["notes"] if note.startswith("/in/b is left out")]
+    assert site.http.post("/api/v1/jobs", json=body).status_code == 201
+    assert site.solid.get(JOBS, "5").value["skip_files"] == ["/in/b"]
+    refused = site.http.post("/api/v1/restore-plan", json={**body, "skip_files": ["b"]})
+    assert refused.status_code in (400, 422)
 
 
 def test_a_restored_job_shows_its_report(site) -> None:

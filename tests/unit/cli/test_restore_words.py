@@ -1,5 +1,6 @@
 """The words of a restore on the command line: ours, and the reference's."""
 
+import os
 from typing import Any
 
 import click
@@ -37,6 +38,11 @@ def said(*arguments: str) -> Any:
         (("--restore-from", "7", "--restore", "checkpoint:3"), Restoring(RestoreWish(From.CHECKPOINT, 3, source_job=7))),
         (("--takeover", "--allow-duplicates"), Restoring(RestoreWish(From.ASK, takeover=True, duplicates=True))),
         (
+            ("-r", "latest", "--skip-file", "/in/b.csv", "--skip-file", "/in/c/", "--accept-file", "/d"),
+            Restoring(RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",))),
+        ),
+        (("--skip-file", "b.csv"), Restoring(RestoreWish(From.ASK, skip_files=(os.path.abspath("b.csv"),)))),
+        (
             ("-r", "auto", "--on-missing", "fresh", "--on-damaged", "fail", "--on-incompatible", "drop", "--on-not-held", "latest"),
             Restoring(
                 RestoreWish(
@@ -58,6 +64,7 @@ def test_options_of_the_command_line_mean_a_wish(arguments: tuple[str, ...], res
     ("arguments", "word"),
     [
         (("--restore", "yesterday"), "is not understood: say latest"),
+        (("--skip-file", "/x") * 101, "--skip-file is given 101 times"),
         (("--restore", "fresh", "--restore-from", "7"), "do not go together"),
         (("--restore-with-checkpoint", "7", "--restore", "latest"), "leave --restore"),
         (("--on-missing", "perhaps"), "'fail', 'fresh'"),

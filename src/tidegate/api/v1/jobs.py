@@ -60,6 +60,7 @@ def routes(desk: Desk) -> APIRouter:
     ) -> models.Accepted:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
         query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore), ("lenient", str(body.lenient))) if value}
+        query |= body.file_parameters()
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))

@@ -189,11 +189,26 @@ class Submission(Model):
     name: str | None = Field(default=None, min_length=1, max_length=500)
     restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
     lenient: bool = Field(default=False, description="unknown options of connectors are warnings")
+    skip_files: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="absolute paths of files, or directories, that are left out",
+    )
+    accept_files: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="absolute paths of files, or directories, that are read although they changed",
+    )
 
     @property
     def strictness(self) -> Strictness:
         """What an unknown option of a connector is."""
         return Strictness.LENIENT if self.lenient else Strictness.NORMAL
+
+    def file_parameters(self) -> dict[str, str]:
+        """The lists of files as parameters of a submit: a path in each line."""
+        given = {"skipFile": self.skip_files, "acceptFile": self.accept_files}
+        return {name: "\n".join(paths) for name, paths in given.items() if paths}
 
 
 class Accepted(Model):

@@ -70,6 +70,7 @@ def routes(desk: Desk) -> APIRouter:
     def plan_restore(body: models.Submission) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
         query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore)) if value}
+        query |= body.file_parameters()
         plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
         return restore_plan(desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query)
 

@@ -1,17 +1,20 @@
 """Which files a source reads: directories with all below them, globs, filters, and the columns that their paths hold. Called by check.py and source.py.
 
-Only looks at names, sizes and times; never opens a file.
+Reads names, sizes and times; never opens a file. A link to a file is read under the link's own path, unless that file is listed anyway.
 """
 
+import errno
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from urllib.parse import unquote
 
-from tidegate.model.errors import TransientError
+from tidegate.model.errors import SourceUnreachable, TransientError
 from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
 
@@ -25,6 +28,8 @@ class FileInfo:
     path: str
     size: int
     mtime_ns: int
+    ctime_ns: int = field(default=0, compare=False)
+    link: bool = field(default=False, compare=False)
 
 
 def local(path: str) -> str:
@@ -32,14 +37,31 @@ def local(path: str) -> str:
     return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scan:
+    """The files of one table in order of their paths, the mount points that they are on, and the links that lead nowhere."""
+
+    files: list[FileInfo]
+    mounts: frozenset[str] = frozenset()
+    broken: tuple[str, ...] = ()
+
+
 def list_files(values: Values) -> list[FileInfo]:
     """All files of one table that are not empty, in the order in which they are read."""
+    return scan(values).files
+
+
+def scan(values: Values) -> Scan:
+    """List one table. SourceUnreachable where its directory, or one below it, is not there or cannot be read."""
     keep = _Filter(values)
     path = local(values["path"])
     if not os.path.exists(path) and not glob.has_magic(path):
-        raise TransientError(f"{values['path']} does not exist")  # it may come back: a disk that is not mounted, a directory that is being replaced
-    found = {info.path: info for root in _roots(path) for info in _walk(root) if keep.wants(info)}
-    return [found[path] for path in sorted(found)]
+        raise SourceUnreachable(f"{values['path']} does not exist: mount or restore it, or correct `path`")
+    walk = _Walk(recursive=_recursive(values))
+    found = {info.path: info for info in _below(path, walk) if keep.wants(info)}
+    files = _without_second_names([found[path] for path in sorted(found)])
+    broken = tuple(link for link in walk.broken if keep.named(link))
+    return Scan(files=files, mounts=frozenset(walk.mounts), broken=broken)
 
 
 def matches_nothing(values: Values) -> bool:
@@ -48,7 +70,11 @@ def matches_nothing(values: Values) -> bool:
         keep = _Filter(values)
     except (re.error, ValueError):
         return False  # these have problems of their own
-    return not any(keep.wants(info) for root in _roots(local(values["path"])) for info in _walk(root))
+    try:
+        found = _below(local(values["path"]), _Walk(recursive=_recursive(values)))
+        return not any(keep.wants(info) for info in found)
+    except TransientError:
+        return False  # whoever reads it says what is wrong
 
 
 def file_pattern(text: str) -> re.Pattern[str]:
@@ -76,15 +102,18 @@ class _Filter:
         self.start = _nanoseconds(values.get("file_filter_modified_start"))
         self.end = _nanoseconds(values.get("file_filter_modified_end"))
 
-    def wants(self, info: FileInfo) -> bool:
-        name = os.path.basename(info.path)
+    def named(self, path: str) -> bool:
+        """Whether a name is one of those that are read."""
+        name = os.path.basename(path)
         return (
-            info.size > 0
-            and name.endswith(self.suffix)
-            and (self.pattern is None or bool(self.pattern.fullmatch(name) or self.pattern.fullmatch(info.path)))
-            and (not self.partitions or any(p in info.path for p in self.partitions))
-            and (self.start is None or info.mtime_ns >= self.start)
-            and (self.end is None or info.mtime_ns < self.end)
+            name.endswith(self.suffix)
+            and (self.pattern is None or bool(self.pattern.fullmatch(name) or self.pattern.fullmatch(path)))
+            and (not self.partitions or any(p in path for p in self.partitions))
+        )
+
+    def wants(self, info: FileInfo) -> bool:
+        return (
+            info.size > 0 and self.named(info.path) and (self.start is None or info.mtime_ns >= self.start) and (self.end is None or info.mtime_ns < self.end)
         )
 
 
@@ -94,37 +123,174 @@ def _nanoseconds(text: str | None) -> int | None:
     return int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
-def _roots(path: str) -> list[str]:
-    """The path where it exists as written, else all that it matches as a pattern."""
-    if os.path.exists(path):
-        return [os.path.abspath(path)]
-    return sorted(os.path.abspath(p) for p in glob.glob(path, recursive=True) if not _hidden(os.path.basename(p.rstrip("/"))))
+def fixed_directory(path: str) -> str:
+    """A path itself, or what stands before the first pattern in it."""
+    path = local(path)
+    if os.path.exists(path) or not glob.has_magic(path):
+        return path
+    fixed: list[str] = []
+    for part in path.split("/"):
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return "/".join(fixed) or ("/" if path.startswith("/") else ".")
+
+
+def _below(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+    """The files of a path where it exists as written, else of all that it matches as a pattern."""
+    if "**" in path and not os.path.exists(path):
+        yield from _matching(path, walk)
+        return
+    roots = [path] if os.path.exists(path) else glob.glob(path)
+    for root in sorted(map(os.path.abspath, roots)):
+        if root == os.path.abspath(path) or not _hidden(os.path.basename(root)):
+            yield from walk.files(root)
+    yield from walk.linked_files()
+
+
+def _matching(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+    """The files that a pattern with ** matches, or whose directory it matches.
+
+    Not by glob, which follows a link to a directory above again and again.
+    """
+    root, recursive = os.path.abspath(fixed_directory(path)), walk.recursive
+    pattern = _glob_pattern(os.path.join(root, os.path.relpath(os.path.abspath(path), root)))
+    walk.recursive = True
+    for info in chain(walk.files(root), walk.linked_files()):
+        place = info.path
+        parents = 0
+        while len(place) > len(root) and not pattern.fullmatch(place):
+            place = os.path.dirname(place)
+            parents += 1
+        if len(place) > len(root) and (recursive or parents <= 1):
+            yield info
+
+
+def _glob_pattern(path: str) -> re.Pattern[str]:
+    """A glob pattern as a regular expression: * and ? stop at a slash, **/ is any number of directories."""
+    tokens = re.findall(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]|[^*?\[]+|\[", path)
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(known.get(token) or _class_or_text(token) for token in tokens), re.DOTALL)
+
+
+def _class_or_text(token: str) -> str:
+    if not (token.startswith("[") and token.endswith("]")):
+        return re.escape(token)
+    negated = token.startswith("[!")
+    inside = re.sub(r"([\[\]\\^&~|])", r"\\\1", token[1 + negated : -1])
+    return f"[{'^' * negated}{inside}]"
 
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _walk(root: str) -> Iterator[FileInfo]:
-    if os.path.isfile(root):
-        yield from _stat(root)
-        return
+def _recursive(values: Values) -> bool:
+    return bool(values.get("recursive_file_scan", True))
+
+
+class _Walk:
+    """Walks directories. Each real directory is read once, under its own path where a link leads to it too; so links to a directory above end nothing.
+
+    Links to directories are followed after everything that is really there.
+    """
+
+    def __init__(self, *, recursive: bool) -> None:
+        self.recursive = recursive
+        self.mounts: set[str] = set()
+        self.broken: list[str] = []
+        self._links: list[str] = []
+        self._read: set[tuple[int, int]] = set()
+
+    def files(self, root: str) -> Iterator[FileInfo]:
+        """What is really below a root. A root that is a link is one that somebody named: it is followed at once."""
+        status = self._status(root)
+        if status is None:
+            return
+        if not stat.S_ISDIR(status.st_mode):
+            yield _info(root, status)
+            return
+        self.mounts.add(_mount_of(root))
+        yield from self._directory(root, status)
+
+    def linked_files(self) -> Iterator[FileInfo]:
+        """What links to directories lead to, and links in there."""
+        while self._links:
+            links, self._links = sorted(self._links), []
+            for link in links:
+                yield from self.files(link)
+
+    def _directory(self, path: str, status: os.stat_result) -> Iterator[FileInfo]:
+        if (status.st_dev, status.st_ino) in self._read:
+            return
+        self._read.add((status.st_dev, status.st_ino))
+        for entry in _entries(path):
+            below = self._status(entry.path)
+            if below is None:
+                continue
+            if not stat.S_ISDIR(below.st_mode):
+                yield _info(entry.path, below, link=entry.is_symlink())
+            elif self.recursive and entry.is_symlink():
+                self._links.append(entry.path)
+            elif self.recursive:
+                if below.st_dev != status.st_dev and os.path.ismount(entry.path):
+                    self.mounts.add(entry.path)
+                yield from self._directory(entry.path, below)
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """What a name leads to; None for a file that has gone since it was listed, and for a link that leads nowhere."""
+        try:
+            return os.stat(path)
+        except OSError as error:
+            if os.path.islink(path) and error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+                self.broken.append(path)
+                return None
+            if error.errno == errno.ENOENT:
+                return None
+            raise SourceUnreachable(f"{path} cannot be looked at: {error.strerror}") from error
+
+
+def _entries(path: str) -> list["os.DirEntry[str]"]:
+    """What is in a directory, but hidden names."""
     try:
-        entries = sorted(os.scandir(root), key=lambda e: e.name)
+        return sorted((entry for entry in os.scandir(path) if not _hidden(entry.name)), key=lambda e: e.name)
     except FileNotFoundError:
-        return  # gone since it was listed
-    for entry in entries:
-        if _hidden(entry.name):
-            continue
-        if entry.is_dir():
-            yield from _walk(entry.path)
-        else:
-            yield from _stat(entry.path)
+        return []  # gone since it was listed
+    except OSError as error:
+        raise SourceUnreachable(f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known what is in it") from error
 
 
-def _stat(path: str) -> Iterator[FileInfo]:
+def _info(path: str, status: os.stat_result, *, link: bool = False) -> FileInfo:
+    return FileInfo(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, link)
+
+
+def _mount_of(path: str) -> str:
+    """The mount point that a directory is on."""
+    path = os.path.realpath(path)
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _without_second_names(files: list[FileInfo]) -> list[FileInfo]:
+    """Without links to files that are in the list anyway, or to which another link leads: no row is read twice."""
+    links = [info for info in files if info.link]
+    if not links:
+        return files
+    wanted = {(info.size, info.mtime_ns) for info in links}
+    known = {_identity(info.path) for info in files if not info.link and (info.size, info.mtime_ns) in wanted}
+    second = set()
+    for info in links:
+        identity = _identity(info.path)
+        if identity in known:
+            second.add(info.path)
+        known.add(identity)
+    return [info for info in files if info.path not in second]
+
+
+def _identity(path: str) -> tuple[int, int] | str:
     try:
         status = os.stat(path)
-    except FileNotFoundError:
-        return  # gone since it was listed
-    yield FileInfo(path, status.st_size, status.st_mtime_ns)
+    except OSError:
+        return path  # gone since it was listed
+    return status.st_dev, status.st_ino

@@ -83,6 +83,13 @@ class Taker:
                 rows = left // ROW_BYTES
                 return self._keep(files, part, -1, left, rows) if self._fits(left, rows) else None
 
+    def take_unread(self, files: TableFiles, part: Part, done: int) -> Segment:
+        """The rest of a file that cannot be cut, as it is not what it should be.
+
+        Whoever reads it says so, in a batch that is recorded.
+        """
+        return self._keep(files, part, -1, part.size - done, 0)
+
     def _fits(self, size: int, rows: int) -> bool:
         """A first unit is always taken; another one only where it fits."""
         return not self.segments or ((self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows))

@@ -2,7 +2,8 @@
 
 An offset says which files are done, how far the one that is partly read is, and, as the end of a batch, exactly which parts of which files the batch holds,
 with their sizes and times: a batch that is repeated never looks at the directory again. Bounded sources read in the order of paths, so the last path done
-says it all; continuous ones keep a hash of every path done that still exists.
+says it all; what they have to read is the list that was recorded when they began (inventory.py). Continuous ones keep a hash of every path done, and since when
+they have not seen it: a file that is out of sight is not forgotten before file_retention.
 
 The store takes no document over 1 MiB, and that of a pending batch holds two offsets of every source. So a batch lists files only up to BATCH_CHARS_MAX,
 whatever the limits are, and a continuous source looks after SEEN_FILES_MAX files at most: about 0.35 MiB of the document together, as start and as end.
@@ -10,21 +11,26 @@ whatever the limits are, and a continuous source looks after SEEN_FILES_MAX file
 
 import base64
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from tidegate.connectors.localfile.inventory import Done
 from tidegate.connectors.localfile.streams import Part
 from tidegate.model.errors import TerminalError
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
 BATCH_CHARS_MAX = 150_000
 """The JSON of the files in one batch: about a thousand of them."""
 SEEN_FILES_MAX = 20_000
 """How many files a continuous source can have in its directories."""
 Key = tuple[int, str]
 """A file of a source: the index of its table, and its path."""
+Mark = bytes
+"""The hash of a file that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,12 @@ class Partial:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Position:
-    """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has done (None where bounded)."""
+    """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has done (None where bounded).
+
+    `listed` is the inventory of a bounded source (None: recorded by version 1, which kept none), `done` what of its current range is done. `away` are those of
+    `seen` that are out of sight, with the minute in which that was found; `mounts` the mount points on which a continuous source has files; `skip` the paths
+    that a person has left out.
+    """
 
     after: Key | None = None
     until: Key | None = None
@@ -62,6 +73,11 @@ class Position:
     files: int = 0
     bytes: int = 0
     total: int = 0
+    listed: Mapping[str, Any] | None = None
+    done: Done = field(default_factory=Done)
+    away: Mapping[Mark, int] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept in checkpoints."""
@@ -69,28 +85,40 @@ class Position:
             "version": VERSION,
             "after": list(self.after) if self.after else None,
             "until": list(self.until) if self.until else None,
-            "seen": None if self.seen is None else base64.b64encode(b"".join(sorted(self.seen))).decode(),
+            "seen": None if self.seen is None else pack(self.seen - self.away.keys()),
             "partial": _packed(self.partial) if self.partial else None,
             "batch": [_packed(s) for s in self.batch],
             "files": self.files,
             "bytes": self.bytes,
             "total": self.total,
+            "listed": self.listed,
+            "done": [self.done.range, self.done.files, f"{self.done.sum:x}"],
+            "away": _packed_away(self.away),
+            "mounts": list(self.mounts),
+            "skip": list(self.skip),
         }
 
     @staticmethod
     def of(raw: Any) -> "Position":
         """From its JSON."""
-        if raw.get("version") != VERSION:
+        if raw.get("version") not in READABLE:
             raise TerminalError(f"this position of a LocalFile source has version {raw.get('version')}; version {VERSION} is understood")
+        away = {mark: minute for minute, text in raw.get("away") or () for mark in unpack(text)}
+        index, files, total = raw.get("done") or (0, 0, "0")
         return Position(
             after=_key(raw["after"]),
             until=_key(raw["until"]),
-            seen=None if raw["seen"] is None else unpack(raw["seen"]),
+            seen=None if raw["seen"] is None else unpack(raw["seen"]) | away.keys(),
             partial=Partial(raw["partial"][0], Part(*raw["partial"][1:6]), raw["partial"][6]) if raw["partial"] else None,
             batch=tuple(Segment(s[0], Part(*s[1:6]), s[6]) for s in raw["batch"]),
             files=raw["files"],
             bytes=raw["bytes"],
             total=raw["total"],
+            listed=raw.get("listed"),
+            done=Done(index, files, int(total, 16)),
+            away=away,
+            mounts=tuple(raw.get("mounts") or ()),
+            skip=tuple(raw.get("skip") or ()),
         )
 
 
@@ -103,8 +131,20 @@ def _key(raw: Any) -> Key | None:
     return (raw[0], raw[1]) if raw else None
 
 
+def _packed_away(away: Mapping[bytes, int]) -> list[list[Any]]:
+    by_minute: dict[int, set[bytes]] = defaultdict(set)
+    for each, minute in away.items():
+        by_minute[minute].add(each)
+    return [[minute, pack(by_minute[minute])] for minute in sorted(by_minute)]
+
+
+def pack(hashes: Iterable[bytes]) -> str:
+    """Hashes as text, the same for the same set."""
+    return base64.b64encode(b"".join(sorted(hashes))).decode()
+
+
 def unpack(text: str) -> frozenset[bytes]:
-    """The hashes of the files that are done."""
+    """Hashes from their text."""
     data = base64.b64decode(text)
     return frozenset(data[i : i + 8] for i in range(0, len(data), 8))
 

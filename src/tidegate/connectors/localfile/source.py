@@ -1,43 +1,38 @@
 """The LocalFile source: which files are next, how a batch of them is shared among tasks, and the reading of a share. The engine calls it by plugin.contract.
 
 A batch names each of its files in the store, so it holds about a thousand of them at most: a BATCH job without checkpoint.interval, otherwise one batch, is a
-few where there are more files. A continuous source keeps a mark for every file that is there, and refuses directories with more than SEEN_FILES_MAX.
+few where there are more files. A bounded source reads the files that it listed when it began, and fails by name where one of them is missing or changed. A
+continuous one keeps a mark for every file that it has read (memory.py), at most SEEN_FILES_MAX of them, and waits while its directory is not there.
 """
 
+import logging
+import os
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.listing import FileInfo
+from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining, recorded, skipper
+from tidegate.connectors.localfile.listing import FileInfo, Scan, fixed_directory, scan
+from tidegate.connectors.localfile.memory import CannotRemember, check_mounts, remembered
 from tidegate.connectors.localfile.planning import Taker, cut
 from tidegate.connectors.localfile.position import SEEN_FILES_MAX, Key, Partial, Position, Segment, mark, marks
-from tidegate.connectors.localfile.streams import FileChanged, Part
+from tidegate.connectors.localfile.problems import BadFile, FileChanged, FilesMissing, ListedFileChanged, TooManyFiles, advising
+from tidegate.connectors.localfile.streams import Part
 from tidegate.connectors.localfile.tables import tables_of
-from tidegate.model.errors import Domain, TerminalError
+from tidegate.model.errors import SourceUnreachable, UserError
 from tidegate.model.job import JobMode
 from tidegate.model.types import Table
 from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, Source, Split
 from tidegate.plugin.option import Values
 
+LOG = logging.getLogger("tidegate.localfile")
 PIECE_BYTES_MIN = 1 << 20
 """Less than this is not worth a task of its own."""
-
-
-class TooManyFiles(TerminalError):
-    """More files than a continuous source can keep in mind."""
-
-    condition = "too-many-files"
-    domain = Domain.USER
-
-    def __init__(self, paths: Sequence[str], count: int) -> None:
-        super().__init__(
-            f"there are {count} files in {', '.join(paths)}: discovery_mode = continuous looks after {SEEN_FILES_MAX} at most; "
-            "move files away once they are read, or give each of several jobs a directory of its own, and start again with --restore latest"
-        )
-        self.count = count
 
 
 class LocalFileSource(Source):
@@ -47,14 +42,18 @@ class LocalFileSource(Source):
         super().__init__(values, context)
         self.files = tables_of(values)
         self.piece_bytes_min = PIECE_BYTES_MIN
-        self._listed: list[tuple[int, FileInfo]] | None = None
+        self._listed: list[Listed] | None = None
         self._listed_at = 0.0
+        self._mounts: frozenset[str] = frozenset()
         self._before: dict[Key, FileInfo] = {}
+        self._remaining: tuple[Position, list[Listed], list[Key]] | None = None
+        self._accepted: set[str] = set()  # files of a batch that was given up: read as they are now
+        self._named: set[str] = set()  # files that a warning has named
         self._more = True  # whether files waited for the next batch; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need no listing."""
-        return {**self.__dict__, "_listed": None, "_before": {}}
+        return {**self.__dict__, "_listed": None, "_before": {}, "_remaining": None}
 
     @property
     def bounded(self) -> bool:
@@ -66,51 +65,84 @@ class LocalFileSource(Source):
         return tuple(files.table() for files in self.files)
 
     def initial(self) -> Offset:
-        """Nothing is done; a bounded source ends with the last file that is there now."""
+        """Nothing is done; a bounded source ends with the last file that is there now, and records them all."""
         if not self.bounded:
             return Position(seen=frozenset()).to_json()
         listed = self._list()
         last = (listed[-1][0], listed[-1][1].path) if listed else None
-        return Position(until=last, total=sum(info.size for _, info in listed)).to_json()
+        return Position(until=last, total=sum(info.size for _, info in listed), listed=recorded(listed, _now_ms())).to_json()
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next files, or the next part of a large one."""
-        position = Position.of(start)
-        queue = self._queue(position)
+        position = self._unskipped(Position.of(start))
+        begun = position.partial
         taker = Taker(limit)
-        done: list[Key] = []
+        done: list[Listed] = []
         partial: Partial | None = None
         self._more = True
-        for table, part, weight in self._resumed(position, queue):
-            if taker.full():
-                break
-            segment = taker.take(self.files[table], part, weight)
-            if segment is None:
-                break
-            if segment.part.end >= 0:
-                partial = Partial(table, replace(part, start=segment.part.end), weight + segment.weight)
-                break
-            done.append((table, part.path))
-        else:
-            self._more = False
+        with advising(begun.part.path if begun else ""):
+            for table, part, weight in self._next(position):
+                if taker.full():
+                    break
+                segment = self._take(taker, table, part, weight)
+                if segment is None:
+                    break
+                if segment.part.end >= 0:
+                    partial = Partial(table, replace(part, start=segment.part.end), weight + segment.weight)
+                    break
+                done.append((table, FileInfo(part.path, part.size, part.mtime_ns)))
+            else:
+                self._more = False
         if not taker.segments:
             return start
-        return self._moved(position, taker.segments, done, partial, queue).to_json()
+        return self._moved(position, taker.segments, done, partial).to_json()
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # the end says it all
+    def _take(self, taker: Taker, table: int, part: Part, weight: int) -> Segment | None:
+        try:
+            return taker.take(self.files[table], part, weight)
+        except BadFile:
+            return taker.take_unread(self.files[table], part, weight)
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Parts of about the same size: large files are cut, small ones packed together."""
-        batch = Position.of(end).batch
+        position = Position.of(end)
+        batch, begun = position.batch, _begun(Position.of(start))
         target = max(-(-sum(s.weight for s in batch) // max(count, 1)), self.piece_bytes_min)
         splits: list[Split] = []
-        for files in self.files:
-            pieces = [p for s in batch if s.table == files.index for p in cut(files, s, max(1, round(s.weight / target)))]
-            splits += [_split(files.name, files.index, pack) for pack in _packs(pieces, target)]
+        with advising(begun):
+            self._check_there(position)
+            for files in self.files:
+                pieces = [p for s in batch if s.table == files.index for p in cut(files, s, max(1, round(s.weight / target)))]
+                splits += [_split(files.name, files.index, pack, begun) for pack in _packs(pieces, target)]
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""
-        table, parts = split.payload
-        yield from self.files[table].read([Part(*part) for part in parts])
+        table, parts, begun = split.payload
+        with advising(begun):
+            try:
+                yield from self.files[table].read([Part(*part) for part in parts])
+            except FileChanged as error:
+                if os.path.lexists(error.path):
+                    raise
+                raise self._missing(table, error.path) from error
+
+    def cannot_repeat(self, start: Offset, end: Offset) -> str:
+        """A file of the batch has changed, or is left out now. One of which a part is in earlier checkpoints can only be read as it was."""
+        position, begun = Position.of(end), _begun(Position.of(start))
+        skips = self._skips(position)
+        for part in (segment.part for segment in position.batch):
+            if skips(part.path):
+                return f"{part.path} is left out"
+            now = _stat(part.path)
+            if now is not None and part.path != begun and (now.size, now.mtime_ns) != (part.size, part.mtime_ns):
+                return f"{part.path} has changed: it has {now.size} bytes, and had {part.size}"
+        return ""
+
+    def give_up(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
+        """Its files are read as they are now, where they are still to be read."""
+        self._accepted |= {segment.part.path for segment in Position.of(end).batch}
+        self._remaining = None
 
     def inspect(self, rows: int) -> Iterator[str]:
         """What is wrong with the first rows of the first files."""
@@ -118,11 +150,11 @@ class LocalFileSource(Source):
             yield from files.inspect(rows)
 
     def at_end(self, offset: Offset) -> bool:
-        """Whether all files that were there at the beginning are read, or gone."""
-        position = Position.of(offset)
+        """Whether all files that were there at the beginning are read."""
+        position = self._unskipped(Position.of(offset))
         if not self.bounded or position.partial:
             return False
-        return position.after == position.until or not self._queue(position)
+        return position.after == position.until or next(self._queue(position), None) is None
 
     def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether a file, or a part of one, was left for the next batch."""
@@ -133,63 +165,185 @@ class LocalFileSource(Source):
         position = Position.of(offset)
         return Progress(position.bytes, max(position.total, position.bytes), "bytes") if self.bounded else None
 
-    def _queue(self, position: Position) -> list[tuple[int, FileInfo]]:
+    def _queue(self, position: Position) -> Iterator[Listed]:
         """What is not done yet, in order."""
-        listed = self._list()
         if position.seen is not None:
-            begun = (position.partial.table, position.partial.part.path) if position.partial else None
-            return [(t, i) for t, i in listed if mark(t, i.path) not in position.seen and ((t, i.path) == begun or self._settled(t, i))]
+            return iter(self._new(position))
         if position.until is None:
-            return []
-        after, until = position.after or (-1, ""), position.until
-        return [(t, i) for t, i in listed if after < (t, i.path) <= until]
+            return iter(())
+        files, keys = self._ahead(position)
+        return islice(files, bisect_right(keys, position.after) if position.after else 0, None)
 
-    def _resumed(self, position: Position, queue: list[tuple[int, FileInfo]]) -> Iterator[tuple[int, Part, int]]:
+    def _new(self, position: Position) -> list[Listed]:
+        """The files that a continuous source has not read."""
+        assert position.seen is not None
+        listed, skips = self._list(), self._skips(position)
+        check_mounts(position.mounts, listed, position.seen, skips)
+        begun = _begun(position)
+        found = []
+        for table, info in listed:
+            if mark(table, info.path) in position.seen:
+                self._warn_changed(table, info)
+            elif not skips(info.path) and (info.path == begun or self._settled(table, info)):
+                found.append((table, info))
+        return found
+
+    def _ahead(self, position: Position) -> tuple[list[Listed], list[Key]]:
+        """What a bounded source has still to read, compared once with what is there."""
+        known = self._remaining
+        if known is None or known[0].listed != position.listed or (known[0].after or (-1, "")) > (position.after or (-1, "")):
+            files = self._verified(position)
+            known = self._remaining = position, files, [(table, info.path) for table, info in files]
+        return known[1:]
+
+    def _verified(self, position: Position) -> list[Listed]:
+        present = self._list()
+        if position.listed is None:
+            return self._unlisted(position, present)
+        return Remaining(
+            inventory=Inventory.of(position.listed),
+            after=position.after,
+            done=position.done,
+            skip=(*position.skip, *self.context.skip_files),
+            accepted=(*self._accepted, *self.context.accept_files),
+        ).verified(present)
+
+    def _unlisted(self, position: Position, present: list[Listed]) -> list[Listed]:
+        """Version 1 kept no list, but the bytes to read: there may be more now, and not less."""
+        after, until, skips = position.after or (-1, ""), position.until or (-1, ""), self._skips(position)
+        ahead = [(table, info) for table, info in present if after < (table, info.path) <= until]
+        there = sum(info.size for _, info in ahead) - (position.partial.weight if position.partial else 0)
+        if there < position.total - position.bytes and not self.context.skip_files:
+            raise UserError(
+                f"{position.total - position.bytes} bytes of files in {self._places()} were still to be read, and {there} are there: mount or restore what is "
+                "missing and start again with --restore latest, name what is lost with --skip-file, or start over with --restore fresh"
+            )
+        return [item for item in ahead if not skips(item[1].path)]
+
+    def _next(self, position: Position) -> Iterator[tuple[int, Part, int]]:
         """The files to read, the one that is partly read first."""
         begun = position.partial
         if begun:
-            self._unchanged(begun, queue)
+            self._check_begun(begun)
             yield begun.table, begun.part, begun.weight
-        for table, info in queue:
-            if not (begun and (table, info.path) == (begun.table, begun.part.path)):
+        for table, info in self._queue(position):
+            if not (begun and (table, info.path) == (begun.table, begun.part.path)) and self._unchanged(table, info):
                 yield table, Part(info.path, info.size, info.mtime_ns, 0, -1), 0
 
-    @staticmethod
-    def _unchanged(begun: Partial, queue: list[tuple[int, FileInfo]]) -> None:
-        now = next((i for t, i in queue if (t, i.path) == (begun.table, begun.part.path)), None)
+    def _check_begun(self, begun: Partial) -> None:
+        now = _stat(begun.part.path)
         if now is None:
-            raise FileChanged(begun.part.path, "is gone")
+            raise self._missing(begun.table, begun.part.path, begun.part.size)
         if (now.size, now.mtime_ns) != (begun.part.size, begun.part.mtime_ns):
             raise FileChanged(begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})")
 
-    def _moved(self, position: Position, segments: list[Segment], done: list[Key], partial: Partial | None, queue: list[tuple[int, FileInfo]]) -> Position:
-        there = sum(info.size for _, info in queue) - (position.partial.weight if position.partial else 0)
-        seen = position.seen
-        if seen is not None:  # forget what is gone, so that this stays as small as the directory
-            seen = (seen & marks((t, i.path) for t, i in self._list())) | marks(done)
-        return replace(
+    def _unchanged(self, table: int, info: FileInfo) -> bool:
+        """Whether a file is still as it was listed: a continuous source leaves one that grows for later, a bounded one fails by name."""
+        now = _stat(info.path)
+        if now is not None and (now.size, now.mtime_ns) == (info.size, info.mtime_ns):
+            return True
+        if not self.bounded:
+            return False
+        if now is None:
+            raise self._missing(table, info.path, info.size)
+        raise ListedFileChanged(info.path, f"had {info.size} bytes when it was listed, and was written since: it has {now.size} now")
+
+    def _check_there(self, position: Position) -> None:
+        """Whether the files of a batch are there, asked in the driver: so a disk that is not mounted is waited for."""
+        for segment in position.batch:
+            if not os.path.lexists(segment.part.path):
+                if position.seen is not None:
+                    check_mounts(position.mounts, (), (), self._skips(position))
+                raise self._missing(segment.table, segment.part.path, segment.part.size)
+
+    def _missing(self, table: int, path: str, size: int | None = None) -> FilesMissing | SourceUnreachable:
+        """The error for a file that was there: the whole directory may be out of reach."""
+        root = fixed_directory(self.files[table].values["path"])
+        if not os.path.exists(root):
+            return SourceUnreachable(f"{root} does not exist any more, and {path} is to be read from it: mount or restore it")
+        return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
+
+    def _moved(self, position: Position, segments: list[Segment], done: list[Listed], partial: Partial | None) -> Position:
+        moved = replace(
             position,
-            after=done[-1] if done and position.seen is None else position.after,
-            seen=seen,
             partial=partial,
             batch=tuple(segments),
             files=position.files + len(done),
             bytes=position.bytes + sum(s.weight for s in segments),
-            total=position.bytes + there,
+            skip=tuple(sorted({*position.skip, *self.context.skip_files})),
         )
+        keys = [(table, info.path) for table, info in done]
+        if position.seen is not None:
+            return self._remembering(moved, keys)
+        after = keys[-1] if keys else position.after
+        if position.listed is None:
+            there = sum(info.size for _, info in self._queue(position)) - (position.partial.weight if position.partial else 0)
+            return replace(moved, after=after, total=position.bytes + there)
+        return replace(moved, after=after, done=Inventory.of(position.listed).advanced(position.done, done))
 
-    def _list(self) -> list[tuple[int, FileInfo]]:
+    def _remembering(self, moved: Position, done: list[Key]) -> Position:
+        """A continuous source after a batch: what it has read, and on which disks."""
+        listed, skips = self._list(), self._skips(moved)
+        skipped = [(table, info.path) for table, info in listed if skips(info.path)]
+        skipped += [(files.index, path) for files in self.files for path in self.context.skip_files]
+        present = marks((table, info.path) for table, info in listed)
+        retention_ms = self.values["file_retention"]
+        try:
+            memory = remembered(moved, present, marks([*done, *skipped]), now_ms=_now_ms(), retention_ms=retention_ms, limit=SEEN_FILES_MAX)
+        except CannotRemember as error:
+            raise self._too_many(error.count, error.away) from None
+        mounts = {place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)}
+        return replace(moved, seen=memory.seen, away=memory.away, mounts=tuple(sorted(mounts)), total=moved.bytes, skip=())
+
+    def _skips(self, position: Position) -> Callable[[str], bool]:
+        """What a person has left out."""
+        return skipper((*position.skip, *self.context.skip_files))
+
+    def _unskipped(self, position: Position) -> Position:
+        """Without the rest of a file that is left out."""
+        left_out = position.partial is not None and self._skips(position)(position.partial.part.path)
+        return replace(position, partial=None) if left_out else position
+
+    def _list(self) -> list[Listed]:
         """All files of all tables. A bounded source looks once, a continuous one every scan_interval."""
         age = time.monotonic() - self._listed_at
         if self._listed is not None and (self.bounded or age * 1000 < self.values["scan_interval"]):
             return self._listed
-        self._before = {(t, i.path): i for t, i in self._listed or ()}
-        self._listed = [(files.index, info) for files in self.files for info in files.files()]
+        before, self._listed = self._listed, None
+        found = [(files.index, self._scan(files.values)) for files in self.files]
+        self._before = {(t, i.path): i for t, i in before or ()} or self._before
+        self._listed = [(table, info) for table, each in found for info in each.files]
+        self._mounts = frozenset[str]().union(*(each.mounts for _, each in found))
         self._listed_at = time.monotonic()
         if not self.bounded and len(self._listed) > SEEN_FILES_MAX:
             count, self._listed = len(self._listed), None
-            raise TooManyFiles([str(files.values["path"]) for files in self.files], count)
+            raise self._too_many(count)
         return self._listed
+
+    def _scan(self, values: Values) -> Scan:
+        """One table. A pattern of a continuous source matches nothing only where the directory before it is there."""
+        root = fixed_directory(values["path"])
+        if not self.bounded and not os.path.exists(root):
+            raise SourceUnreachable(f"{root} does not exist: mount or restore it, or correct `path`")
+        found = scan(values)
+        for link in found.broken:
+            if link not in self._named:
+                LOG.warning("broken_link: it leads nowhere and is not read", extra={"path": link, "operator": self.context.operator})
+        self._named |= set(found.broken)
+        return found
+
+    def _warn_changed(self, table: int, info: FileInfo) -> None:
+        """A path is read once: what is written to it later is not, and a warning says so."""
+        before = self._before.get((table, info.path), info)
+        if before != info and info.path not in self._named:
+            self._named.add(info.path)
+            LOG.warning("file_changed_after_reading: it is not read again", extra={"path": info.path, "bytes": info.size, "bytes_before": before.size})
+
+    def _too_many(self, count: int, gone: int = 0) -> TooManyFiles:
+        return TooManyFiles([str(files.values["path"]) for files in self.files], count, SEEN_FILES_MAX, gone=gone)
+
+    def _places(self) -> str:
+        return ", ".join(str(files.values["path"]) for files in self.files)
 
     def _settled(self, table: int, info: FileInfo) -> bool:
         """Whether a file seems to be written to its end: it did not change for a scan_interval."""
@@ -199,6 +353,19 @@ class LocalFileSource(Source):
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251  # what files say about their age is wall-clock time
+
+
+def _begun(position: Position) -> str:
+    """The file of which a part is done."""
+    return position.partial.part.path if position.partial else ""
+
+
+def _stat(path: str) -> FileInfo | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return FileInfo(path, status.st_size, status.st_mtime_ns)
 
 
 def _packs(pieces: list[Segment], target: int) -> Iterator[list[Segment]]:
@@ -215,6 +382,6 @@ def _packs(pieces: list[Segment], target: int) -> Iterator[list[Segment]]:
         yield pack
 
 
-def _split(name: str, index: int, pack: list[Segment]) -> Split:
+def _split(name: str, index: int, pack: list[Segment], begun: str) -> Split:
     parts = [[p.part.path, p.part.size, p.part.mtime_ns, p.part.start, p.part.end] for p in pack]
-    return Split(name, [index, parts], max(1, sum(p.weight for p in pack)))
+    return Split(name, [index, parts, begun], max(1, sum(p.weight for p in pack)))

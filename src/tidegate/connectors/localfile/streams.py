@@ -40,7 +40,7 @@ class FileChanged(TerminalError):
     condition = "file-changed"
 
     def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path} {what} since it was put into a batch: files must not change while they are read; start again fresh to read it as it is now")
+        super().__init__(f"{path} {what} since it was put into a batch: files must not change while they are read")
         self.path = path
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile import source as source_module
+from tidegate.connectors.localfile.position import Position
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.job import JobMode
@@ -50,8 +51,8 @@ def test_new_files_are_read_once_whatever_their_names_and_times(tmp_path: Path) 
     assert source.progress(offset) is None
 
 
-def test_files_that_are_gone_are_forgotten_so_that_the_offset_stays_small(tmp_path: Path) -> None:
-    source = make(tmp_path)
+def test_without_a_retention_files_that_are_gone_are_forgotten_at_once(tmp_path: Path) -> None:
+    source = make(tmp_path, file_retention=0)
     offset = source.initial()
     sizes = []
     for i in range(20):
@@ -59,8 +60,8 @@ def test_files_that_are_gone_are_forgotten_so_that_the_offset_stays_small(tmp_pa
         offset, lines = turn(source, offset)
         assert lines == [f"{i}"]
         (tmp_path / f"{i}").unlink()
-        sizes.append(len(offset["seen"]))
-    assert max(sizes) <= 24
+        sizes.append(len(Position.of(offset).seen or ()))
+    assert max(sizes) <= 2
 
 
 def test_a_file_is_read_only_when_it_has_come_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

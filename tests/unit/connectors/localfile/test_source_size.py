@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile import source as source_module
+from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX
 from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, SEEN_FILES_MAX, Position, mark
-from tidegate.connectors.localfile.source import LocalFileSource, TooManyFiles
+from tidegate.connectors.localfile.problems import TooManyFiles
+from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
@@ -38,7 +40,7 @@ def test_without_any_limit_many_files_are_a_few_batches_and_every_one_is_read_on
     batches = []
     while not source.at_end(offset):
         end = source.latest(offset, Limit())
-        assert len(json.dumps([offset, end])) < 2 * BATCH_CHARS_MAX + 8_000
+        assert len(json.dumps([offset, end])) < 2 * (BATCH_CHARS_MAX + LIST_CHARS_MAX) + 8_000
         batches.append([part[0] for split in source.splits(offset, end, 2) for part in split.payload[1]])
         offset = end
     assert 1 < len(batches) < 20
@@ -62,6 +64,9 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(tmp_path: Path
     with pytest.raises(TooManyFiles, match=rf"there are 6 files in {tmp_path}: discovery_mode = continuous looks after 5 at most; move files away"):
         source.latest(offset, Limit())
     (tmp_path / "00000").unlink()
+    with pytest.raises(TooManyFiles, match=r"1 of them out of sight for less than an hour.*lower file_retention"):
+        source.latest(offset, Limit())
+    source = make(tmp_path, JobMode.STREAMING, discovery_mode="continuous", file_retention=0)
     assert [s.part.path for s in Position.of(source.latest(offset, Limit())).batch] == [str(tmp_path / "x")]
     fill(tmp_path, 9)
     assert make(tmp_path).latest(make(tmp_path).initial(), Limit())  # a bounded one does not mind

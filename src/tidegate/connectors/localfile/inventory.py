@@ -1,0 +1,251 @@
+"""The files that a bounded source has to read, as recorded when it began: what is listed and not there any more is missing, not done. Called by source.py.
+
+The record travels in every offset, and the store takes no document over 1 MiB. So it holds every file by name (path, size, time) while that fits into
+LIST_CHARS_MAX; a longer list is recorded as up to RANGES_MAX ranges of paths, each with the number of its files, their bytes and the sum of their digests.
+The sum of the files that are done is subtracted, so that they may be deleted. A file that was added meanwhile is not read: in a list by name because it is
+not in it; in a range because the range is right without the files that are younger than the list.
+"""
+
+import base64
+import json
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from tidegate.connectors.localfile.listing import FileInfo
+from tidegate.connectors.localfile.problems import FilesMissing, LeftOutNow, ListedFileChanged, RangeChanged
+
+LIST_CHARS_MAX = 40_000
+NAMES_MAX = 20_000
+"""With more files than this, names are not tried."""
+RANGES_MAX = 256
+NAMED_MAX = 5
+"""How many missing files a message names."""
+_MODULUS = 1 << 128
+
+Key = tuple[int, str]
+Listed = tuple[int, FileInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What of a range is done: its index, the files and the sum of their digests."""
+
+    range: int = 0
+    files: int = 0
+    sum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Consecutive files, up to and with `last`."""
+
+    last: Key
+    files: int
+    bytes: int
+    sum: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """The recorded list. `names` has every file, or is None and there are `ranges`."""
+
+    at_ms: int
+    names: Mapping[Key, tuple[int, int]] | None = None
+    ranges: Sequence[Range] = ()
+
+    @staticmethod
+    def of(raw: Mapping[str, Any]) -> "Inventory":
+        """From the JSON of an offset."""
+        if "names" in raw:
+            return Inventory(at_ms=raw["at"], names=_names(_unpacked(raw["names"])))
+        return Inventory(at_ms=raw["at"], ranges=[_range(each) for each in _unpacked(raw["ranges"])])
+
+    @property
+    def at(self) -> str:
+        """When the files were listed, for people."""
+        return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+    def advanced(self, done: Done, files: Iterable[Listed]) -> Done:
+        """What is done after these files, which come in order."""
+        if self.names is not None:
+            return done
+        lasts = [each.last for each in self.ranges]
+        for table, info in files:
+            index = bisect_right(lasts, (table, info.path))
+            index -= index > 0 and lasts[index - 1] == (table, info.path)
+            if index != done.range:
+                done = Done(index)
+            done = Done(index, done.files + 1, (done.sum + digest(table, info)) % _MODULUS)
+        return done
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remaining:
+    """Compares what is there with what is still to be read. `skip` are paths that are left out, `accepted` are read as they are now."""
+
+    inventory: Inventory
+    after: Key | None
+    done: Done
+    skip: Sequence[str] = ()
+    accepted: Sequence[str] = ()
+
+    def verified(self, present: Sequence[Listed]) -> list[Listed]:
+        """The files still to be read, in order; an error by name where they are not what they were."""
+        after = self.after or (-1, "")
+        ahead = [each for each in present if (each[0], each[1].path) > after]
+        return self._by_name(ahead, after) if self.inventory.names is not None else self._by_range(ahead, after)
+
+    def _by_name(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
+        names = self.inventory.names or {}
+        skips, accepts = skipper(self.skip), skipper(self.accepted)
+        there = {(table, info.path): info for table, info in ahead}
+        missing, queue = [], []
+        for key, (size, mtime_ns) in names.items():
+            if key <= after or skips(key[1]):
+                continue
+            info = there.get(key)
+            if info is None:
+                if not (accepts(key[1]) and _size(key[1]) == 0):
+                    missing.append((key[1], size))
+            elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
+                raise ListedFileChanged(key[1], f"was {size} bytes when the files were listed at {self.inventory.at}; {_now(info, size)}")
+            else:
+                queue.append((key[0], info))
+        if missing:
+            named = ", ".join(f"{path} ({size} bytes)" for path, size in missing[:NAMED_MAX])
+            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            self._check_filtered(missing)
+            paths = [path for path, _ in missing]
+            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.at},")
+        return queue
+
+    def _check_filtered(self, missing: Sequence[tuple[str, int]]) -> None:
+        """Files that are there and are not listed any more: emptied, or left out by new options."""
+        for path, size in missing:
+            now = _size(path)
+            if now == size:
+                raise LeftOutNow(path, self.inventory.at)
+            if now is not None:
+                what = f"was {size} bytes when the files were listed at {self.inventory.at}; it is {now} now"
+                raise ListedFileChanged(path, what)
+
+    def _by_range(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
+        queue: list[Listed] = []
+        keys = [(table, info.path) for table, info in ahead]
+        begin, before = 0, (-1, "")
+        for index, each in enumerate(self.inventory.ranges):
+            if each.last > after:
+                end = bisect_right(keys, each.last)
+                queue += self._range(index, each, before, ahead[begin:end])
+                begin = end
+            before = each.last
+        skips = skipper(self.skip)
+        return [item for item in queue if not skips(item[1].path)]
+
+    def _range(self, index: int, listed: Range, before: Key, there: Sequence[Listed]) -> Sequence[Listed]:
+        done = self.done if index == self.done.range else Done(index)
+        files, total = listed.files - done.files, (listed.sum - done.sum) % _MODULUS
+        if any(_touches(path, before, listed.last) for path in (*self.skip, *self.accepted)):
+            return there  # a person has said what to do with files of this range
+        old = there
+        if len(there) != files or _sum(there) != total:
+            old = [item for item in there if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000]
+        if len(old) == files and _sum(old) == total:
+            return old
+        first = f"after {before[1]} " if before[1] else ""
+        raise RangeChanged(
+            f"of {files} files that were listed {first}up to {listed.last[1]} at {self.inventory.at}",
+            listed.last[1],
+            missing=max(0, files - len(there)),
+        )
+
+
+def recorded(files: Sequence[Listed], at_ms: int) -> dict[str, Any]:
+    """The list as it is kept in offsets: by name if that fits, else by ranges."""
+    if len(files) <= NAMES_MAX:
+        text = _packed(_front_coded((t, i.path, i.size, i.mtime_ns) for t, i in files))
+        if len(text) <= LIST_CHARS_MAX:
+            return {"at": at_ms, "names": text}
+    count = RANGES_MAX
+    while True:
+        text = _packed(_front_coded(_ranges(files, count)))
+        if len(text) <= LIST_CHARS_MAX or count == 1:
+            return {"at": at_ms, "ranges": text}
+        count //= 2
+
+
+def digest(table: int, info: FileInfo) -> int:
+    """What a file adds to the sum of its range."""
+    text = f"{table}\0{info.path}\0{info.size}\0{info.mtime_ns}".encode("utf-8", "surrogateescape")
+    return int.from_bytes(blake2b(text, digest_size=16).digest(), "big")
+
+
+def _sum(files: Iterable[Listed]) -> int:
+    return sum(digest(table, info) for table, info in files) % _MODULUS
+
+
+def _touches(path: str, before: Key, last: Key) -> bool:
+    """Whether a path, or what is below it, is in a range of files."""
+    return any((table, path + "0") > before and (table, path) <= last for table in range(max(before[0], 0), last[0] + 1))
+
+
+def skipper(paths: Collection[str]) -> Callable[[str], bool]:
+    """Whether a path is one of these, or below one of them."""
+    files = frozenset(path.rstrip("/") for path in paths)
+    folders = tuple(f"{path}/" for path in files)
+    return lambda path: path in files or path.startswith(folders)
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def _now(info: FileInfo, size: int) -> str:
+    return f"it is {info.size} now" if info.size != size else "it was written since"
+
+
+def _ranges(files: Sequence[Listed], count: int) -> Iterable[tuple[Any, ...]]:
+    each = max(1, -(-len(files) // count))
+    for start in range(0, len(files), each):
+        part = files[start : start + each]
+        table, last = part[-1]
+        yield table, last.path, len(part), sum(info.size for _, info in part), f"{_sum(part):032x}"
+
+
+def _range(row: Sequence[Any]) -> Range:
+    table, path, files, size, total = row
+    return Range((table, path), files, size, int(total, 16))
+
+
+def _names(rows: Iterable[Sequence[Any]]) -> dict[Key, tuple[int, int]]:
+    return {(table, path): (size, mtime_ns) for table, path, size, mtime_ns in rows}
+
+
+def _front_coded(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows of (table, path, ...) whose paths share their beginnings with the path before."""
+    coded, before = [], ""
+    for table, path, *rest in rows:
+        same = next((i for i, (one, other) in enumerate(zip(before, path, strict=False)) if one != other), min(len(before), len(path)))
+        coded.append([table, same, path[same:], *rest])
+        before = path
+    return coded
+
+
+def _packed(rows: list[list[Any]]) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 9)).decode()
+
+
+def _unpacked(text: str) -> Iterable[list[Any]]:
+    before = ""
+    for table, same, rest, *more in json.loads(zlib.decompress(base64.b64decode(text))):
+        before = before[:same] + rest
+        yield [table, before, *more]
