@@ -200,6 +200,7 @@ class JobRecord:
     fork: bool = False  # that job goes on: this one has a lineage of its own
     on_damaged: str = "older"  # or fail
     on_not_held: str = "fail"  # or initial, latest
+    on_sink_lost: str = "fail"  # or continue: for the checkpoint that the restore begins from
     restore: RestoreReport | None = None  # what was planned when it was submitted
 
 
@@ -407,6 +408,7 @@ class PipelineState:
     back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
     dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
+    driver: str = ""  # "<generation>-<token>" of the driver that has claimed this state
 
     @property
     def latest(self) -> CheckpointRef | None:

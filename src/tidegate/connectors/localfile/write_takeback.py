@@ -8,12 +8,15 @@ import os
 import re
 from collections.abc import Collection, Iterator
 
-from tidegate.connectors.localfile.durable import discard, names, sync_all
+from tidegate.connectors.localfile.durable import discard, sync_all
 from tidegate.connectors.localfile.write_layout import Place
 from tidegate.failpoint import failpoint
+from tidegate.model.errors import OtherCopy
 from tidegate.plugin.contract import Resume
 
-_TRANSACTION = re.compile(r"T_\d+_(?P<digest>[0-9a-f]{10})_\d+_(?P<checkpoint>\d+)")
+TRANSACTION = re.compile(r"T_\d+_(?P<digest>[0-9a-f]{10})_\d+_(?P<checkpoint>\d+)")
+GENERATIONS_MAX = 1000
+"""How far above this generation another copy of the installation is looked for."""
 _log = logging.getLogger(__name__)
 
 
@@ -21,7 +24,7 @@ def take_back_by_name(place: Place, resume: Resume, *, only: Collection[int] | N
     """Removes the files of all batches after the restore point, or of some. The pending one too: without a record its repeat would not be recognised."""
     digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
     failpoint("filesink.takeback.before")
-    newer = [path for path in _files(place.root) if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, spared)]
+    newer = [path for path in data_files(place.root) if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, spared)]
     for index, path in enumerate(newer):
         discard(path)
         if index == 0:
@@ -32,18 +35,44 @@ def take_back_by_name(place: Place, resume: Resume, *, only: Collection[int] | N
         _log.info("file sink: took back %d files after checkpoint %d by their names", len(newer), resume.checkpoint, extra={"sink": place.operator})
 
 
+def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
+    """Where all records are gone: files of this generation or a higher one, after the restore point, are another copy's of this installation."""
+    digests = {place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)}
+    if any(_is_newer(os.path.basename(path), digests, resume.checkpoint, None, ()) for path in data_files(place.root)):
+        raise OtherCopy(f"{what} at {place.root}", resume.generation)
+
+
+def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) -> int:
+    """The checkpoint that the files prove where neither record nor fence is left: the restore point, or an older one; 0 where nothing is there.
+
+    The state of the checkpoint says which one was the last with files. Without transactions the names say nothing: then any file will do.
+    """
+    filled = (resume.state or {}).get("filled")
+    if filled == 0:
+        return resume.checkpoint  # never a file: nothing can be missing
+    if not transactional:
+        return resume.checkpoint if next(data_files(place.root), None) else 0
+    digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation + GENERATIONS_MAX)}
+    found = (int(m["checkpoint"]) for path in data_files(place.root) for m in TRANSACTION.finditer(os.path.basename(path)) if m["digest"] in digests)
+    newest = max((number for number in found if number <= resume.checkpoint), default=0)
+    return resume.checkpoint if newest >= max(filled or 1, 1) else newest
+
+
 def _is_newer(name: str, digests: set[str], checkpoint: int, only: Collection[int] | None, spared: Collection[int]) -> bool:
-    found = [int(m["checkpoint"]) for m in _TRANSACTION.finditer(name) if m["digest"] in digests]
+    found = [int(m["checkpoint"]) for m in TRANSACTION.finditer(name) if m["digest"] in digests]
     return any(number > checkpoint and (only is None or number in only) and number not in spared for number in found)
 
 
-def _files(directory: str) -> Iterator[str]:
-    """All files below, but nothing hidden."""
-    for name in names(directory):
-        path = os.path.join(directory, name)
-        if name.startswith("."):
-            continue
-        if os.path.isdir(path) and not os.path.islink(path):
-            yield from _files(path)
-        else:
-            yield path
+def data_files(directory: str) -> Iterator[str]:
+    """All files below, in any order, but nothing hidden; listed as they are asked for."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from data_files(entry.path)
+                else:
+                    yield entry.path
+    except FileNotFoundError:
+        return
