@@ -10,7 +10,7 @@ from database_kit import CONTEXT, Driven, Place, sink, source, table
 
 from tidegate.connectors.jdbc.merge import ColumnMissing
 from tidegate.connectors.jdbc.prepare import NotPrepared
-from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.record import OtherOffsets, RecordGone
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
 from tidegate.model.errors import Fenced, UserError
@@ -36,6 +36,7 @@ def test_a_batch_is_visible_with_its_commit_and_nothing_is_left(place: Place) ->
     assert place.our_tables() == []
     driven.committer.finish()
     driven.committer.close()
+    driven.committer.forget()
     assert place.execute("select count(*) from tidegate_sink_record") == [(0,)]
 
 
@@ -78,6 +79,9 @@ def test_a_finished_sink_refuses_who_comes_after(place: Place) -> None:
     new.committer.finish()
     new.committer.close()
     with pytest.raises(Fenced):
+        old.commit(1, staged)
+    new.committer.forget()
+    with pytest.raises(RecordGone):
         old.commit(1, staged)
 
 
