@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.api.reads import job_id_of
 from tidegate.coordinator.wish import From, RestoreWish, answer
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 PARAMETERS = {
     "--restore-from": "restoreFrom",
@@ -18,6 +18,7 @@ PARAMETERS = {
     "--on-damaged": "onDamaged",
     "--on-incompatible": "onIncompatible",
     "--on-not-held": "onNotHeld",
+    "--on-sink-lost": "onSinkLost",
 }
 FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
 
@@ -31,6 +32,12 @@ def flag(values: Mapping[str, Any], name: str) -> bool:
             return bool(text == "true")
         case other:
             raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
+
+
+def query_of(id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None) -> dict[str, str]:
+    """The fields of a submission as the parameters of a request."""
+    given = {"jobId": id, "jobName": name, "restore": restore, "onSinkLost": on_sink_lost}
+    return {key: value for key, value in given.items() if value}
 
 
 def wish_of(query: Mapping[str, str]) -> RestoreWish:
@@ -50,6 +57,7 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),
         on_not_held=answer(OnNotHeld, "--on-not-held", query.get("onNotHeld"), OnNotHeld.FAIL),
+        on_sink_lost=answer(OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL),
     )
     if _flag(query, "isStartWithSavePoint"):
         if "jobId" not in query:

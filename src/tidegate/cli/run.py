@@ -19,6 +19,7 @@ from tidegate.config.engine import load_engine
 from tidegate.coordinator.claim import Claim, Claimant, StillAlive, Submission
 from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.registry import Known, job_of_name
+from tidegate.coordinator.sink_memory import ask_recorded
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
@@ -138,6 +139,7 @@ class EmbeddedRun:
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
         self.rates = Rates()
+        self.warned: list[str] = []
         self.started_s = self.clock.monotonic_s()
 
     def run(self) -> int:
@@ -158,7 +160,7 @@ class EmbeddedRun:
         known = None if self.options.another else job_of_name(self.store, name)
         job_id = self.options.job_id or known or new_job_id(self.clock.now_ms())
         submission = Submission(
-            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms()
+            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms(), ask=ask_recorded
         )
         try:
             return self.claimant.claim(submission)
@@ -205,6 +207,9 @@ class EmbeddedRun:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
     def _show(self, known: Known, claim: Claim, display: Display) -> None:
+        for warning in [text for each in known.pipelines for text in each.value.warnings if text not in self.warned]:
+            display.note(f"warning: {warning}")
+            self.warned.append(warning)
         metrics = {
             m.pipeline: m
             for entry in self.store.list(METRICS, f"{known.job_id}/")

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 E = TypeVar("E", bound=StrEnum)
 WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
@@ -36,6 +36,7 @@ class RestoreWish:
     on_damaged: OnDamaged = OnDamaged.OLDER
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
     on_not_held: OnNotHeld = OnNotHeld.FAIL
+    on_sink_lost: OnSinkLost = OnSinkLost.FAIL
     duplicates: bool = False  # consent: rows may be there twice
 
     @staticmethod

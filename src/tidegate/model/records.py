@@ -408,6 +408,7 @@ class PipelineState:
     back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
     dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
+    warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
     driver: str = ""  # "<generation>-<token>" of the driver that has claimed this state
 
     @property

@@ -92,4 +92,5 @@ class RestoreReport:
     dropped: tuple[str, ...] = ()  # operators whose state is given up
     problems: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()  # what has to be agreed to
+    lost: tuple[str, ...] = ()  # of these, the sinks whose targets do not know of the checkpoint
     notes: tuple[str, ...] = ()

@@ -66,12 +66,13 @@ class Ledger:
         self._patient(self._read)
         return self.state
 
-    def start(self, initial: Mapping[str, Callable[[], Any]]) -> None:
+    def start(self, initial: Mapping[str, Callable[[], Any]], warnings: Sequence[str] = ()) -> None:
         """RUNNING, in the name of this driver; where the sources begin is asked and recorded now, each source only once."""
         known = self.state.initial or {}
         begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
         mine = f"{self.generation}-{self.token}" if self.token else ""
-        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None, driver=mine))
+        told = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
+        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None, driver=mine, warnings=told))
 
     def begin(self, ranges: Mapping[str, SourceRange]) -> PendingBatch:
         """The next batch, durable before any of it is read. Its id is never used again."""

@@ -65,6 +65,7 @@ class Loop:
         self.committers: dict[str, Committer] = {}
         self.ahead: list[SinkRange] = []  # batches that a sink has and the registry of checkpoints has lost
         self.ready: list[str] = []
+        self.warnings: list[str] = []
 
     def run(self) -> PipelineStatus:
         """Until all sources are ready to close (FINISHED) or a stop is wanted (CANCELED)."""
@@ -195,6 +196,7 @@ class Loop:
             if must and memory.checkpoint < resumes[name].checkpoint:
                 raise SinkLostRecord(name, memory, resumes[name].checkpoint)
             if memory.others:
+                self.warnings.append(appends_beside(memory))
                 LOG.warning("target_holds_other_rows", extra={"job_id": self.ledger.job_id, "operator": name, "why": appends_beside(memory)})
 
     def _catch_up(self) -> None:
@@ -223,7 +225,8 @@ class Loop:
     def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
         """The offsets to go on from: the checkpoint's, else where the source began (the store knows it, or a sink's first record), else where it begins."""
         known = {**begun, **{name: offset for name, offset in restored.items() if name not in self.ledger.state.dropped}}
-        self.ledger.start({name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()})
+        asked = {name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()}
+        self.ledger.start(asked, self.warnings)
         began = self.ledger.state.initial or {}
         self.offsets = {name: restored[name] if name in restored and name not in self.ledger.state.dropped else began[name] for name in self.graph.sources}
         if restored:

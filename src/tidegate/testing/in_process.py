@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -13,12 +13,14 @@ from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
 from tidegate.coordinator.savepoints import ask, request_of
+from tidegate.coordinator.sink_memory import ask_recorded
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import DriverOrder, EngineSettings
 from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
+from tidegate.model.restore import OnSinkLost
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
@@ -70,6 +72,7 @@ def run_in_process(
     compaction_threshold: int = 10_000,
     restore_from: int | None = None,
     save: bool = False,
+    on_sink_lost: str = "fail",
 ) -> Ran:
     """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
     `save`: with its first savepoint, where there is none yet."""
@@ -83,9 +86,10 @@ def run_in_process(
             name=plan.job_name,
             plan=plan,
             file=file,
-            wish=RestoreWish.parse(restore).of_job(restore_from, job_id),
+            wish=replace(RestoreWish.parse(restore).of_job(restore_from, job_id), on_sink_lost=OnSinkLost(on_sink_lost)),
             me=reference(os.getpid()),
             now_ms=clock.now_ms(),
+            ask=ask_recorded,
         )
         claim = Claimant(store, storage, home).claim(submission)
         there = Savepoints(storage.files)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from tidegate.connectors.localfile.durable import discard, sync_all
 from tidegate.connectors.localfile.write_layout import Place
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import OtherCopy
+from tidegate.model.errors import OtherCopy, TerminalError
 from tidegate.plugin.contract import Resume
 
 TRANSACTION = re.compile(r"T_\d+_(?P<digest>[0-9a-f]{10})_\d+_(?P<checkpoint>\d+)")
@@ -35,11 +35,30 @@ def take_back_by_name(place: Place, resume: Resume, *, only: Collection[int] | N
         _log.info("file sink: took back %d files after checkpoint %d by their names", len(newer), resume.checkpoint, extra={"sink": place.operator})
 
 
+class NewerFiles(TerminalError):
+    """The target holds more than the restore point tells of, and the records that would say what it is are gone."""
+
+    condition = "sink-newer-files"
+
+    def __init__(self, root: str, found: int, checkpoint: int) -> None:
+        super().__init__(
+            f"{root} holds files of checkpoint {found}, after the restore point {checkpoint}, and no record of them: another copy of this installation has "
+            "finished the job there, or .tidegate was removed. Nothing was changed. If that output is to go, go back on purpose (--restore checkpoint:<id>), "
+            "or start over with --restore fresh"
+        )
+        self.root, self.found, self.checkpoint = root, found, checkpoint
+
+
 def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
-    """Where all records are gone: files of this generation or a higher one, after the restore point, are another copy's of this installation."""
-    digests = {place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)}
-    if any(_is_newer(os.path.basename(path), digests, resume.checkpoint, None, ()) for path in data_files(place.root)):
-        raise OtherCopy(f"{what} at {place.root}", resume.generation)
+    """Where all records are gone: files after the restore point are another copy's of this installation, except those of the batch that will be repeated, and
+    those of lower generations on the way back on purpose."""
+    lower = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
+    higher = {place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)}
+    for digest, number in _numbers(place):
+        if number > resume.checkpoint and digest in higher:
+            raise OtherCopy(f"{what} at {place.root}", resume.generation)
+        if number > resume.checkpoint and digest in lower and not resume.back and number != resume.pending:
+            raise NewerFiles(place.root, number, resume.checkpoint)
 
 
 def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) -> int:
@@ -53,9 +72,15 @@ def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) ->
     if not transactional:
         return resume.checkpoint if next(data_files(place.root), None) else 0
     digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation + GENERATIONS_MAX)}
-    found = (int(m["checkpoint"]) for path in data_files(place.root) for m in TRANSACTION.finditer(os.path.basename(path)) if m["digest"] in digests)
-    newest = max((number for number in found if number <= resume.checkpoint), default=0)
+    newest = max((number for digest, number in _numbers(place) if digest in digests and number <= resume.checkpoint), default=0)
     return resume.checkpoint if newest >= max(filled or 1, 1) else newest
+
+
+def _numbers(place: Place) -> Iterator[tuple[str, int]]:
+    """Whose batches the files are of, by their names."""
+    for path in data_files(place.root):
+        for found in TRANSACTION.finditer(os.path.basename(path)):
+            yield found["digest"], int(found["checkpoint"])
 
 
 def _is_newer(name: str, digests: set[str], checkpoint: int, only: Collection[int] | None, spared: Collection[int]) -> bool:

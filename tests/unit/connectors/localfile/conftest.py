@@ -33,8 +33,11 @@ class Generation:
         self.sink, self.number, self.lineage = LocalFileSink(values, context), number, lineage
         self.pipeline, self.committer = pipeline, self.sink.committer()
 
-    def open(self, checkpoint: int = 0, pending: int | None = None, state: Any = None) -> "Generation":
-        self.committer.open(Resume(lineage=self.lineage, generation=self.number, checkpoint=checkpoint, pending=pending, state=state))
+    def resume(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> Resume:
+        return Resume(lineage=self.lineage, generation=self.number, checkpoint=checkpoint, pending=pending, state=state, **more)
+
+    def open(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> "Generation":
+        self.committer.open(self.resume(checkpoint, pending, state, **more))
         return self
 
     def stage(self, checkpoint: int, *tasks: list[int], table: Table = TABLE) -> list[Any]:
