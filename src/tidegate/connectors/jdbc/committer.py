@@ -77,6 +77,8 @@ class JdbcCommitter(Committer):
         self._lineage, self._generation, self._checkpoint = "", 0, 0
         self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
         self._prepared: frozenset[str] = frozenset()
+        self._renewed = False  # the record was lost, and somebody has agreed to go on without what it told of
+        self._gone: set[str] = set()  # tables that went with it: they are made anew
         self._infos: dict[str, TableInfo] = {}
         self._plain: dict[str, bool] = {}  # targets that were empty when we first came, and took plain inserts since
 
@@ -137,10 +139,11 @@ class JdbcCommitter(Committer):
         self._records.create(session)
         failpoint("jdbcsink.open.middle")
         with session.transaction():
-            self._records.begin(session, resume.checkpoint, remembered)
+            begun = self._records.begin(session, resume.checkpoint, remembered)
             record = self._records.locked(session)
             self._records.fence(session)
         failpoint("jdbcsink.open.after")
+        self._renewed = self._renewed or (begun and resume.checkpoint > 0)
         self._prepared = record.prepared | remembered
         return record
 
@@ -171,6 +174,7 @@ class JdbcCommitter(Committer):
 
     def _commit(self, commit: Commit, targets: dict[TableName, list[Staged]]) -> Committed | AlreadyCommitted:
         with open_existing(self._address) as session:
+            self._find_gone(session, targets)
             if not self._dialect.transactional_ddl and not self._values["query"]:
                 self._prepare_apart(session, commit, targets)
             failpoint("jdbcsink.merge.before")
@@ -185,6 +189,13 @@ class JdbcCommitter(Committer):
             self._checkpoint = commit.checkpoint
             self._sweep(session, commit.checkpoint)
         return AlreadyCommitted() if had else Committed()
+
+    def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
+        """Of a target that was lost with its record: the tables that are not there are as good as never prepared. Those that are there are not emptied."""
+        for name in targets if self._renewed else ():
+            if name.path in self._prepared and name.path not in self._gone and self._dialect.table_info(session, name) is None:
+                self._gone.add(name.path)
+                self._prepared -= {name.path}
 
     def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[Staged]]:
         """What is staged, by target, in the order of the tasks."""
@@ -209,7 +220,7 @@ class JdbcCommitter(Committer):
         return target.grows and any(self._info(session, target).column(column.name) is None for column in target.columns)
 
     def _prepare(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
-        self._prepared |= record.prepared
+        self._prepared |= record.prepared - self._gone
         for name, parts in targets.items():
             target, fresh = parts[0].target, name.path not in self._prepared
             if not fresh and not self._lacks_columns(session, target):
@@ -240,7 +251,7 @@ class JdbcCommitter(Committer):
             return
         if self._dialect.transactional_ddl:
             before = self._prepared
-            self._prepared |= record.prepared
+            self._prepared |= record.prepared - self._gone
             targets = {name: parts for name, parts in targets.items() if not self._adopted(session, name, parts)}
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:

@@ -119,19 +119,20 @@ class Records:
         checkpoint = session.one(f"select checkpoint from {self._table} where id = %s{dropped.replace('%', '%%')}", (self._id,))
         return int(checkpoint or 0)
 
-    def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> None:
-        """Within a transaction: the row of this sink, unless it is there."""
+    def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> bool:
+        """Within a transaction: the row of this sink, unless it is there. Whether it was made now."""
         words = {
             System.MYSQL: ("insert ignore into", ""),
             System.POSTGRES: ("insert into", "on conflict do nothing"),
             System.SQLITE: ("insert or ignore into", ""),
         }
         first, last = words[self._dialect.system]
-        session.execute(
+        made = session.execute(
             f"{first} {self._table} (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
             f"values (%s, %s, %s, %s, %s, %s, 0, null, %s) {last}",
             (self._id, self._lineage[:200], self._context.job_id, self._context.pipeline, self._context.operator, checkpoint, json.dumps(sorted(prepared))),
         )
+        return made > 0
 
     def locked(self, session: Session) -> Record:
         """Within a transaction: the row, which nobody else can have until its end. Fenced where it belongs to a higher generation, OtherCopy where another
