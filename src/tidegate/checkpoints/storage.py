@@ -84,9 +84,16 @@ class CheckpointStorage:
             if existing and existing.files == manifest.files and self.damage(final) == "":
                 return self._restamp(final, manifest, existing)
             self.delete(final, manifest.generation, manifest.token)  # published by a generation that did not complete the batch
-            self.files.move_tree(draft, final)
+            self._put_in_place(draft, final, manifest)
         finally:
             self.files.remove_tree(draft)
+
+    def _put_in_place(self, draft: str, final: str, manifest: Manifest) -> None:
+        try:
+            self.files.move_tree(draft, final)
+        except OSError:
+            refuse_older(final, manifest, self._manifest_or_none(final))  # somebody was quicker since the look
+            raise
 
     def _restamp(self, final: str, manifest: Manifest, existing: Manifest) -> None:
         """The same states are there: only their owner changes, in one step."""

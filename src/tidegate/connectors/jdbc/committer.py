@@ -99,11 +99,11 @@ class JdbcCommitter(Committer):
         return SinkMemory(place=str(name or place), checkpoint=found, others="rows" if name else "")
 
     def _holds_rows(self, session: Session) -> TableName | None:
-        """The target's table, where rows are added to it, it has one name for all incoming tables, and it is not empty."""
+        """The target's table, where rows are added to it without a key, it has one name for all incoming tables, and it is not empty."""
         text = str(self._values["table"] or "")
         if self._values["query"] or self._values["data_save_mode"] != "APPEND_DATA" or not text or has_placeholder(text):
             return None
-        if self._values["schema_save_mode"] == "RECREATE_SCHEMA" or has_placeholder(self._values["database"] or ""):
+        if self._values["primary_keys"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA" or has_placeholder(self._values["database"] or ""):
             return None
         name = fixed_name(self._values, self._dialect, self._address)
         if self._dialect.table_info(session, name) is None:

@@ -45,10 +45,9 @@ from tidegate.connectors.localfile.durable import (
 )
 from tidegate.connectors.localfile.write_fence import (
     DRAFT,
-    DataDropped,
     Fence,
     check_number,
-    dropped_words,
+    dropped_by,
     highest_fence,
     identity_of,
     new_fence,
@@ -57,7 +56,7 @@ from tidegate.connectors.localfile.write_fence import (
     verify,
 )
 from tidegate.connectors.localfile.write_layout import Place
-from tidegate.connectors.localfile.write_lineages import collect_older, files_of_others, mark_owner
+from tidegate.connectors.localfile.write_lineages import collect_older, files_of_others, mark_owner, take_away
 from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
 from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
 from tidegate.connectors.localfile.write_savemode import SaveMode
@@ -98,8 +97,8 @@ class FileCommitter(Committer):
             if resume.checkpoint == 0:
                 others = files_of_others(self._place, resume.lineage) if resume.fresh and self._save_mode.data == "APPEND_DATA" else ""
                 return SinkMemory(place=root, checkpoint=0, others=others)
-            if os.path.exists(layout.dropped):
-                raise DataDropped(dropped_words(layout, self._what))
+            if (by := dropped_by(layout)) is not None:
+                return SinkMemory(place=f"{root} (whose files were removed by the save mode of {by})", checkpoint=0)
             if not os.path.isdir(layout.base):
                 return SinkMemory(place=root, checkpoint=remembered_by_names(self._place, resume, transactional=self._transactional))
             fence = highest_fence(layout)
@@ -141,6 +140,7 @@ class FileCommitter(Committer):
             self._take_back_lost(resume)
             self._discard_stray_marks()
             self._identity = identity_of(self._layout)
+            discard(self._layout.dropped)  # somebody has agreed to go on without what is gone
             if fresh:
                 collect_older(self._place, resume.lineage, self._fence_mark)
                 self._save_mode.start(self._layout)
@@ -162,7 +162,7 @@ class FileCommitter(Committer):
     def _take_over(self) -> None:
         for generation in _generations(self._layout.stagings):
             if generation < self._generation:
-                _move_directory(self._layout.staging(generation), self._layout.dead(generation))
+                take_away(self._layout.staging(generation), self._layout.dead(generation))
         failpoint("filesink.fence.after")
 
     def _settle(self, resume: Resume) -> None:
@@ -398,17 +398,3 @@ class FileCommitter(Committer):
 
 def _generations(directory: str) -> list[int]:
     return [int(name[1:]) for name in names(directory)]
-
-
-def _move_directory(alive: str, dead: str) -> None:
-    """Takes a staging directory away. Where one of this name was taken before, its files join the others."""
-    try:
-        os.rename(alive, dead)
-    except FileNotFoundError:
-        return
-    except OSError:
-        if not os.path.isdir(dead):
-            raise
-        for name in names(alive):
-            os.replace(os.path.join(alive, name), os.path.join(dead, name))
-        remove_empty(alive)

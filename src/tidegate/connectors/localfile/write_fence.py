@@ -33,6 +33,13 @@ class DataDropped(TerminalError):
 
     condition = "sink-data-dropped"
 
+    def __init__(self, root: str, what: str, by: str) -> None:
+        super().__init__(
+            f"{by} has removed files that {what} had written to {root}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
+            "Give the two jobs directories of their own, and start this one over with --restore fresh"
+        )
+        self.root, self.what, self.by = root, what, by
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fence:
@@ -114,8 +121,8 @@ def _check_token(layout: Layout, mine: Fence, what: str) -> None:
 def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) -> None:
     """Right before something is made visible: the directory is the one that was opened, and this driver's."""
     check_number(layout, mine.generation, what)
-    if os.path.exists(layout.dropped):
-        raise DataDropped(dropped_words(layout, what))
+    if (by := dropped_by(layout)) is not None:
+        raise DataDropped(layout.place.root, what, by)
     try:
         _check_token(layout, mine, what)
         same = identity_of(layout) == identity
@@ -136,17 +143,13 @@ def identity_of(layout: Layout) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def dropped_words(layout: Layout, what: str) -> str:
-    """Who has removed files of this lineage, and what can be done."""
+def dropped_by(layout: Layout) -> str | None:
+    """Whose save mode has removed files of this lineage; None where nobody's has."""
     try:
         with open(layout.dropped, encoding="utf-8") as file:
-            by = file.read().strip()
-    except OSError:
-        by = ""
-    return (
-        f"{by or 'another job'} has removed files that {what} had written to {layout.place.root}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
-        "Give the two jobs directories of their own, and start this one over with --restore fresh"
-    )
+            return file.read().strip() or "another job"
+    except FileNotFoundError:
+        return None
 
 
 def refuse_links(layout: Layout) -> None:

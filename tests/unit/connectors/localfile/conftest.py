@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_lineages, write_publish, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile import committer, write_fence, write_lineages, write_publish, write_savemode, write_takeback, writer
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
 from tidegate.model.job import JobMode
@@ -96,7 +96,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], No
         if act is not None:
             act()
 
-    for module in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback):
+    for module in (committer, writer, write_fence, write_lineages, write_publish, write_savemode, write_takeback):
         monkeypatch.setattr(module, "failpoint", passed)
     return due.__setitem__
 
