@@ -100,10 +100,12 @@ def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 class Driven:
     """A sink, driven as a loop would: one generation."""
 
-    def __init__(self, sink: JdbcSink, generation: int = 1, *, lineage: str = "L", checkpoint: int = 0, pending: int | None = None, state: Any = None) -> None:
+    def __init__(
+        self, sink: JdbcSink, generation: int = 1, *, lineage: str = "L", checkpoint: int = 0, pending: int | None = None, state: Any = None, token: str = ""
+    ) -> None:
         self.sink, self.generation, self.lineage = sink, generation, lineage
         self.committer: JdbcCommitter = sink.committer()
-        self.committer.open(Resume(lineage=lineage, generation=generation, checkpoint=checkpoint, pending=pending, state=state))
+        self.committer.open(Resume(lineage=lineage, generation=generation, checkpoint=checkpoint, pending=pending, state=state, token=token))
 
     def stage(self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]], subtask: int = 0) -> list[Mapping[str, Any]]:
         """One task; its message."""

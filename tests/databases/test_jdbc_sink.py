@@ -9,12 +9,14 @@ import pytest
 from database_kit import CONTEXT, Driven, Place, sink, source, table
 
 from tidegate.connectors.jdbc.merge import ColumnMissing
+from tidegate.connectors.jdbc.names import record_id
 from tidegate.connectors.jdbc.prepare import NotPrepared
-from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.record import DataDropped, OtherOffsets, RecordGone
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
-from tidegate.model.errors import Fenced, UserError
-from tidegate.plugin.contract import AlreadyCommitted, Committed
+from tidegate.databases.url import System
+from tidegate.model.errors import Fenced, OtherCopy, UserError
+from tidegate.plugin.contract import AlreadyCommitted, Committed, Resume
 
 ORDERS = table("shop.orders", ["id"], id="bigint", name="string", amount="decimal(12,2)")
 CHANGES = replace(ORDERS, kinds=True)
@@ -36,6 +38,7 @@ def test_a_batch_is_visible_with_its_commit_and_nothing_is_left(place: Place) ->
     assert place.our_tables() == []
     driven.committer.finish()
     driven.committer.close()
+    driven.committer.forget()
     assert place.execute("select count(*) from tidegate_sink_record") == [(0,)]
 
 
@@ -78,6 +81,9 @@ def test_a_finished_sink_refuses_who_comes_after(place: Place) -> None:
     new.committer.finish()
     new.committer.close()
     with pytest.raises(Fenced):
+        old.commit(1, staged)
+    new.committer.forget()
+    with pytest.raises(RecordGone):
         old.commit(1, staged)
 
 
@@ -304,3 +310,97 @@ def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg
     assert pg.execute('select n from copy."a.b" union all select n + 10 from copy.b') == [(0,), (11,)]
     Driven(sink(place, table="${table_name}"), lineage="M").batch(1, *((table, [(2, 5 + n)]) for n, table in enumerate(arriving)))
     assert [place.execute(f"select id, n from {name} order by id") for name in quoted] == [[(1, 0), (2, 5)], [(1, 1), (2, 6)]]
+
+
+# -- the record as the target's memory -----------------------------------------------------------------------------------------------------------
+
+
+def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
+    made = sink(place, table="orders").committer().memory(Resume(lineage=lineage, generation=9, checkpoint=checkpoint))
+    assert made is not None
+    return made.checkpoint
+
+
+def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(place: Place) -> None:
+    assert remembered(place, 1) == 0
+    assert "tidegate_sink_record" not in str(place.our_tables())
+    driven = Driven(sink(place, table="orders"))
+    driven.batch(1, (ORDERS, FIRST[:1]))
+    driven.batch(2, (ORDERS, FIRST[1:]))
+    assert remembered(place, 2) == 2
+    assert remembered(place, 2, "M") == 0
+    driven.committer.finish()
+    driven.committer.close()
+    assert remembered(place, 2) == 2, "a finished target is told apart from one that was lost"
+    driven.committer.forget()
+    assert remembered(place, 2) == 0
+
+
+@pytest.mark.parametrize("statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"])
+def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(place: Place, statement: str) -> None:
+    driven = Driven(sink(place, table="orders"))
+    driven.batch(1, (ORDERS, FIRST[:1]))
+    staged = driven.stage(2, (ORDERS, FIRST[1:]))
+    place.execute(statement)
+    with pytest.raises(RecordGone, match="is not in"):
+        driven.commit(2, staged)
+    assert rows(place) == FIRST[:1]
+
+
+def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Place) -> None:
+    first = Driven(sink(place, table="orders"), 8, token="aa")
+    with pytest.raises(OtherCopy, match="another copy of this installation"):
+        Driven(sink(place, table="orders"), 8, token="bb")
+    assert isinstance(first.batch(1, (ORDERS, FIRST)), Committed)
+    place.execute("update tidegate_sink_record set token = 'bb'")
+    with pytest.raises(OtherCopy):
+        first.batch(2, (ORDERS, FIRST))
+    first.committer.forget()
+    assert place.execute("select count(*) from tidegate_sink_record") == [(1,)], "another driver's record stays"
+    Driven(sink(place, table="orders"), 9, checkpoint=1, token="cc")
+    assert place.execute("select generation, token from tidegate_sink_record") == [(9, "cc")]
+
+
+def test_a_record_table_of_an_older_release_gets_its_columns(place: Place) -> None:
+    text = "longtext" if place.dialect.system is System.MYSQL else "text"
+    place.execute(
+        f"create table tidegate_sink_record (id varchar(64) primary key, lineage varchar(200), job bigint, pipeline integer, sink {text}, "
+        f"checkpoint bigint not null, generation bigint not null, offsets {text}, prepared {text})",
+        "insert into tidegate_sink_record (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
+        f"values ('{record_id(CONTEXT, 'L')}', 'L', 7, 1, 'Sink[0]-Jdbc', 3, 1, null, null)",
+    )
+    assert remembered(place, 3) == 3
+    Driven(sink(place, table="orders"), 2, checkpoint=3, token="aa").batch(4, (ORDERS, FIRST))
+    assert rows(place) == FIRST
+    assert place.execute("select checkpoint, generation, token from tidegate_sink_record") == [(4, 2, "aa")]
+
+
+def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Place) -> None:
+    theirs = Driven(sink(place, replace(CONTEXT, operator="other"), table="orders"), 1, lineage="T", token="aa")
+    theirs.batch(1, (ORDERS, FIRST[:1]))
+    elsewhere = Driven(sink(place, replace(CONTEXT, operator="third"), table="others"), 1, lineage="E", token="cc")
+    elsewhere.batch(1, (ORDERS, FIRST[:1]))
+    staged = theirs.stage(2, (ORDERS, FIRST[1:]))
+    Driven(sink(place, table="orders", data_save_mode="DROP_DATA"), 1, token="bb").batch(1, (ORDERS, FIRST[2:]))
+    with pytest.raises(DataDropped, match="job 7"):
+        theirs.commit(2, staged)
+    assert rows(place) == FIRST[2:]
+    lost = sink(place, replace(CONTEXT, operator="other"), table="orders").committer().memory(Resume(lineage="T", generation=2, checkpoint=1))
+    assert lost is not None
+    assert lost.checkpoint == 0
+    assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), Committed), "whose table was left alone goes on"
+
+
+def test_a_fresh_start_is_told_of_rows_that_are_there(place: Place) -> None:
+    def others(**more: object) -> str:
+        made = sink(place, table="orders", **more).committer().memory(Resume(lineage="N", generation=1, checkpoint=0))
+        assert made is not None
+        return made.others
+
+    assert others() == ""
+    Driven(sink(place, table="orders")).batch(1, (ORDERS, []))
+    assert others() == ""
+    Driven(sink(place, table="orders"), 2, checkpoint=1).batch(2, (ORDERS, FIRST))
+    assert others() == "rows"
+    assert others(primary_keys=["id"]) == "", "rows with a key are not added beside the others"
+    assert others(data_save_mode="DROP_DATA") == ""

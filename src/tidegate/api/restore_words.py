@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from tidegate.api.reads import job_id_of
 from tidegate.coordinator.wish import From, RestoreWish, answer, files_of
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 PARAMETERS = {
     "--restore-from": "restoreFrom",
@@ -22,6 +22,7 @@ PARAMETERS = {
     "--on-not-held": "onNotHeld",
     "--skip-file": "skipFile",
     "--accept-file": "acceptFile",
+    "--on-sink-lost": "onSinkLost",
 }
 FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
 
@@ -35,6 +36,12 @@ def flag(values: Mapping[str, Any], name: str) -> bool:
             return bool(text == "true")
         case other:
             raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
+
+
+def query_of(id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None) -> dict[str, str]:
+    """The fields of a submission as the parameters of a request."""
+    given = {"jobId": id, "jobName": name, "restore": restore, "onSinkLost": on_sink_lost}
+    return {key: value for key, value in given.items() if value}
 
 
 def wish_of(query: Mapping[str, str]) -> RestoreWish:
@@ -56,6 +63,7 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),
         on_not_held=answer(OnNotHeld, "--on-not-held", query.get("onNotHeld"), OnNotHeld.FAIL),
+        on_sink_lost=answer(OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL),
     )
     if _flag(query, "isStartWithSavePoint"):
         if "jobId" not in query:

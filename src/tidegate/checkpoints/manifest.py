@@ -32,7 +32,10 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the document without it."""
+    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the document without it.
+
+    `token` names the driver that made it, where a driver did; an empty one is not written, so that older manifests keep their checksum.
+    """
 
     version: int = 1
     job_id: int
@@ -47,6 +50,7 @@ class Manifest:
     software: str = ""
     files: Mapping[str, FileEntry]
     sha256: str = ""
+    token: str = ""
 
 
 def digest(data: bytes) -> str:
@@ -62,7 +66,14 @@ def encode_state(state: Any) -> bytes:
 def encode_manifest(manifest: Manifest) -> bytes:
     """A manifest with its own checksum."""
     bare = replace(manifest, sha256="")
-    return encode_state(to_document(replace(bare, sha256=digest(encode_state(to_document(bare))))))
+    return encode_state(_document(replace(bare, sha256=digest(encode_state(_document(bare))))))
+
+
+def _document(manifest: Manifest) -> dict[str, Any]:
+    document: dict[str, Any] = to_document(manifest)
+    if not manifest.token:
+        del document["token"]
+    return document
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:

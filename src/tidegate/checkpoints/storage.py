@@ -19,7 +19,7 @@ from tidegate.checkpoints.files import Files, LocalFiles
 from tidegate.checkpoints.manifest import Damaged, FileEntry, Manifest, check_file, decode_manifest, digest, encode_manifest, encode_state
 from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument
-from tidegate.model.errors import Fenced
+from tidegate.model.errors import Fenced, OtherCopy
 from tidegate.model.records import CheckpointKind, CheckpointRef
 
 
@@ -83,10 +83,17 @@ class CheckpointStorage:
             refuse_older(final, manifest, existing)
             if existing and existing.files == manifest.files and self.damage(final) == "":
                 return self._restamp(final, manifest, existing)
-            self.delete(final, manifest.generation)  # published by a generation that did not complete the batch
-            self.files.move_tree(draft, final)
+            self.delete(final, manifest.generation, manifest.token)  # published by a generation that did not complete the batch
+            self._put_in_place(draft, final, manifest)
         finally:
             self.files.remove_tree(draft)
+
+    def _put_in_place(self, draft: str, final: str, manifest: Manifest) -> None:
+        try:
+            self.files.move_tree(draft, final)
+        except OSError:
+            refuse_older(final, manifest, self._manifest_or_none(final))  # somebody was quicker since the look
+            raise
 
     def _restamp(self, final: str, manifest: Manifest, existing: Manifest) -> None:
         """The same states are there: only their owner changes, in one step."""
@@ -116,6 +123,7 @@ class CheckpointStorage:
             job_id=job_id,
             pipeline=pipeline,
             generation=generation,
+            token="",  # no driver has made it
             lineage=lineage or whole.manifest.lineage,
             kind=CheckpointKind.CHECKPOINT,
         )
@@ -170,13 +178,14 @@ class CheckpointStorage:
             return str(error)
         return ""
 
-    def delete(self, path: str, generation: int) -> None:
+    def delete(self, path: str, generation: int, token: str = "") -> None:
         """Delete a checkpoint or draft, its manifest first, so that a half-deleted one is none. Missing is fine.
 
-        What a newer generation than the caller's has put there stays: a driver that was overtaken may still believe that the place is its own.
+        What a newer generation than the caller's has put there stays: a driver that was overtaken may still believe that the place is its own. So does what
+        another driver of the same generation (another copy of this installation) has made.
         """
         failpoint("checkpoint.delete.before")
-        taken = self._taken_away(path, generation)
+        taken = self._taken_away(path, generation, token)
         if taken is None:
             return
         self.files.remove(f"{taken}/{paths.MANIFEST}")
@@ -184,11 +193,12 @@ class CheckpointStorage:
         self._remove_what_can_be(taken)
         failpoint("checkpoint.delete.after")
 
-    def _taken_away(self, path: str, generation: int) -> str | None:
+    def _taken_away(self, path: str, generation: int, token: str = "") -> str | None:
         """What is to be deleted, under a hidden name where directories can be renamed: who is overtaken while deleting does not touch what a newer generation
         puts in its place. None where nothing is there that this generation may delete."""
         parent, _, name = path.rpartition("/")
-        if self._generation(path) > generation:
+        draft = paths.draft_generation(name)
+        if (draft > generation) if draft is not None else not _may_delete(self._manifest_or_none(path), generation, token):
             return None
         if not self.files.renames or not name.isdecimal():
             return path
@@ -197,8 +207,7 @@ class CheckpointStorage:
             self.files.move_tree(path, hidden)
         except FileNotFoundError:
             return None
-        manifest = self._manifest_or_none(hidden)
-        if manifest is None or manifest.generation <= generation:
+        if _may_delete(self._manifest_or_none(hidden), generation, token):
             return hidden
         with contextlib.suppress(OSError):  # somebody was quicker between the look and the rename
             self.files.move_tree(hidden, path)
@@ -215,11 +224,11 @@ class CheckpointStorage:
         manifest = self._manifest_or_none(path) if draft is None else None
         return draft or (manifest.generation if manifest else 0)
 
-    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int) -> list[str]:
+    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = "") -> list[str]:
         """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that this generation or older ones never completed."""
         swept = [path for path in self._below(paths.pipeline_directory(job_id, pipeline).as_posix()) if path not in keep]
         for path in swept:
-            self.delete(path, generation)
+            self.delete(path, generation, token)
         return swept
 
     def newest(self, job_id: int) -> Newest:
@@ -266,9 +275,21 @@ class CheckpointStorage:
 
 
 def refuse_older(place: str, manifest: Manifest, existing: Manifest | None) -> None:
-    """Fenced where a newer generation has made what is there."""
+    """Fenced where a newer generation has made what is there; OtherCopy where another driver of the same generation has."""
     if existing and existing.generation > manifest.generation:
         raise Fenced(f"checkpoint {place}", manifest.generation, existing.generation)
+    if existing and is_rival(existing, manifest.generation, manifest.token):
+        raise OtherCopy(f"checkpoint {place}", manifest.generation)
+
+
+def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
+    """Whether another driver of the very same generation has made it. Without a token on one side, nobody can tell."""
+    return existing is not None and existing.generation == generation and bool(token and existing.token) and existing.token != token
+
+
+def _may_delete(existing: Manifest | None, generation: int, token: str) -> bool:
+    """Whether a driver may delete a checkpoint: what says nothing of its maker can be used by nobody."""
+    return existing is None or (existing.generation <= generation and not is_rival(existing, generation, token))
 
 
 def reference(manifest: Manifest, published: Published) -> CheckpointRef:

@@ -14,6 +14,7 @@ from tidegate.cli.run import settings_of
 from tidegate.coordinator.prepare import Incompatible, NeedsConsent, Request, prepare
 from tidegate.coordinator.registry import job_of_name, look
 from tidegate.coordinator.restore_plan import lines
+from tidegate.coordinator.sink_memory import ask_sink
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
 from tidegate.model.job import JobMode
@@ -64,7 +65,9 @@ def planned(store: Store, storage: CheckpointStorage, plan: Plan, name: str | No
     known = look(store, job_id or (None if restoring.another else job_of_name(store, called)) or 0)
     state = known.state.value if known.state else None
     status = "" if state is None and known.outcome is None else state.status.value if state else ""
-    request = Request(known=known, name=called, plan=plan, wish=restoring.wish, status=status, held=lambda action, offset: held(plan, action, offset))
+    request = Request(
+        known=known, name=called, plan=plan, wish=restoring.wish, status=status, held=lambda action, offset: held(plan, action, offset), ask=ask_sink
+    )
     return prepare(store, storage, request).report
 
 

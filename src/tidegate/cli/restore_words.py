@@ -14,7 +14,7 @@ import click
 from tidegate.coordinator.wish import RestoreWish, answer, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 F = TypeVar("F", bound=Callable[..., Any])
 JOB_ID = click.IntRange(1, JOB_ID_MAX)
@@ -27,6 +27,7 @@ NAMES = (
     "on_damaged",
     "on_incompatible",
     "on_not_held",
+    "on_sink_lost",
     "allow_duplicates",
     "skip_file",
     "accept_file",
@@ -82,6 +83,7 @@ def _restoring(said: dict[str, Any]) -> Restoring:
         on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL),
         on_not_held=answer(OnNotHeld, "--on-not-held", said["on_not_held"], OnNotHeld.FAIL),
+        on_sink_lost=answer(OnSinkLost, "--on-sink-lost", said["on_sink_lost"], OnSinkLost.FAIL),
     )
     return Restoring(wish.of_job(another if another is not None else source, job_id), job_id, another is not None)
 
@@ -123,6 +125,7 @@ _OPTIONS = (
     _choice("--on-damaged", OnDamaged, "Where the newest checkpoint is damaged (older: the next one that is sound)."),
     _choice("--on-incompatible", OnIncompatible, "Where the state does not fit the job file (fail; drop gives up what has no owner)."),
     _choice("--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."),
+    _choice("--on-sink-lost", OnSinkLost, "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays lost)."),
     click.option("--allow-duplicates", is_flag=True, help="Agree that rows come twice where a sink cannot take them back."),
     *FILE_OPTIONS,
 )

@@ -21,6 +21,7 @@ from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.registry import Known, job_of_name, look
+from tidegate.coordinator.sink_memory import ask_recorded
 from tidegate.coordinator.supervisor import Launch, Supervisor
 from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
@@ -146,6 +147,7 @@ class EmbeddedRun:
         self.storage = open_storage(options.settings.checkpoint, options.home)
         self.claimant = Claimant(store, self.storage, options.home)
         self.me = reference(os.getpid())
+        self.warned: list[str] = []
         self.started_s = self.clock.monotonic_s()
         self.stop = DriverStop(limits_of(options.settings.coordinator), self.clock)
         self.ended = threading.Event()
@@ -224,7 +226,7 @@ class EmbeddedRun:
         known = None if self.options.another else job_of_name(self.store, name)
         job_id = self.options.job_id or known or new_job_id(self.clock.now_ms())
         submission = Submission(
-            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms()
+            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms(), ask=ask_recorded
         )
         try:
             return self.claimant.claim(submission)
@@ -284,6 +286,9 @@ class EmbeddedRun:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
     def _show(self, known: Known, claim: Claim, display: Display) -> None:
+        for warning in [text for each in known.pipelines for text in each.value.warnings if text not in self.warned]:
+            display.note(f"warning: {warning}")
+            self.warned.append(warning)
         metrics = {
             m.pipeline: m
             for entry in self.store.list(METRICS, f"{known.job_id}/")

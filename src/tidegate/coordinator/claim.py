@@ -17,6 +17,7 @@ from tidegate.coordinator.registry import Known, look, name_key
 from tidegate.coordinator.resources import drop_unneeded, with_resources
 from tidegate.coordinator.restore import adopted, overtake
 from tidegate.coordinator.restore_plan import Held
+from tidegate.coordinator.sink_memory import AskSink
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
@@ -89,6 +90,7 @@ class Submission:
     me: ProcessRef
     now_ms: int
     held: Held | None = None  # asks a source whether it still has a position
+    ask: AskSink | None = None  # asks a sink what its target remembers
 
 
 class Claimant:
@@ -120,13 +122,14 @@ class Claimant:
         with contextlib.suppress(StillClaimed):
             carry_out_cleanup(self.store, self.storage, submission.job_id)
         restored, notes = self._restore(job, generation, submission.now_ms, first=True)
+        notes = tuple(dict.fromkeys([*prepared.report.notes, *notes]))
         return Claim(job=job, generation=generation, start=prepared.start, restored=restored, notes=notes)
 
     def request(self, known: Known, submission: Submission) -> Request:
         """What `prepare` is asked."""
         state = known.state.value if known.state else None
         status = "" if state is None and known.outcome is None else state.status.value if state and state.status.terminal else "killed"
-        return Request(known=known, name=submission.name, plan=submission.plan, wish=submission.wish, status=status, held=submission.held)
+        return Request(known=known, name=submission.name, plan=submission.plan, wish=submission.wish, status=status, held=submission.held, ask=submission.ask)
 
     def _look(self, submission: Submission) -> Known:
         """What is known of the job; nobody else may run it, unless it is taken over. A job whose state is wanted and which was killed is ended first."""

@@ -13,6 +13,7 @@ from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fie
 from tidegate.coordinator.registry import Known, look, name_key, unused
 from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.savepoints import ask
+from tidegate.coordinator.sink_memory import ask_from_here
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.failpoint import failpoint
 from tidegate.logs import hide
@@ -151,7 +152,7 @@ class Commands:
             return known.record.value
         self._check_free(known, wish)
         status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
-        prepared = prepare(self.store, self.storage, Request(known=known, name=name, plan=plan, wish=wish, status=status))
+        prepared = prepare(self.store, self.storage, Request(known=known, name=name, plan=plan, wish=wish, status=status, ask=ask_from_here(self.store)))
         if prepared.start is Start.FRESH and known.cleanup is not None:
             raise CleanupPending(job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000))
         record = replace(self._record(plan, file, known, name, wish, prepared, by), key=key)

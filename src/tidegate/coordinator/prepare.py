@@ -15,13 +15,15 @@ from tidegate.coordinator.origin import ContinuedElsewhere, Origin, check_free, 
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
 from tidegate.coordinator.restore_plan import Held, Place, report_of
+from tidegate.coordinator.sink_memory import AskSink, Findings, fresh_findings, resumed_findings
 from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, decide
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, Replan, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, RestoreReport, Verdict
+from tidegate.model.restore import OnIncompatible, OnMissing, OnSinkLost, PipelineReport, RestoreReport, Verdict
 from tidegate.model.volume import without
+from tidegate.pipeline.memory import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
 
 
@@ -39,13 +41,18 @@ class Incompatible(UserError):
 
 
 class NeedsConsent(UserError):
-    """Rows would be there twice, and nobody has agreed to that."""
+    """Rows would be there twice, or a sink has lost what it held, and nobody has agreed to that."""
 
     condition = "needs-consent"
 
     def __init__(self, report: RestoreReport) -> None:
-        twice = "\n  ".join(report.consents)
-        super().__init__(f"going back would leave rows twice:\n  {twice}\nAgree with --allow-duplicates, or choose a newer restore point")
+        texts = []
+        if twice := [text for text in report.consents if text not in report.lost]:
+            words = "\n  ".join(twice)
+            texts.append(f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or choose a newer restore point")
+        if report.lost:
+            texts.append("\n".join(report.lost) + f".\n{CHOICES}")
+        super().__init__("\n".join(texts))
         self.report = report
 
 
@@ -59,6 +66,7 @@ class Request:
     wish: RestoreWish
     status: str  # of the last run, in words
     held: Held | None = None
+    ask: AskSink | None = None  # what the sinks remember, where they can be asked from here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +127,7 @@ def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = No
     own = own or own_origin(request.known, storage)
     base = _base(request, Start.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
+    report = replace(report, notes=(*report.notes, *fresh_findings(request.ask, request.plan).notes))
     left = bool(own.states) and not request.known.pipelines
     return Prepared(start=Start.FRESH, report=report, numbers=numbers_of(request.known, storage, own), states={}, left=left)
 
@@ -148,6 +157,10 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
         consent=wish.duplicates,
         held=request.held,
     )
+    if not fork:
+        going = {number: (point.state, places[number].states) for number, point in points.items()}
+        found = resumed_findings(request.ask, request.plan, going, report.dropped, numbers.last_generation + 1)
+        report = with_findings(report, found, consent=wish.on_sink_lost is OnSinkLost.CONTINUE)
     judge(report)
     states = {s.pipeline: s for s in origin.states} if same else {**{number: point.state for number, point in points.items()}, **finished}
     planned = {p.id for p in request.plan.pipelines}
@@ -172,6 +185,15 @@ def judge(report: RestoreReport) -> None:
         raise Incompatible(report)
     if report.verdict is Verdict.CONSENT:
         raise NeedsConsent(report)
+
+
+def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> RestoreReport:
+    """The plan with what the targets said."""
+    if consent or not found.lost:
+        agreed = [f"{text}; it goes on all the same, as was said" for text in found.lost]
+        return replace(report, notes=(*report.notes, *found.notes, *agreed))
+    verdict = report.verdict if report.verdict is Verdict.IMPOSSIBLE else Verdict.CONSENT
+    return replace(report, verdict=verdict, lost=found.lost, consents=(*report.consents, *found.lost), notes=(*report.notes, *found.notes))
 
 
 def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
@@ -291,6 +313,7 @@ def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
         "fork": prepared.report.fork,
         "on_damaged": wish.on_damaged.value,
         "on_not_held": wish.on_not_held.value,
+        "on_sink_lost": wish.on_sink_lost.value,
         "restore": prepared.report if resumed else None,
         "skip_files": wish.skip_files,
         "accept_files": wish.accept_files,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 E = TypeVar("E", bound=StrEnum)
 FILES_MAX = 100
@@ -41,6 +41,7 @@ class RestoreWish:
     on_damaged: OnDamaged = OnDamaged.OLDER
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
     on_not_held: OnNotHeld = OnNotHeld.FAIL
+    on_sink_lost: OnSinkLost = OnSinkLost.FAIL
     duplicates: bool = False  # consent: rows may be there twice
     skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
     accept_files: tuple[str, ...] = ()  # and of those that are read although they have changed

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from tidegate.driver.background import BackgroundEngine
 from tidegate.driver.book import DriverBook
 from tidegate.driver.console import ConsoleLog
 from tidegate.driver.metrics import MetricsWriter
-from tidegate.driver.registration import register
+from tidegate.driver.registration import installation_of, register
 from tidegate.driver.runway import RunwayWatch
 from tidegate.driver.warm import take_over
 from tidegate.driver.watch import Reins, StoreWatch
@@ -144,6 +145,8 @@ class Driver:
         self.storage = CheckpointStorage(open_files(order.checkpoints_root, order.storage_options, self._outage))
         self.savepoints = SavepointDesk(store, job, Savepoints(self.storage.files), self.clock)
         self.meters: list[Meter] = []
+        self.installation = ""
+        self.token = secrets.token_hex(8)  # part of every fence: a copy of this home may start the same generation
 
     def listen(self, leader: "LeaderWatch") -> None:
         """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and the store a detached one, can also interrupt it."""
@@ -169,6 +172,7 @@ class Driver:
         work = orders.home_of(self.order).work(self.job.job_id, self.order.generation)
         scratch.make(work)
         self.engine.start()
+        self.installation = patiently(lambda: installation_of(self.store))
         patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
         slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
@@ -199,7 +203,7 @@ class Driver:
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
         meter = Meter(plan.id, self.order.generation, self.clock)
         self.meters.append(meter)
-        ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon)
+        ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon, token=self.token)
         around = Surroundings(
             job=self.job,
             storage=self.storage,
@@ -210,6 +214,7 @@ class Driver:
             interval_s=self.order.interval_ms / 1000,
             savepoints=self.savepoints,
             books=lambda action: DriverBook(self.store, self.job, self.order.generation, action, self.clock, self._outage),
+            installation=self.installation,
         )
         future: Future[PipelineStatus] = Future()
 

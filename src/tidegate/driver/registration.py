@@ -1,6 +1,7 @@
 """The first act of a driver: its name in the store. Called by main, and by whoever drives a job in its own process (the test kit)."""
 
 import os
+import secrets
 
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
@@ -10,6 +11,23 @@ from tidegate.model.records import DRIVERS, STATES, DriverRecord, JobState, Proc
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
+
+INSTALLATION = "installation"
+"""The map with the name of this store: drawn once, and in the fences that its drivers leave in their targets."""
+
+
+def installation_of(store: Store) -> str:
+    """The id of this installation; the first driver draws it. A copy of a store has the same one."""
+    while True:
+        entry = store.get(INSTALLATION, "id")
+        if entry is not None:
+            return str(entry.value["id"])
+        failpoint("driver.installation.before")
+        try:
+            store.transact([Check(INSTALLATION, "id", 0)], [Put(INSTALLATION, "id", {"version": 1, "id": secrets.token_hex(8)})])
+        except (Conflict, OutcomeUnknown):
+            continue
+        failpoint("driver.installation.after")
 
 
 def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | None = None) -> None:

@@ -52,6 +52,24 @@ class Fenced(TerminalError):
         self.what, self.mine, self.current = what, mine, current
 
 
+class OtherCopy(Fenced):
+    """Another driver holds the very same generation: another copy of this installation is running.
+
+    Only a copied home or store can lead to this. The first driver wins; the other one ends for good, since a retry would take the target away from the first.
+    """
+
+    condition = "other-copy"
+
+    def __init__(self, what: str, generation: int, holder: str = "") -> None:
+        super().__init__(what, generation, generation)
+        by = f" ({holder})" if holder else ""
+        self.args = (
+            f"another copy of this installation runs generation {generation} of the same job, and holds {what}{by}: this one ends and changes nothing there. "
+            "Stop one of the two copies; then restart the other with --restore latest",
+        )
+        self.generation, self.holder = generation, holder
+
+
 class LineageMismatch(TerminalError):
     """Records of one job that belong to different lineages: whoever went on with them would repeat rows, or leave some out."""
 

@@ -223,6 +223,7 @@ class JobRecord:
     fork: bool = False  # that job goes on: this one has a lineage of its own
     on_damaged: str = "older"  # or fail
     on_not_held: str = "fail"  # or initial, latest
+    on_sink_lost: str = "fail"  # or continue: for the checkpoint that the restore begins from
     restore: RestoreReport | None = None  # what was planned when it was submitted
     skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
     accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
@@ -444,6 +445,8 @@ class PipelineState:
     dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
     replan: Replan = Replan.NEVER
+    warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
+    driver: str = ""  # "<generation>-<token>" of the driver that has claimed this state
 
     @property
     def latest(self) -> CheckpointRef | None:

@@ -34,6 +34,13 @@ class OnNotHeld(StrEnum):
     LATEST = "latest"  # goes on with what is new from now on
 
 
+class OnSinkLost(StrEnum):
+    """A sink's target does not know of the checkpoint that is restored."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"  # with the rows after the checkpoint: what was there before stays lost
+
+
 class Verdict(StrEnum):
     """What a restore plan amounts to."""
 
@@ -85,4 +92,5 @@ class RestoreReport:
     dropped: tuple[str, ...] = ()  # operators whose state is given up
     problems: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()  # what has to be agreed to
+    lost: tuple[str, ...] = ()  # of these, the sinks whose targets do not know of the checkpoint
     notes: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ The budget counts attempts without a checkpoint between them: who gets on may st
 
 import logging
 
-from tidegate.model.errors import Fenced, TerminalError
+from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PipelineStatus
 from tidegate.pipeline.engine import EngineGone
@@ -25,6 +25,10 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
     while True:
         try:
             return Loop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
+        except OtherCopy as error:
+            # In the store of this copy: here nobody else runs the job. Where it is the store that two drivers share, this raises again.
+            ledger.end(PipelineStatus.FAILED, failure_of(error, around.clock.now_ms(), ledger.generation, plan.id))
+            return PipelineStatus.FAILED
         except Fenced:
             raise
         except Exception as error:

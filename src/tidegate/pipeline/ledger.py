@@ -14,7 +14,7 @@ from typing import Any
 from tidegate.checkpoints.retention import retain
 from tidegate.failpoint import failpoint
 from tidegate.model.document import UnreadableDocument, from_document, to_document
-from tidegate.model.errors import Fenced, TerminalError
+from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 from tidegate.model.records import (
     MONITOR,
     PIPELINES,
@@ -47,8 +47,9 @@ def pipeline_key(job_id: int, pipeline: int) -> str:
 class Ledger:
     """Begins, completes and ends the batches of one pipeline, for one generation."""
 
-    def __init__(self, store: Store, job_id: int, pipeline: int, generation: int, *, clock: Clock, abandon: threading.Event) -> None:
+    def __init__(self, store: Store, job_id: int, pipeline: int, generation: int, *, clock: Clock, abandon: threading.Event, token: str = "") -> None:
         self.store, self.job_id, self.pipeline, self.generation = store, job_id, pipeline, generation
+        self.token = token
         self.clock, self.abandon = clock, abandon
         self.key = pipeline_key(job_id, pipeline)
         self._version = 0
@@ -66,11 +67,13 @@ class Ledger:
         self._patient(self._read)
         return self.state
 
-    def start(self, initial: Mapping[str, Callable[[], Any]]) -> None:
-        """RUNNING; where the sources begin is asked and recorded now, each source only once."""
+    def start(self, initial: Mapping[str, Callable[[], Any]], warnings: Sequence[str] = ()) -> None:
+        """RUNNING, in the name of this driver; where the sources begin is asked and recorded now, each source only once."""
         known = self.state.initial or {}
         begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
-        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None))
+        mine = f"{self.generation}-{self.token}" if self.token else ""
+        told = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
+        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None, driver=mine, warnings=told))
 
     def begin(self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None) -> PendingBatch:
         """The next batch, durable before any of it is read. Its id is never used again. `replaces` is a batch that is given up, in the same transaction."""
@@ -159,6 +162,9 @@ class Ledger:
         state = from_document(PipelineState, entry.value, f"state of pipeline {self.key}")
         if state.generation != self.generation:
             raise Fenced(f"job {self.job_id}", self.generation, state.generation)
+        generation, _, token = state.driver.partition("-")
+        if self.token and generation == str(self.generation) and token != self.token:
+            raise OtherCopy(f"the state of pipeline {self.pipeline} of job {self.job_id} in the store", self.generation)
         if self._state is None:
             self._history = self._read_history()
         self._state, self._version = state, entry.version

@@ -3,6 +3,7 @@
 It must not know Spark, nor which connectors there are. A crash between any two lines is repaired by `open` of the next generation.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,10 +27,12 @@ from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.held import held_offsets
 from tidegate.pipeline.ledger import Ledger
+from tidegate.pipeline.memory import LINEAGE, SinkLostRecord, appends_beside, awaited, consented_checkpoint, recorded_sinks
 from tidegate.pipeline.meter import Meter
 from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.plugin.contract import Book, Commit, Committer, Offset, Resume, SinkRange
 
+LOG = logging.getLogger("tidegate.pipeline")
 IDLE_PAUSE_S_MIN = 0.05
 SAVING_PAUSE_S = 1.0
 UNREACHABLE_PAUSE_S_MIN = 1.0
@@ -48,6 +51,7 @@ class Surroundings:
     interval_s: float
     savepoints: SavepointDesk | None = None
     books: Callable[[Action], Book] | None = None  # where operators record what they create outside (None: nowhere)
+    installation: str = ""  # the id of the store
 
 
 class Loop:
@@ -65,6 +69,7 @@ class Loop:
         self.ahead: list[SinkRange] = []  # batches that a sink has and the registry of checkpoints has lost
         self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
         self.ready: list[str] = []
+        self.warnings: list[str] = []
 
     def run(self) -> PipelineStatus:
         """Until all sources are ready to close (FINISHED) or a stop is wanted (CANCELED)."""
@@ -77,9 +82,22 @@ class Loop:
             for committer in self.committers.values():
                 committer.close()
         self.ledger.end(status)  # last: until then a successor opens the sinks again, and finishes what they left
+        if status is PipelineStatus.FINISHED:
+            self._forget()
         if self.around.savepoints is not None and status is PipelineStatus.FINISHED:
             self.around.savepoints.serve(self.ledger)  # the others may only have waited for this one
         return status
+
+    def _forget(self) -> None:
+        """Only a savepoint can bring a finished pipeline back: without one, no sink needs its record any more. What fails here is left where it is."""
+        desk = self.around.savepoints
+        if desk is not None and (desk.wanted is not None or desk.has_any(self.ledger.pipeline)):
+            return
+        for name, committer in self.committers.items():
+            try:
+                committer.forget()
+            except TidegateError as error:
+                LOG.warning("sink_record_left", extra={"job_id": self.ledger.job_id, "operator": name, "why": str(error)})
 
     def _turns(self) -> PipelineStatus:
         clock = self.around.clock
@@ -159,17 +177,20 @@ class Loop:
         """
         self.meter.phase("restoring")
         state = self.ledger.load()
-        resumes = self._resumes(state, self._recall(state))
+        states = self._recall(state)
+        resumes = self._resumes(state, states)
+        expected = recorded_sinks(state, states)
         if any(sink.on_engine for sink in self.graph.sinks.values()):
             nothing = Batch(lineage=state.lineage, pipeline=state.pipeline, checkpoint=0, generation=self.ledger.generation, ranges={})
             self.around.engine.run(self.graph, nothing)  # waits until the engine is up, and raises what keeps it from that
         committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
+        self._ask_memory(committers, resumes, expected)
         found = {name: committer.ahead(resumes[name]) for name, committer in committers.items()}
         checkpoint = state.latest.checkpoint if state.latest else 0
         self._start(self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found))
         self.ahead = [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
         # Before any sink takes a row back: no checkpoint may be found again that counts it.
-        self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation)
+        self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation, self.ledger.token)
         self.abandoned = abandoned(state, self.graph, found)
         if self.abandoned is not None:
             resumes = {name: replace(each, pending=None, back=each.back or self.abandoned.back) for name, each in resumes.items()}
@@ -190,9 +211,25 @@ class Loop:
                 pending=state.pending.checkpoint if state.pending else None,
                 state=None if name in state.dropped else states.get(name, {}).get("state"),
                 back=state.back,
+                token=self.ledger.token,
+                installation=self.around.installation,
             )
             for name in self.graph.sinks
         }
+
+    def _ask_memory(self, committers: Mapping[str, Committer], resumes: Mapping[str, Resume], expected: frozenset[str]) -> None:
+        """Before anything is created in a target: it must remember the checkpoint that it is to go on from."""
+        consented = consented_checkpoint(self.around.job, self.ledger.pipeline)
+        for name, committer in committers.items():
+            must = name in expected and resumes[name].checkpoint != consented
+            memory = awaited(partial(committer.memory, resumes[name]), resumes[name].checkpoint if must else 0, self.around.clock, self.around.stop)
+            if memory is None:
+                continue
+            if must and memory.checkpoint < resumes[name].checkpoint:
+                raise SinkLostRecord(name, memory, resumes[name].checkpoint)
+            if memory.others:
+                self.warnings.append(appends_beside(memory))
+                LOG.warning("target_holds_other_rows", extra={"job_id": self.ledger.job_id, "operator": name, "why": appends_beside(memory)})
 
     def _catch_up(self) -> None:
         """Repeat what the sinks have and the registry has lost, each batch under its own id. Asked for again by whoever comes after a crash in the middle."""
@@ -224,7 +261,8 @@ class Loop:
     def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
         """The offsets to go on from: the checkpoint's, else where the source began (the store knows it, or a sink's first record), else where it begins."""
         known = {**begun, **{name: offset for name, offset in restored.items() if name not in self.ledger.state.dropped}}
-        self.ledger.start({name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()})
+        asked = {name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()}
+        self.ledger.start(asked, self.warnings)
         began = self.ledger.state.initial or {}
         self.offsets = {name: restored[name] if name in restored and name not in self.ledger.state.dropped else began[name] for name in self.graph.sources}
         if restored:
@@ -276,7 +314,7 @@ class Loop:
             self.ledger.complete(ref, self.ready, self.around.retained_max, self.deleted)
         except TerminalError:  # Fenced, or the job has ended without us
             if self.ledger.nobody_needs(ref):
-                self.around.storage.delete(ref.path, self.ledger.generation)
+                self.around.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
             raise
         self.meter.completed(self.ledger.state)
         self._measure()
@@ -310,7 +348,7 @@ class Loop:
         rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
         identities = {name: identity_of(node.action) for name, node in self.graph.nodes.items()}
         states: dict[str, object] = {name: {"offset": offset, IDENTITY: identities[name]} for name, offset in self.offsets.items()}
-        states |= {name: {"state": committer.state(), IDENTITY: identities[name]} for name, committer in self.committers.items()}
+        states |= {name: {"state": committer.state(), IDENTITY: identities[name], LINEAGE: state.lineage} for name, committer in self.committers.items()}
         desk = self.around.savepoints
         kind = CheckpointKind.SAVEPOINT if desk is not None and desk.open_part(state) else CheckpointKind.CHECKPOINT
         manifest = Manifest(
@@ -325,6 +363,7 @@ class Loop:
             rows_written=rows_written,
             software=__version__,
             files={},
+            token=self.ledger.token,
         )
         published = self.around.storage.publish(manifest, states)
         return CheckpointRef(
@@ -344,7 +383,7 @@ class Loop:
         """Delete what is doomed, let sinks and sources forget what no restore point needs. All of it is done again if it was not done."""
         state = self.ledger.state
         for ref in state.doomed:
-            self.around.storage.delete(ref.path, self.ledger.generation)
+            self.around.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
         self.deleted = [ref.path for ref in state.doomed]
         for checkpoint in [c for c in self.kept if c < state.retained[0].checkpoint]:
             del self.kept[checkpoint]

@@ -206,6 +206,11 @@ class SavepointDesk:
         oldest = retained[0].checkpoint if retained else 0
         return {checkpoint: offsets for checkpoint, offsets in known[2].items() if checkpoint < oldest}
 
+    def has_any(self, pipeline: int) -> bool:
+        """Whether a savepoint of this lineage has a part of this pipeline; also where that is not known now."""
+        held = self.held(pipeline, ())
+        return held is None or bool(self._held[pipeline][2])
+
     def _read_held(self, pipeline: int) -> dict[int, Mapping[str, Offset]]:
         held: dict[int, Mapping[str, Offset]] = {}
         first = self.job.lineage.partition("-")[0]

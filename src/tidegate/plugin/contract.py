@@ -259,7 +259,8 @@ class Resume:
     """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can), except the batches that will be repeated.
 
     These keep their ids: `pending`, and those `ahead`, which some sink of the pipeline holds and the registry of checkpoints has lost. `back` says that an
-    older point is wanted on purpose.
+    older point is wanted on purpose. `token` names the driver, `installation` the store that it belongs to: a number alone does not tell two copies of one
+    installation apart. A sink's fence holds both.
     """
 
     lineage: str
@@ -269,10 +270,30 @@ class Resume:
     state: Any = None
     ahead: tuple[int, ...] = ()
     back: bool = False
+    token: str = ""
+    installation: str = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing of this lineage has been begun."""
+        return self.checkpoint == 0 and self.pending is None and self.state is None and not self.ahead
 
     def keeps(self, checkpoint: int) -> bool:
         """Whether a batch stays as it is: what lies before one that is ahead does too."""
         return checkpoint <= max(self.checkpoint, *self.ahead, 0) or checkpoint == self.pending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SinkMemory:
+    """What the target itself says about a lineage, without any help of the store.
+
+    `checkpoint` is the newest one that is recorded there; 0 where there is no record. `place` names the target for people. `others` says in words which rows
+    of other lineages are in it: only for a fresh start that appends, empty where there are none or nobody can tell.
+    """
+
+    place: str
+    checkpoint: int
+    others: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +323,14 @@ class Writer(ABC):
 
 
 class Committer(ABC):
-    """In the driver, one for each sink of a pipeline. Methods are called in the order ahead, open, (commit)*, finish?, close."""
+    """In the driver, one for each sink of a pipeline. Methods are called in the order memory, ahead, open, (commit)*, finish?, close, forget?."""
+
+    def memory(self, resume: Resume) -> SinkMemory | None:  # noqa: ARG002  # many sinks keep no record
+        """What the target says of this lineage: read only, nothing is created or fenced. Also asked for a restore plan, outside of a driver.
+
+        A sink that keeps a record returns it: a driver that restores checkpoint n and finds an older record, or none, stops. None: this sink keeps none.
+        """
+        return None
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:  # noqa: ARG002  # many sinks keep no record
         """Fence older generations, then tell the records of the batches after `resume.checkpoint`: all of them, or only the newest where one row is kept.
@@ -334,6 +362,9 @@ class Committer(ABC):
 
     def close(self) -> None:  # noqa: B027  # most sinks hold nothing open
         """The driver ends in an orderly way."""
+
+    def forget(self) -> None:  # noqa: B027  # most sinks keep nothing after finish
+        """The pipeline is FINISHED in the store, and no savepoint can be restored: the record may go. Repeated by nobody: a crash leaves it there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
 from tidegate.coordinator.savepoints import ask, request_of
+from tidegate.coordinator.sink_memory import ask_recorded
 from tidegate.coordinator.wish import RestoreWish, Start
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
@@ -20,6 +21,7 @@ from tidegate.home import Home
 from tidegate.model.engine import DriverOrder, EngineSettings
 from tidegate.model.problem import Strictness
 from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
+from tidegate.model.restore import OnSinkLost
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
@@ -73,6 +75,7 @@ def run_in_process(
     save: bool = False,
     skip_files: Sequence[str] = (),
     accept_files: Sequence[str] = (),
+    on_sink_lost: str = "fail",
 ) -> Ran:
     """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
     `save`: with its first savepoint, where there is none yet."""
@@ -90,9 +93,11 @@ def run_in_process(
                 RestoreWish.parse(restore).of_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
                 accept_files=tuple(accept_files),
+                on_sink_lost=OnSinkLost(on_sink_lost),
             ),
             me=reference(os.getpid()),
             now_ms=clock.now_ms(),
+            ask=ask_recorded,
         )
         claim = Claimant(store, storage, home).claim(submission)
         there = Savepoints(storage.files)

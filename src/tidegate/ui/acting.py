@@ -13,7 +13,7 @@ from tidegate.api.access import COOKIE, audit_facts, who_of
 from tidegate.api.job_text import format_of, judged
 from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
-from tidegate.api.restore_words import wish_of
+from tidegate.api.restore_words import query_of, wish_of
 from tidegate.api.return_path import KEY as NEXT
 from tidegate.api.return_path import local_page
 from tidegate.api.v1 import shapes
@@ -91,7 +91,8 @@ class Acting:
             raise UnknownJob(job_id)
         plan, name = outcome.value.plan, outcome.value.name
         if request.method == "POST":
-            query = {"jobId": str(job_id), "restore": (await _form(request)).get("restore", "latest")}
+            form = await _form(request)
+            query = query_of(str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost"))
             wish, by = wish_of(query), who_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))

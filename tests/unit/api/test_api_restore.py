@@ -1,6 +1,9 @@
 """From where a submitted job goes on: our parameters and the reference's, their refusals in the words of a request, and the restore report in job-info."""
 
 import json
+import socket
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,10 @@ from starlette.datastructures import QueryParams
 from tidegate.api.restore_words import refused, wish_of
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.model.document import from_document
 from tidegate.model.errors import UserError
-from tidegate.model.records import JOBS, PIPELINES, STATES, CheckpointRef, JobState, JobStatus, PipelineState
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.records import JOBS, PIPELINES, STATES, WORKERS, CheckpointRef, JobState, JobStatus, PipelineState, WorkerRecord
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 JSON: dict[str, Any] = {
     "env": {"job.mode": "STREAMING"},
@@ -66,13 +70,14 @@ def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobSt
             RestoreWish(From.LATEST, skip_files=("/a", "/b")),
         ),
         (
-            {"restore": "latest", "onMissing": "fresh", "onDamaged": "fail", "onIncompatible": "DROP", "onNotHeld": "initial"},
+            {"restore": "latest", "onMissing": "fresh", "onDamaged": "fail", "onIncompatible": "DROP", "onNotHeld": "initial", "onSinkLost": "continue"},
             RestoreWish(
                 From.LATEST,
                 on_missing=OnMissing.FRESH,
                 on_damaged=OnDamaged.FAIL,
                 on_incompatible=OnIncompatible.DROP,
                 on_not_held=OnNotHeld.INITIAL,
+                on_sink_lost=OnSinkLost.CONTINUE,
             ),
         ),
     ],
@@ -152,6 +157,35 @@ def test_going_back_asks_for_consent_where_rows_would_come_twice(site) -> None:
     ended(site, checkpoints=3)
     assert "allowDuplicates=true" in refusal(site.http.post("/submit-job?jobId=5&restore=checkpoint:1", json=JSON))
     assert site.http.post("/submit-job?jobId=5&restore=checkpoint:1&allowDuplicates=true", json=JSON).status_code == 200
+
+
+def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
+    """A job that has ended, whose file sink has nothing of it any more, and a worker on this host or another one."""
+    sink = "Sink[0]-LocalFile"
+    ended(site)
+    state = {SOURCE: {"offset": 2}, sink: {"state": {"version": 1, "checkpoint": 2, "filled": 2}, "lineage": "l"}}
+    site.desk.commands.storage.publish(Manifest(job_id=5, pipeline=1, checkpoint=2, lineage="l", generation=1, begun_ms=0, files={}), state)
+    site.worker("w")
+    site.put(WORKERS, "w", replace(from_document(WorkerRecord, site.solid.get(WORKERS, "w").value), host=host))
+    return {**JSON, "sink": [{"plugin_name": "LocalFile", "plugin_input": "t", "path": str(tmp_path / "gone"), "file_format_type": "json"}]}
+
+
+def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(site, tmp_path: Path) -> None:
+    job = lost(site, tmp_path, socket.gethostname())
+    said = refusal(site.http.post("/submit-job?jobId=5&restore=latest", json=job))
+    assert "has lost its record: checkpoint 2" in said
+    assert "onSinkLost=continue" in said
+    body = {"text": json.dumps(job), "format": "json", "id": "5", "restore": "latest"}
+    plan = site.http.post("/api/v1/restore-plan", json=body).json()
+    assert plan["verdict"] == "needs consent"
+    assert "has lost its record" in plan["consents"][0]
+    assert site.http.post("/api/v1/restore-plan", json={**body, "on_sink_lost": "continue"}).json()["verdict"] == "ok"
+    assert site.http.post("/submit-job?jobId=5&restore=latest&onSinkLost=continue", json=job).status_code == 200
+
+
+def test_a_server_whose_workers_are_elsewhere_leaves_the_question_to_the_driver(site, tmp_path: Path) -> None:
+    job = lost(site, tmp_path, "another-host")
+    assert site.http.post("/submit-job?jobId=5&restore=latest", json=job).status_code == 200
 
 
 def test_a_running_job_is_taken_over(site) -> None:

@@ -11,13 +11,13 @@ from tidegate.checkpoints.files import Entry, LocalFiles
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import NewerDocument
-from tidegate.model.errors import Fenced
+from tidegate.model.errors import Fenced, OtherCopy
 
 STATES = {"Source[0]-FakeSource": {"offset": {"at": 7}}, "my sink/../x": {"state": None}}
 
 
-def manifest(checkpoint: int = 1, generation: int = 1) -> Manifest:
-    return Manifest(job_id=5, pipeline=1, checkpoint=checkpoint, lineage="5-a", generation=generation, begun_ms=1, files={})
+def manifest(checkpoint: int = 1, generation: int = 1, token: str = "") -> Manifest:
+    return Manifest(job_id=5, pipeline=1, checkpoint=checkpoint, lineage="5-a", generation=generation, begun_ms=1, files={}, token=token)
 
 
 @pytest.fixture
@@ -159,3 +159,37 @@ def test_a_restore_and_a_cleanup_list_only_what_belongs_to_their_job(tmp_path: P
     storage.sweep(5, 1, set(), 1)
     storage.delete_job(5, below=9)
     assert {path.split("/")[0] for path in files.listed} == {"5"}
+
+
+def test_the_checkpoint_of_another_driver_of_the_same_generation_is_neither_replaced_nor_deleted(storage: CheckpointStorage) -> None:
+    path = storage.publish(manifest(token="aa"), STATES).path
+    for states in (STATES, {"Source[0]-FakeSource": {"offset": {"at": 8}}}):
+        with pytest.raises(OtherCopy, match="another copy of this installation"):
+            storage.publish(manifest(token="bb"), states)
+    storage.delete(path, 1, "bb")
+    storage.sweep(5, 1, set(), 1, "bb")
+    assert storage.manifest(path).token == "aa"
+    storage.publish(manifest(generation=2, token="bb"), STATES)
+    assert storage.manifest(path).token == "bb"
+    storage.sweep(5, 1, set(), 2, "bb")
+    assert storage.damage(path)
+
+
+def test_a_driver_that_was_quicker_since_the_look_is_not_overwritten(storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = storage.delete
+
+    def other_one_publishes(path: str, generation: int, token: str = "") -> None:
+        delete(path, generation, token)
+        monkeypatch.undo()
+        storage.publish(manifest(token="aa"), STATES)
+
+    monkeypatch.setattr(storage, "delete", other_one_publishes)
+    with pytest.raises(OtherCopy):
+        storage.publish(manifest(token="bb"), {"Source[0]-FakeSource": {"offset": {"at": 8}}})
+    assert storage.read("5/1/1").states == STATES
+
+
+def test_a_manifest_without_a_token_is_written_as_older_releases_wrote_it(storage: CheckpointStorage, tmp_path: Path) -> None:
+    path = storage.publish(manifest(), STATES).path
+    assert "token" not in json.loads((tmp_path / path / "_manifest.json").read_text())
+    assert storage.damage(path) == ""

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tidegate.model.document import from_document, to_document
-from tidegate.model.errors import Fenced
+from tidegate.model.errors import Fenced, OtherCopy
 from tidegate.model.records import PIPELINES, CheckpointKind, CheckpointRef, Failure, PipelineState, PipelineStatus, SourceRange
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import HISTORY_MAX, Ledger
@@ -162,3 +162,41 @@ def test_a_store_that_stays_away_is_waited_for_until_the_driver_is_told_to_end()
     with pytest.raises(StoreUnavailable):
         ledger.confirm()
     assert len(calls) == 5
+
+
+def claimed(store: Store, token: str, generation: int = 1) -> Ledger:
+    ledger = Ledger(store, 1, 1, generation, clock=NoWait(), abandon=threading.Event(), token=token)
+    ledger.load()
+    ledger.start({})
+    return ledger
+
+
+def test_of_two_drivers_of_one_generation_the_second_one_is_refused_by_the_store() -> None:
+    store = new_store()
+    first = claimed(store, "aa")
+    assert stored(store).driver == "1-aa"
+    with pytest.raises(OtherCopy, match="another copy of this installation"):
+        claimed(store, "bb")
+    turn(first)
+    assert stored(store).checkpoints == 1
+
+
+def test_a_driver_whose_state_was_claimed_by_another_one_since_cannot_write() -> None:
+    store = new_store()
+    zombie = claimed(store, "aa")
+    entry = store.get(PIPELINES, "1/1")
+    assert entry is not None
+    store.transact([], [Put(PIPELINES, "1/1", {**entry.value, "driver": "1-bb"})])  # as by a store that was put back, and led again
+    with pytest.raises(OtherCopy):
+        zombie.begin(RANGES)
+    assert stored(store).pending is None
+
+
+def test_the_driver_of_the_next_generation_claims_the_state_anew() -> None:
+    store = new_store()
+    claimed(store, "aa")
+    entry = store.get(PIPELINES, "1/1")
+    assert entry is not None
+    store.transact([], [Put(PIPELINES, "1/1", {**entry.value, "generation": 2})])
+    claimed(store, "bb", 2)
+    assert stored(store).driver == "2-bb"

@@ -11,6 +11,7 @@ from tidegate.api.desk import Desk
 from tidegate.api.fragments import Going, going_of
 from tidegate.api.job_text import format_of
 from tidegate.api.reads import job_id_of
+from tidegate.api.restore_words import query_of
 from tidegate.api.roll import Row, matching
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.cards import Cards, tag_of
@@ -59,8 +60,8 @@ def routes(desk: Desk) -> APIRouter:
         idempotency_key: Annotated[str | None, Header(max_length=KEY_MAX, description="the same key is the same job, however often it is sent")] = None,
     ) -> models.Accepted:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
-        query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore), ("lenient", str(body.lenient))) if value}
-        query |= body.file_parameters()
+        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.file_parameters()}
+        query["lenient"] = str(body.lenient)
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))

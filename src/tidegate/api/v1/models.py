@@ -188,6 +188,7 @@ class Submission(Model):
     id: JobId | None = Field(default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made")
     name: str | None = Field(default=None, min_length=1, max_length=500)
     restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
+    on_sink_lost: str | None = Field(default=None, pattern="^(fail|continue)$", description="where a sink's target knows nothing of the checkpoint")
     lenient: bool = Field(default=False, description="unknown options of connectors are warnings")
     skip_files: list[str] = Field(
         default_factory=list,

@@ -11,7 +11,7 @@ from tidegate.api.access import audit_facts, who_of
 from tidegate.api.desk import Desk
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
-from tidegate.api.restore_words import wish_of
+from tidegate.api.restore_words import query_of, wish_of
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.jobs import JobIdPath, job_details
 from tidegate.api.v1.roles import ADMIN, OPERATOR, VIEWER
@@ -26,6 +26,7 @@ from tidegate.coordinator.namespace import own
 from tidegate.coordinator.prepare import Incompatible, NeedsConsent, prepare
 from tidegate.coordinator.prepare import Request as Wanted
 from tidegate.coordinator.registry import look
+from tidegate.coordinator.sink_memory import ask_from_here
 from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
 from tidegate.model.records import SavepointRequest
@@ -69,8 +70,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/restore-plan", dependencies=[OPERATOR])
     def plan_restore(body: models.Submission) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
-        query = {key: value for key, value in (("jobId", body.id), ("jobName", body.name), ("restore", body.restore)) if value}
-        query |= body.file_parameters()
+        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.file_parameters()}
         plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
         return restore_plan(desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query)
 
@@ -129,8 +129,9 @@ def restore_plan(desk: Desk, plan: Plan, job_id: int, name: str, query: dict[str
     """The plan of a restore; one that is impossible, or needs consent, is a plan too."""
     known = look(desk.store, job_id)
     status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
+    ask = ask_from_here(desk.store, fresh=True)
     try:
-        report = prepare(desk.store, desk.commands.storage, Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status)).report
+        report = prepare(desk.store, desk.commands.storage, Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status, ask=ask)).report
     except (Incompatible, NeedsConsent) as refusal:
         report = refusal.report
     return as_plan(report)

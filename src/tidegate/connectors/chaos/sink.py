@@ -18,7 +18,20 @@ from tidegate.connectors.chaos.trouble import ChaosEnded, Trouble
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.model.types import Table
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, Sink, SinkRange, Writer, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Message,
+    OperatorContext,
+    Resume,
+    Sink,
+    SinkMemory,
+    SinkRange,
+    Writer,
+    WriteTask,
+)
 from tidegate.plugin.option import Values
 
 
@@ -90,13 +103,22 @@ class ChaosCommitter(Committer):
         self._rows = self._checkpoint = 0
         self._spared: set[int] = set()  # checkpoints that failed already
 
+    def memory(self, resume: Resume) -> SinkMemory | None:
+        """The newest batch that has a file; None where rows are only counted."""
+        if self._values["path"] is None:
+            return None
+        numbers = (int(file.stem.rpartition("-")[2]) for file in self._files(resume.lineage))
+        return SinkMemory(place=self._values["path"], checkpoint=max(numbers, default=0))
+
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """What the files say."""
-        prefix = self._prefix(resume.lineage)
-        directory = Path(self._values["path"] or "")
-        files = sorted(directory.glob("*.json")) if self._values["path"] is not None else []
-        records = [json.loads(file.read_text()) for file in files if file.name.startswith(prefix)]
+        records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
         return [SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"]) for r in records if r["checkpoint"] > resume.checkpoint]
+
+    def _files(self, lineage: str) -> list[Path]:
+        """The batches of a lineage, by their ids."""
+        files = sorted(Path(self._values["path"]).glob("*.json")) if self._values["path"] is not None else []
+        return [file for file in files if file.name.startswith(self._prefix(lineage))]
 
     def open(self, resume: Resume) -> None:
         """Take away what is newer than the point to go on from, except the batches that will be repeated."""

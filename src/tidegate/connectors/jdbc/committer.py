@@ -1,7 +1,9 @@
 """The Jdbc sink in the driver: makes a batch visible once. Called by the loop through plugin.contract.
 
+    memory   the newest checkpoint of which the record tells, read only; 0 where there is no record
     ahead    the record, where it is newer than the restore point: what it tells of is in the tables, and is repeated and skipped
     open     the record's row is there, and belongs to this generation: older ones are Fenced in the database itself. Dead staging tables are dropped
+    forget   the pipeline is FINISHED in the store, and nothing can be restored: the row goes
     commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped.
              A table that is not there yet may be made out of what is staged (adopt.py)
 
@@ -20,13 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.connectors.jdbc.adopt import Adoption
+from tidegate.connectors.jdbc.connection import open_existing
 from tidegate.connectors.jdbc.merge import Merge
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
 from tidegate.connectors.jdbc.query import run_query
-from tidegate.connectors.jdbc.record import Record, Records
+from tidegate.connectors.jdbc.record import TABLE, Record, Records
 from tidegate.connectors.jdbc.stage import stage_place
-from tidegate.connectors.jdbc.target import KeyMissing, Target, from_message, target_of
+from tidegate.connectors.jdbc.target import KeyMissing, Target, fixed_name, from_message, target_of
 from tidegate.databases.catalogue import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
@@ -34,8 +37,9 @@ from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System
 from tidegate.failpoint import failpoint
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkRange
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkMemory, SinkRange
 from tidegate.plugin.option import Values
+from tidegate.plugin.placeholders import has_placeholder
 
 _log = logging.getLogger(__name__)
 _KEY_IS_THERE = "23505"
@@ -69,18 +73,42 @@ class JdbcCommitter(Committer):
         self._address, self._values, self._context = address, values, context
         self._dialect = dialect_of(address.system)
         self._preparation = Preparation(self._dialect, values)
+        self._resume = Resume(lineage="", generation=0, checkpoint=0)
         self._lineage, self._generation, self._checkpoint = "", 0, 0
         self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
         self._prepared: frozenset[str] = frozenset()
+        self._renewed = False  # the record was lost, and somebody has agreed to go on without what it told of
+        self._gone: set[str] = set()  # tables that went with it: they are made anew
         self._infos: dict[str, TableInfo] = {}
         self._plain: dict[str, bool] = {}  # targets that were empty when we first came, and took plain inserts since
-        self._finished = False
 
     @property
     def _records(self) -> Records:
-        return Records(self._address, self._dialect, self._context, self._lineage)
+        return Records(self._address, self._dialect, self._context, self._resume)
 
     # -- open ----------------------------------------------------------------------------------------------------------------------------------
+
+    def memory(self, resume: Resume) -> SinkMemory:
+        """See the module's text. A file that is not there is not made."""
+        place = f"{self._address} (table {TABLE})"
+        if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
+            return SinkMemory(place=place, checkpoint=0)
+        with open_existing(self._address) as session:
+            found = Records(self._address, self._dialect, self._context, resume).found(session) if resume.checkpoint else 0
+            name = self._holds_rows(session) if resume.fresh else None
+        return SinkMemory(place=str(name or place), checkpoint=found, others="rows" if name else "")
+
+    def _holds_rows(self, session: Session) -> TableName | None:
+        """The target's table, where rows are added to it without a key, it has one name for all incoming tables, and it is not empty."""
+        text = str(self._values["table"] or "")
+        if self._values["query"] or self._values["data_save_mode"] != "APPEND_DATA" or not text or has_placeholder(text):
+            return None
+        if self._values["primary_keys"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA" or has_placeholder(self._values["database"] or ""):
+            return None
+        name = fixed_name(self._values, self._dialect, self._address)
+        if self._dialect.table_info(session, name) is None:
+            return None
+        return name if session.query(f"select 1 from {self._dialect.qualified(name)} limit 1") else None
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """The one record, where it is newer than the restore point: its batch and all before it are in the tables."""
@@ -104,16 +132,18 @@ class JdbcCommitter(Committer):
 
     def _taken(self, session: Session, resume: Resume) -> Record:
         """The record, in the hands of this generation. May be repeated."""
+        self._resume = resume
         self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
         remembered = frozenset((resume.state or {}).get("prepared", ()))
         failpoint("jdbcsink.open.before")
         self._records.create(session)
         failpoint("jdbcsink.open.middle")
         with session.transaction():
-            self._records.begin(session, resume.checkpoint, remembered)
-            record = self._records.locked(session, resume.generation)
-            self._records.fence(session, resume.generation)
+            begun = self._records.begin(session, resume.checkpoint, remembered)
+            record = self._records.locked(session)
+            self._records.fence(session)
         failpoint("jdbcsink.open.after")
+        self._renewed = self._renewed or (begun and resume.checkpoint > 0)
         self._prepared = record.prepared | remembered
         return record
 
@@ -143,12 +173,13 @@ class JdbcCommitter(Committer):
             raise
 
     def _commit(self, commit: Commit, targets: dict[TableName, list[Staged]]) -> Committed | AlreadyCommitted:
-        with open_session(self._address) as session:
+        with open_existing(self._address) as session:
+            self._find_gone(session, targets)
             if not self._dialect.transactional_ddl and not self._values["query"]:
                 self._prepare_apart(session, commit, targets)
             failpoint("jdbcsink.merge.before")
             with session.transaction():
-                record = self._records.locked(session, self._generation)
+                record = self._records.locked(session)
                 had = self._records.has(record, commit.checkpoint, commit.offsets, self._ahead)
                 if not had:
                     self._merge(session, record, targets)
@@ -158,6 +189,13 @@ class JdbcCommitter(Committer):
             self._checkpoint = commit.checkpoint
             self._sweep(session, commit.checkpoint)
         return AlreadyCommitted() if had else Committed()
+
+    def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
+        """Of a target that was lost with its record: the tables that are not there are as good as never prepared. Those that are there are not emptied."""
+        for name in targets if self._renewed else ():
+            if name.path in self._prepared and name.path not in self._gone and self._dialect.table_info(session, name) is None:
+                self._gone.add(name.path)
+                self._prepared -= {name.path}
 
     def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[Staged]]:
         """What is staged, by target, in the order of the tasks."""
@@ -172,8 +210,8 @@ class JdbcCommitter(Committer):
         """Where making a table ends a transaction: by another connection, under the lock of the record."""
         if all(name.path in self._prepared and not self._lacks_columns(session, parts[0].target) for name, parts in targets.items()):
             return
-        with session.transaction(), open_session(self._address) as other:
-            record = self._records.locked(session, self._generation)
+        with session.transaction(), open_existing(self._address) as other:
+            record = self._records.locked(session)
             if not self._records.has(record, commit.checkpoint, commit.offsets, self._ahead):
                 self._prepare(other, record, targets)
                 self._records.prepare(session, self._prepared)
@@ -182,13 +220,15 @@ class JdbcCommitter(Committer):
         return target.grows and any(self._info(session, target).column(column.name) is None for column in target.columns)
 
     def _prepare(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
-        self._prepared |= record.prepared
+        self._prepared |= record.prepared - self._gone
         for name, parts in targets.items():
             target, fresh = parts[0].target, name.path not in self._prepared
             if not fresh and not self._lacks_columns(session, target):
                 continue
             failpoint("jdbcsink.prepare.before")
             if fresh:
+                if self._preparation.removes_rows:
+                    self._records.drop_others(session, name.path)
                 self._preparation.carry_out(session, target)
             else:
                 self._preparation.grow(session, target, self._info(session, target))
@@ -211,7 +251,7 @@ class JdbcCommitter(Committer):
             return
         if self._dialect.transactional_ddl:
             before = self._prepared
-            self._prepared |= record.prepared
+            self._prepared |= record.prepared - self._gone
             targets = {name: parts for name, parts in targets.items() if not self._adopted(session, name, parts)}
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
@@ -310,16 +350,13 @@ class JdbcCommitter(Committer):
         """The last batch, and the tables whose save modes are done: the target may lose its record, and must not be emptied again."""
         return {"version": 1, "checkpoint": self._checkpoint, "prepared": sorted(self._prepared)}
 
-    def finish(self) -> None:
-        """The output is complete. The record stays until close."""
-        self._finished = True
-
     def close(self) -> None:
-        """With finish, the record goes. Where the database cannot be reached any more, it stays: nobody asks for it again."""
-        if not self._finished:
-            return
+        """Nothing is held open. The record stays until the store says FINISHED: without it, nobody could tell a finished target from one that was lost."""
+
+    def forget(self) -> None:
+        """See the module's text."""
         failpoint("jdbcsink.finish.before")
-        with open_session(self._address) as session:
-            self._records.remove(session, self._generation)
+        with open_existing(self._address) as session:
+            self._records.remove(session)
         failpoint("jdbcsink.finish.after")
         _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._lineage, "sink": self._context.operator})

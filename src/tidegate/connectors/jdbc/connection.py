@@ -1,8 +1,12 @@
 """The address of a Jdbc block's database, from its options. Called by source and sink, in drivers and tasks."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from tidegate.databases.errors import DatabaseMissing, DatabaseTrouble
+from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System, parse_url
 from tidegate.model.errors import UserError
 from tidegate.plugin.option import Values
@@ -20,3 +24,25 @@ def address_of(values: Values, database: str = "", *, creates: bool = False) -> 
     if database and not found.database:
         return replace(found, database=database)
     return found
+
+
+def existing(address: Address) -> Address:
+    """The same address; a file that is gone is not made anew."""
+    return replace(address, properties={**address.properties, "create": "false"})
+
+
+@contextmanager
+def opened_before(address: Address) -> Iterator[None]:
+    """Around connections to a target that was opened before: a file that is gone may come back, as a server may that does not answer."""
+    try:
+        yield
+    except DatabaseMissing:
+        if address.system is not System.SQLITE:
+            raise
+        raise DatabaseTrouble(str(address), "its file was removed, or its disk is not mounted") from None
+
+
+def open_existing(address: Address) -> Session:
+    """A connection to a target that was opened before."""
+    with opened_before(address):
+        return open_session(existing(address))

@@ -28,6 +28,11 @@ class Preparation:
         self._schema, self._data, self._custom = values["schema_save_mode"], values["data_save_mode"], values["custom_sql"]
         self._keyed = values["create_index"]
 
+    @property
+    def removes_rows(self) -> bool:
+        """Whether what others have written goes."""
+        return bool(self._schema == "RECREATE_SCHEMA" or self._data == "DROP_DATA")
+
     def carry_out(self, session: Session, target: Target) -> None:
         """Once in the life of a lineage."""
         info = self._dialect.table_info(session, target.name)

@@ -1,6 +1,7 @@
 """The sink's record in the target: one row for each (lineage, pipeline, sink), changed in the same transaction as the data. Called by committer.py.
 
-Its lock is the fence: whoever commits holds it, and a generation that finds a higher one in it ends. `prepared` names the tables whose save modes are done.
+Its lock is the fence: whoever commits holds it, and a generation that finds a higher one in it ends. So does a driver that finds its own generation with the
+token of another driver, which is of another copy of its installation. `prepared` names the tables whose save modes are done.
 """
 
 import json
@@ -14,11 +15,43 @@ from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address, System
-from tidegate.model.errors import Fenced, TerminalError
-from tidegate.plugin.contract import OperatorContext
+from tidegate.model.errors import Domain, Fenced, OtherCopy, TerminalError, TransientError
+from tidegate.plugin.contract import OperatorContext, Resume
 
 TABLE = "tidegate_sink_record"
-_ALREADY_THERE = ("23505", "42P07", "1050")
+_ALREADY_THERE = ("23505", "42P07", "1050", "42701", "1060")
+_NO_TABLE = ("42P01", "1146")
+_ADDED = {"token": "varchar(100)", "installation": "varchar(40)"}
+"""Columns that tables of older releases lack."""
+_DROPPED = "dropped by "
+"""What a token begins with where the save mode of another job has removed this sink's rows."""
+
+
+class RecordGone(TransientError):
+    """The row, or its table, is not there any more: the target was emptied, dropped or replaced while the job ran."""
+
+    condition = "sink-record-gone"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, where: str, operator: str) -> None:
+        super().__init__(
+            f"the record of the Jdbc sink {operator} is not in {where} any more (table {TABLE}): the row was deleted, or the database was dropped or replaced "
+            "while the job ran"
+        )
+        self.where, self.operator = where, operator
+
+
+class DataDropped(TerminalError):
+    """Another job's save mode has removed the rows of this sink."""
+
+    condition = "sink-data-dropped"
+
+    def __init__(self, where: str, operator: str, by: str) -> None:
+        super().__init__(
+            f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
+            "Give the two jobs tables of their own, and start this one over with --restore fresh"
+        )
+        self.where, self.operator, self.by = where, operator, by
 
 
 class OtherOffsets(TerminalError):
@@ -45,46 +78,76 @@ class Record:
 class Records:
     """The record of one sink in one lineage."""
 
-    def __init__(self, address: Address, dialect: Dialect, context: OperatorContext, lineage: str) -> None:
-        self._address, self._dialect, self._context, self._lineage = address, dialect, context, lineage
+    def __init__(self, address: Address, dialect: Dialect, context: OperatorContext, resume: Resume) -> None:
+        self._address, self._dialect, self._context, self._lineage = address, dialect, context, resume.lineage
+        self._generation, self._token, self._installation = resume.generation, resume.token, resume.installation
+        lineage = resume.lineage
         self._id = record_id(context, lineage)
         self._table = dialect.qualified(stage_place(address, TABLE))
 
     def create(self, session: Session) -> None:
-        """The table of records, unless it is there; another sink may make it at the same moment."""
-        if self._dialect.table_info(session, stage_place(self._address, TABLE)) is not None:
-            return
-        text = "longtext" if self._dialect.system is System.MYSQL else "text"
-        try:
-            session.execute(
+        """The table of records, with all columns; another sink may make it at the same moment."""
+        info = self._dialect.table_info(session, stage_place(self._address, TABLE))
+        if info is None:
+            text = "longtext" if self._dialect.system is System.MYSQL else "text"
+            self._make(
+                session,
                 f"create table if not exists {self._table} (id varchar(64) primary key, lineage varchar(200), job bigint, pipeline integer, sink {text}, "
-                f"checkpoint bigint not null, generation bigint not null, offsets {text}, prepared {text})"
+                f"checkpoint bigint not null, generation bigint not null, offsets {text}, prepared {text}, "
+                + ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
+                + ")",
             )
+            return
+        for name, kind in _ADDED.items():
+            if info.column(name) is None:
+                self._make(session, f"alter table {self._table} add column {name} {kind}")
+
+    @staticmethod
+    def _make(session: Session, statement: str) -> None:
+        try:
+            session.execute(statement)
         except StatementRefused as error:
-            if error.code not in _ALREADY_THERE:
+            if error.code not in _ALREADY_THERE and "duplicate column" not in str(error):
                 raise
 
-    def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> None:
-        """Within a transaction: the row of this sink, unless it is there."""
+    def found(self, session: Session) -> int:
+        """The newest checkpoint that the target knows of; 0 where it knows nothing. Changes nothing, and needs no table."""
+        info = self._dialect.table_info(session, stage_place(self._address, TABLE))
+        if info is None:
+            return 0
+        dropped = f" and (token is null or token not like '{_DROPPED}%')" if info.column("token") is not None else ""
+        checkpoint = session.one(f"select checkpoint from {self._table} where id = %s{dropped.replace('%', '%%')}", (self._id,))
+        return int(checkpoint or 0)
+
+    def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> bool:
+        """Within a transaction: the row of this sink, unless it is there. Whether it was made now."""
         words = {
             System.MYSQL: ("insert ignore into", ""),
             System.POSTGRES: ("insert into", "on conflict do nothing"),
             System.SQLITE: ("insert or ignore into", ""),
         }
         first, last = words[self._dialect.system]
-        session.execute(
+        made = session.execute(
             f"{first} {self._table} (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
             f"values (%s, %s, %s, %s, %s, %s, 0, null, %s) {last}",
             (self._id, self._lineage[:200], self._context.job_id, self._context.pipeline, self._context.operator, checkpoint, json.dumps(sorted(prepared))),
         )
+        return made > 0
 
-    def locked(self, session: Session, generation: int) -> Record:
-        """Within a transaction: the row, which nobody else can have until its end. Fenced where it belongs to a higher generation, or is gone."""
+    def locked(self, session: Session) -> Record:
+        """Within a transaction: the row, which nobody else can have until its end. Fenced where it belongs to a higher generation, OtherCopy where another
+        driver of this one has it, RecordGone where it is not there."""
         lock = "" if self._dialect.system is System.SQLITE else " for update"
-        rows = session.query(f"select checkpoint, generation, offsets, prepared from {self._table} where id = %s{lock}", (self._id,))
-        if not rows or rows[0][1] > generation:
-            raise Fenced(f"the Jdbc sink {self._context.operator} in {self._address}", generation, rows[0][1] if rows else generation + 1)
-        checkpoint, current, offsets, prepared = rows[0]
+        try:
+            rows = session.query(f"select checkpoint, generation, offsets, prepared, token from {self._table} where id = %s{lock}", (self._id,))
+        except StatementRefused as error:
+            if error.code not in _NO_TABLE and "no such table" not in str(error):
+                raise
+            rows = []
+        if not rows:
+            raise RecordGone(str(self._address), self._context.operator)
+        checkpoint, current, offsets, prepared, token = rows[0]
+        self._check(current, token or "")
         return Record(
             checkpoint=checkpoint,
             generation=current,
@@ -92,9 +155,28 @@ class Records:
             prepared=frozenset(json.loads(prepared) if prepared else ()),
         )
 
-    def fence(self, session: Session, generation: int) -> None:
-        """Within a transaction: from now on only this generation and higher ones."""
-        session.execute(f"update {self._table} set generation = %s where id = %s", (generation, self._id))
+    def _check(self, current: int, token: str) -> None:
+        what = f"the Jdbc sink {self._context.operator} in {self._address}"
+        if current > self._generation:
+            raise Fenced(what, self._generation, current)
+        if token.startswith(_DROPPED) and current == self._generation:
+            raise DataDropped(str(self._address), self._context.operator, token.removeprefix(_DROPPED))
+        if current == self._generation and token and self._token and token != self._token:
+            raise OtherCopy(what, self._generation)
+
+    def fence(self, session: Session) -> None:
+        """Within a transaction: from now on only this driver and higher generations."""
+        session.execute(
+            f"update {self._table} set generation = %s, token = %s, installation = %s where id = %s",
+            (self._generation, self._token, self._installation, self._id),
+        )
+
+    def drop_others(self, session: Session, path: str) -> None:
+        """The rows of a table are about to be removed, as the save mode says: every other sink that has written to it is stopped by name."""
+        for key, prepared in session.query(f"select id, prepared from {self._table} where id <> %s", (self._id,)):
+            if path in (json.loads(prepared) if prepared else ()):
+                by = f"{_DROPPED}job {self._context.job_id} ({self._context.job_name})"[:100]
+                session.execute(f"update {self._table} set token = %s where id = %s", (by, key))
 
     def prepare(self, session: Session, prepared: frozenset[str]) -> None:
         """Within a transaction: the save modes of these tables are done."""
@@ -104,9 +186,11 @@ class Records:
         """Within a transaction: this batch is there."""
         session.execute(f"update {self._table} set checkpoint = %s, offsets = %s where id = %s", (checkpoint, json.dumps(offsets), self._id))
 
-    def remove(self, session: Session, generation: int) -> None:
-        """The job is done, and so is its record."""
-        session.execute(f"delete from {self._table} where id = %s and generation <= %s", (self._id, generation))
+    def remove(self, session: Session) -> None:
+        """The job is done, and so is its record. That of another driver stays."""
+        mine = "(token is null or token = '' or token = %s)" if self._token else "1 = 1"
+        given = (self._id, self._generation, *((self._token,) if self._token else ()))
+        session.execute(f"delete from {self._table} where id = %s and generation <= %s and {mine}", given)
 
     def has(self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0) -> bool:
         """Whether this very batch is there, or lies before the record in a chain up to `ahead` that is being repeated; OtherOffsets where another one is in

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tidegate.connectors.jdbc.committer import JdbcCommitter
-from tidegate.connectors.jdbc.connection import address_of
+from tidegate.connectors.jdbc.connection import address_of, existing
 from tidegate.connectors.jdbc.writer import JdbcWriter
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System
@@ -32,7 +32,7 @@ class JdbcSink(Sink):
 
     def writer(self, task: WriteTask) -> Writer:
         """In a task."""
-        return JdbcWriter(self.address, self.values, self.context, task)
+        return JdbcWriter(existing(self.address), self.values, self.context, task)
 
     def committer(self) -> Committer:
         """In the driver."""

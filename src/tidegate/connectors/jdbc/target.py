@@ -72,6 +72,11 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
     )
 
 
+def fixed_name(values: Values, dialect: Dialect, address: Address) -> TableName:
+    """The target of every incoming table, where the options have no placeholder."""
+    return _name(values, {}, dialect, address)
+
+
 def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Address) -> TableName:
     if values["query"]:
         return TableName("", "", "query")

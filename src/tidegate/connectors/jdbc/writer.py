@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.jdbc.adopt import may_become
+from tidegate.connectors.jdbc.connection import opened_before
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
 from tidegate.connectors.jdbc.target import Target, as_message, target_of
@@ -72,7 +73,8 @@ class JdbcWriter(Writer):
         if not staging.held:
             return
         if self._loader is None:
-            self._loader = loader_of(self._address, self._dialect)
+            with opened_before(self._address):
+                self._loader = loader_of(self._address, self._dialect)
         if staging.place is None:
             place = stage_place(self._address, self._name(staging))
             failpoint("jdbcsink.stage.before")

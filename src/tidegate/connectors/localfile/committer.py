@@ -3,19 +3,22 @@
 The protocol. Paths are those of write_layout.
 
 ahead    as the first half of open, up to the rename; then the records after the restore point are told. They are all that will ever be there.
-open     create fence-g; a higher one there: Fenced. Rename staging/g' -> dead/g' of every lower g'. That rename is the fence: a record gets its name by a hard
-         link from a file in staging/g', so that after it no lower generation can add a record, and those that exist are all that will ever exist of it.
+memory   the newest checkpoint of which the target knows: by its records and its fence; where both are gone in good order (finish), by the names of the files.
+open     create fence-g, exclusively, with the driver's token; a higher one there: Fenced; one with another token: OtherCopy.
+         Rename staging/g' -> dead/g' of every lower g'. That rename is the fence: a record gets its name by a hard link from a file in staging/g', so that
+         after it no lower generation can add a record, and those that exist are all that will ever exist of it.
          Take back (rewind) the records that are newer than the restore point and will not be repeated, carry out those that were left half-done, drop all
          other staged files. Where an older point is wanted on purpose, files whose records were pruned are taken back by their names.
          Create staging/g, then look for a higher fence again: whoever came meanwhile either saw that directory and took it away, or is seen here.
          Where a fresh lineage begins, what older ones of the same job left is collected (write_lineages).
-commit   stage -> record -> publish -> done. The record is written whole in staging/g and linked to commits/<n>.json: the first one wins. Whoever finds one,
-         a repeat or a zombie, carries out only what it says: rename each staged file to its final name; one that is not staged any more was published.
-         The same id with other offsets is an error. The staged files of those who lost are removed. A batch without a record, before one that has one, is in
-         place: its record was pruned.
+commit   the directory is the one that was opened, and still this driver's. stage -> record -> publish -> done. The record is written whole in staging/g and
+         linked to commits/<n>.json: the first one wins. Whoever finds one, a repeat or a zombie, carries out only what it says: rename each
+         staged file to its final name; one that is not staged any more was published. The same id with other offsets is an error. The staged
+         files of those who lost are removed. A batch without a record, before one that has one, is in place: its record was pruned.
 rewind   newest record first: staged files, final files, record, mark; each step can be repeated.
 retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
-close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files.
+close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files: they are
+         the memory of a finished sink, so that no mark has to stay behind.
 
 Must not touch anything of another job, pipeline or sink.
 """
@@ -38,18 +41,29 @@ from tidegate.connectors.localfile.durable import (
     remove_tree,
     sync,
     sync_all,
-    touch,
     write_new,
 )
+from tidegate.connectors.localfile.write_fence import (
+    DRAFT,
+    Fence,
+    check_number,
+    dropped_by,
+    highest_fence,
+    identity_of,
+    new_fence,
+    raise_fence,
+    refuse_links,
+    verify,
+)
 from tidegate.connectors.localfile.write_layout import Place
-from tidegate.connectors.localfile.write_lineages import collect_older, mark_owner
+from tidegate.connectors.localfile.write_lineages import collect_older, files_of_others, mark_owner, take_away
 from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
 from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
 from tidegate.connectors.localfile.write_savemode import SaveMode
-from tidegate.connectors.localfile.write_takeback import take_back_by_name
+from tidegate.connectors.localfile.write_takeback import refuse_newer_by_name, remembered_by_names, take_back_by_name
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume, SinkRange
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume, SinkMemory, SinkRange
 
 _PRUNED_MAX = 200
 """How many records one call of retain removes at most."""
@@ -63,32 +77,61 @@ class FileCommitter(Committer):
         self._place, self._job_id, self._transactional, self._save_mode, self._directory = place, job_id, transactional, save_mode, directory
         self._layout = place.layout("")
         self._generation = 0
+        self._fence_mark = Fence(generation=0)
+        self._identity = (0, 0)
         self._committed = 0
+        self._filled: int | None = None  # the newest checkpoint that has files; None where that is not known
         self._finished = False
 
     # -- open ----------------------------------------------------------------------------------------------------------------------------------
 
+    @property
+    def _what(self) -> str:
+        return f"the file sink {self._place.operator}"
+
+    def memory(self, resume: Resume) -> SinkMemory:
+        """See the module's text."""
+        layout, root = self._place.layout(resume.lineage), self._place.root
+        with disk(f"asking {self._what} what it holds"):
+            refuse_links(layout)
+            if resume.checkpoint == 0:
+                others = files_of_others(self._place, resume.lineage) if resume.fresh and self._save_mode.data == "APPEND_DATA" else ""
+                return SinkMemory(place=root, checkpoint=0, others=others)
+            if (by := dropped_by(layout)) is not None:
+                return SinkMemory(place=f"{root} (whose files were removed by the save mode of {by})", checkpoint=0)
+            if not os.path.isdir(layout.base):
+                return SinkMemory(place=root, checkpoint=remembered_by_names(self._place, resume, transactional=self._transactional))
+            fence = highest_fence(layout)
+            newest = max([*checkpoints(layout), fence.checkpoint if fence else 0])
+            return SinkMemory(place=root, checkpoint=newest if self._transactional or fence is None else max(newest, resume.checkpoint))
+
+    def _take_up(self, resume: Resume) -> None:
+        self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
+        self._fence_mark = new_fence(resume.generation, resume.token, resume.installation, resume.checkpoint)
+
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """See the module's text."""
-        self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
+        self._take_up(resume)
         if not os.path.isdir(self._layout.base):
             return ()  # left as it is: open sees that the records are gone
-        with disk(f"asking the file sink {self._place.operator} what it holds"):
-            self._fence()
+        with disk(f"asking {self._what} what it holds"):
+            raise_fence(self._layout, self._fence_mark, self._what)
             self._take_over()
             records = [read_record(self._layout, checkpoint) for checkpoint in checkpoints(self._layout) if checkpoint > resume.checkpoint]
         return [SinkRange(checkpoint=r.checkpoint, offsets=r.offsets) for r in records if isinstance(r, Record)]
 
     def open(self, resume: Resume) -> None:
         """See the module's text."""
-        self._layout, self._generation, self._committed = self._place.layout(resume.lineage), resume.generation, resume.checkpoint
-        fresh = resume.checkpoint == 0 and resume.pending is None and resume.state is None and not resume.ahead
-        with disk(f"opening the file sink {self._place.operator}"):
+        self._take_up(resume)
+        self._committed, self._filled = resume.checkpoint, 0 if resume.fresh else (resume.state or {}).get("filled")
+        fresh = resume.fresh
+        with disk(f"opening {self._what}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
                 self._save_mode.check_exists(self._directory)
             if self._transactional and not fresh and not os.path.isdir(self._layout.base):
+                refuse_newer_by_name(self._place, resume, self._what)
                 take_back_by_name(self._place, resume)
-            self._fence()
+            raise_fence(self._layout, self._fence_mark, self._what)
             mark_owner(self._layout, resume.lineage, self._job_id)
             self._take_over()
             self._settle(resume)
@@ -96,34 +139,30 @@ class FileCommitter(Committer):
             self._claim()
             self._take_back_lost(resume)
             self._discard_stray_marks()
+            self._identity = identity_of(self._layout)
+            discard(self._layout.dropped)  # somebody has agreed to go on without what is gone
             if fresh:
-                collect_older(self._place, resume.lineage)
+                collect_older(self._place, resume.lineage, self._fence_mark)
                 self._save_mode.start(self._layout)
             if self._directory is not None:
                 self._save_mode.prepare(self._layout, self._directory)
 
-    def _fence(self) -> None:
-        layout = self._layout
-        failpoint("filesink.fence.before")
-        parents = [p for d in (layout.base, layout.commits, layout.stagings, layout.deads) for p in make_directory(d)]
-        touch(layout.fence(self._generation))
-        sync_all([*parents, layout.base])
-        self._check_fence()
-        failpoint("filesink.fence.middle")
-
     def _check_fence(self) -> None:
-        highest = max(self._layout.fences(), default=0)
-        if highest > self._generation:
-            raise self._fenced()
+        check_number(self._layout, self._generation, self._what)
 
-    def _fenced(self) -> Fenced:
+    def _verify(self) -> None:
+        verify(self._layout, self._fence_mark, self._identity, self._what)
+
+    def _overtaken(self) -> Fenced:
+        """Something of ours is gone: the directory, which is raised, or only what a higher generation has taken away."""
+        self._verify()
         current = max(self._layout.fences(), default=0)
-        return Fenced(f"the file sink {self._place.operator}", self._generation, max(current, self._generation + 1))
+        return Fenced(self._what, self._generation, max(current, self._generation + 1))
 
     def _take_over(self) -> None:
         for generation in _generations(self._layout.stagings):
             if generation < self._generation:
-                _move_directory(self._layout.staging(generation), self._layout.dead(generation))
+                take_away(self._layout.staging(generation), self._layout.dead(generation))
         failpoint("filesink.fence.after")
 
     def _settle(self, resume: Resume) -> None:
@@ -186,6 +225,9 @@ class FileCommitter(Committer):
         for generation in layout.fences():
             if generation < self._generation:
                 discard(layout.fence(generation))
+        for name in names(layout.base):
+            if name.startswith(DRAFT):
+                discard(os.path.join(layout.base, name))
 
     def _discard_stray_marks(self) -> None:
         """Marks whose record is gone, after what they told has been dealt with."""
@@ -200,7 +242,7 @@ class FileCommitter(Committer):
         highest = max(self._layout.fences(), default=0)
         if highest > self._generation:
             remove_tree(self._layout.staging(self._generation))
-            raise self._fenced()
+            raise Fenced(self._what, self._generation, highest)
 
     # -- commit --------------------------------------------------------------------------------------------------------------------------------
 
@@ -208,9 +250,9 @@ class FileCommitter(Committer):
         """See the module's text."""
         assert commit.generation == self._generation, "a committer commits for the generation that opened it"
         with disk(f"committing checkpoint {commit.checkpoint} of the file sink {self._place.operator}"):
-            self._check_fence()
+            self._verify()
             files = staged_files(commit.messages)
-            outcome = self._commit_once(commit, files) if self._transactional else self._append(files, commit.messages)
+            outcome = self._commit_once(commit, files) if self._transactional else self._append(commit.checkpoint, files, commit.messages)
             self._sweep(commit.checkpoint)
         self._committed = commit.checkpoint
         return outcome
@@ -220,6 +262,7 @@ class FileCommitter(Committer):
         ours = False
         if isinstance(record, NoRecord):
             if any(later > commit.checkpoint for later in checkpoints(self._layout)):
+                self._filled = None  # under which of the pruned records its files are is not known
                 return AlreadyCommitted()
             self._prepare(commit.messages)
             record, ours = self._write_record(commit, files)
@@ -227,6 +270,8 @@ class FileCommitter(Committer):
             raise OtherOffsets(self._layout.record(commit.checkpoint), commit.checkpoint)
         if not is_done(self._layout, record):
             publish(self._layout, record)
+        if record.files:
+            self._filled = commit.checkpoint
         return Committed() if ours else AlreadyCommitted()
 
     def _write_record(self, commit: Commit, files: tuple[StagedFile, ...]) -> tuple[Record, bool]:
@@ -251,14 +296,14 @@ class FileCommitter(Committer):
             failpoint("filesink.record.middle")
             created = link(draft, layout.record(commit.checkpoint))
         except FileNotFoundError:
-            raise self._fenced() from None  # the staging directory was taken away: from here on a higher generation decides
+            raise self._overtaken() from None  # the staging directory was taken away: from here on a higher generation decides
         sync(layout.commits)
         failpoint("filesink.record.after")
         if isinstance(created, Created):
             return record, True
         winner = read_record(layout, commit.checkpoint)
         if isinstance(winner, NoRecord):
-            raise self._fenced()  # only a higher generation takes records back
+            raise self._overtaken()  # only a higher generation takes records back
         return winner, False
 
     def _check_staged(self, files: Sequence[StagedFile]) -> None:
@@ -270,7 +315,7 @@ class FileCommitter(Committer):
                 size = os.stat(path).st_size
             except FileNotFoundError:
                 if not os.path.isdir(staging):
-                    raise self._fenced() from None
+                    raise self._overtaken() from None
                 raise DiskTrouble(f"the staged file {path} has vanished before it was committed") from None
             if size != file.bytes:
                 raise DiskTrouble(f"the staged file {path} has {size} bytes instead of {file.bytes}")
@@ -279,7 +324,7 @@ class FileCommitter(Committer):
         for directory in sorted({d for m in messages for d in m.get("directories", ())}):
             self._save_mode.prepare(self._layout, self._layout.final(directory))
 
-    def _append(self, files: Sequence[StagedFile], messages: Sequence[Any]) -> Committed:
+    def _append(self, checkpoint: int, files: Sequence[StagedFile], messages: Sequence[Any]) -> Committed:
         """Without transactions: whole files, no record; a name that is taken is not taken over."""
         self._check_staged(files)
         self._prepare(messages)
@@ -295,6 +340,8 @@ class FileCommitter(Committer):
             if index == 0 and len(files) > 1:
                 failpoint("filesink.append.middle")
         sync_all(changed)
+        if files:
+            self._filled = checkpoint
         failpoint("filesink.append.after")
         return Committed()
 
@@ -310,7 +357,7 @@ class FileCommitter(Committer):
 
     def state(self) -> Any:
         """The last batch that is in place."""
-        return {"version": 1, "checkpoint": self._committed}
+        return {"version": 1, "checkpoint": self._committed, "filled": self._filled}
 
     def retain(self, oldest: int) -> None:
         """See the module's text."""
@@ -337,6 +384,7 @@ class FileCommitter(Committer):
             if not self._finished:
                 remove_empty(layout.staging(self._generation))
                 return
+            self._verify()
             failpoint("filesink.finish.before")
             remove_tree(layout.gone)
             with suppress(FileNotFoundError):
@@ -350,17 +398,3 @@ class FileCommitter(Committer):
 
 def _generations(directory: str) -> list[int]:
     return [int(name[1:]) for name in names(directory)]
-
-
-def _move_directory(alive: str, dead: str) -> None:
-    """Takes a staging directory away. Where one of this name was taken before, its files join the others."""
-    try:
-        os.rename(alive, dead)
-    except FileNotFoundError:
-        return
-    except OSError:
-        if not os.path.isdir(dead):
-            raise
-        for name in names(alive):
-            os.replace(os.path.join(alive, name), os.path.join(dead, name))
-        remove_empty(alive)

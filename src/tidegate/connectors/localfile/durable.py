@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
 _ATTEMPTS_MAX = 5
-_TRANSIENT = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT, errno.ENOENT}
+_TRANSIENT = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT),
+    # The disk is away, or read-only until somebody repairs it: mounts come back.
+    *(errno.ENOENT, errno.ESTALE, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EREMOTEIO, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.EBUSY, errno.EAGAIN, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOMEDIUM),
+}
 
 
 class DiskTrouble(TransientError):

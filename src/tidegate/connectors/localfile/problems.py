@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tidegate.connectors.localfile.streams import BadFile, FileChanged
+from tidegate.connectors.localfile.bad_rows import BadFile
+from tidegate.connectors.localfile.streams import FileChanged
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
 __all__ = ["BadFile", "FileChanged", "FilesMissing", "LeftOutNow", "ListedFileChanged", "RangeChanged", "TooManyFiles", "advising"]

@@ -1,6 +1,7 @@
 """The LocalFile sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
 
 import os
+import socket
 
 from tidegate.connectors.localfile.committer import FileCommitter
 from tidegate.connectors.localfile.write_layout import Place
@@ -22,10 +23,11 @@ class LocalFileSink(Sink):
         if root == "/":
             raise UserError(f"the path {values['path']} begins with what depends on the table: it needs a directory before that, which is the same for all")
         self._place = Place(root, context.pipeline, context.operator)
+        self._host = socket.gethostname()  # the driver's
 
     def writer(self, task: WriteTask) -> Writer:
         """In a task."""
-        return FileWriter(self._place, self.values, self.context.job_id, task)
+        return FileWriter(self._place, self.values, self.context.job_id, task, self._host)
 
     def committer(self) -> Committer:
         """In the driver."""

@@ -1,13 +1,14 @@
 """Where the file sink keeps its own things on the disk. The only author of these paths.
 
     <root>/.tidegate/<lineage>/p<pipeline>-<sink>/
-        fence-g<generation>              a generation that has opened this sink; only the highest counts
+        fence-g<generation>              a driver that has opened this sink (write_fence); only the highest counts
         staging/g<generation>/           what the tasks of a generation write, and its commit records until they get their name
         dead/g<generation>/              the same directory after a higher generation took it away
         commits/<checkpoint>.json        what is or will be visible of a batch; created exclusively
         commits/<checkpoint>-<id>.done   everything in that record is in place
         started, prepared/<hash>         a fresh lineage began here; the save modes of a table's directory were carried out
         owner-<job>                      another job than the one that the lineage is named for goes on with it
+        dropped                          the save mode of another job has removed files of this lineage
 
 Names that begin with a dot are left out by everyone who reads a directory of data files.
 """
@@ -85,6 +86,11 @@ class Layout:
         """The mark of a fresh lineage."""
         return os.path.join(self.base, "started")
 
+    @property
+    def dropped(self) -> str:
+        """The mark of a lineage whose files were removed by another job's save mode."""
+        return os.path.join(self.base, "dropped")
+
     def staging(self, generation: int) -> str:
         """Where the tasks of a generation write."""
         return os.path.join(self.stagings, f"g{generation}")
@@ -111,7 +117,7 @@ class Layout:
 
     def fences(self) -> list[int]:
         """Every generation whose mark is there."""
-        return sorted(int(n.removeprefix(_FENCE)) for n in names(self.base) if n.startswith(_FENCE))
+        return sorted(int(n.removeprefix(_FENCE)) for n in names(self.base) if n.startswith(_FENCE) and n.removeprefix(_FENCE).isdigit())
 
     def owner(self, job_id: int) -> str:
         """The mark of a job that has taken the lineage up from another one."""

@@ -3,9 +3,11 @@
 Called by the committer when a fresh lineage opens.
 
 A batch that was decided but not carried out is carried out first, so that a reader never keeps half of it. Then everything of the old lineage goes at once, by
-a rename; whatever cuts this off, the next fresh start goes on with it. Published files stay. A driver that is alive all the same, of another installation that
-uses the same job id and directory, finds its staging directory gone and is fenced; when it opens again it goes by the names of its files.
+a rename; whatever cuts this off, the next fresh start goes on with it. Published files stay.
 
+Only a lineage is collected whose fence proves that it is ours and dead: it names this installation, and a generation below this one. Numbers only grow
+within an installation, so a copy of it that has gone on since has a higher one. Lineages of other installations stay, and those of releases whose fences named
+nobody.
 A lineage that another job has taken up is that job's: it says so by a mark, and nothing of it is touched.
 
 Must not touch anything of another job, pipeline or sink.
@@ -14,23 +16,27 @@ Must not touch anything of another job, pipeline or sink.
 import logging
 import os
 import re
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from tidegate.connectors.localfile.durable import discard, names, remove_empty, remove_tree, touch
+from tidegate.connectors.localfile.durable import discard, names, remove_empty, remove_tree, sync, touch, write_new
+from tidegate.connectors.localfile.write_fence import Fence, highest_fence
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_publish import is_done, publish
-from tidegate.connectors.localfile.write_record import BadRecord, NoRecord, checkpoints, read_record
+from tidegate.connectors.localfile.write_record import BadRecord, NoRecord, Record, checkpoints, read_record
+from tidegate.connectors.localfile.write_takeback import GENERATIONS_MAX, TRANSACTION, data_files
 from tidegate.failpoint import failpoint
 
+SHOWN_MAX = 1000
 _LINEAGE = re.compile(r"(?P<job>-?\d+)-[0-9a-f]+")
 _log = logging.getLogger(__name__)
 
 
-def collect_older(place: Place, lineage: str) -> None:
+def collect_older(place: Place, lineage: str, mine: Fence) -> None:
     """See the module's text. A lineage without a job's id in its name has no older ones."""
     for older in _others(place, lineage):
         layout = place.layout(older)
-        if layout.owners() or not (os.path.isdir(layout.base) or os.path.isdir(layout.gone)):
+        if layout.owners() or not (_is_ours(layout, mine) or (os.path.isdir(layout.gone) and not os.path.isdir(layout.base))):
             continue
         failpoint("filesink.lineages.before")
         _carry_out(layout)
@@ -42,6 +48,79 @@ def collect_older(place: Place, lineage: str) -> None:
         remove_empty(os.path.dirname(layout.base))
         failpoint("filesink.lineages.after")
         _log.info("file sink: collected what lineage %s left", older, extra={"sink": place.operator})
+
+
+def _is_ours(layout: Layout, mine: Fence) -> bool:
+    fence = highest_fence(layout)
+    return fence is not None and fence.installation == mine.installation and fence.generation < mine.generation
+
+
+def files_of_others(place: Place, lineage: str) -> str:
+    """What of other lineages is below the path, in words; empty where there is nothing. Stops at a few: a directory may be large."""
+    ours = {place.digest(lineage, generation) for generation in range(GENERATIONS_MAX)}
+    found = []
+    for path in data_files(place.root):
+        if not any(m["digest"] in ours for m in TRANSACTION.finditer(os.path.basename(path))):
+            found.append(path)
+        if len(found) == SHOWN_MAX:
+            return f"{SHOWN_MAX} files and more"
+    return f"{len(found)} file{'s' if len(found) > 1 else ''}" if found else ""
+
+
+def stop_writers(mine: Layout, removed: Collection[str]) -> None:
+    """The save mode is about to remove these files: a lineage that has written some of them, and has not finished, is stopped by name.
+
+    First the mark, then its staging directories go: from then on it can commit nothing, and finds the mark.
+    """
+    by = f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage {os.path.basename(os.path.dirname(mine.base))})"
+    removed_digests = {found["digest"] for path in removed for found in TRANSACTION.finditer(os.path.basename(path))}
+    for layout in _unfinished(mine) if removed_digests else ():
+        if removed_digests & _digests(layout):
+            failpoint("filesink.dropped.before")
+            with suppress(FileExistsError):
+                write_new(layout.dropped, by.encode())
+            sync(layout.base)
+            failpoint("filesink.dropped.after")
+            for name in names(layout.stagings):
+                take_away(os.path.join(layout.stagings, name), os.path.join(layout.deads, name))
+            _log.warning("file sink: the save mode of %s removes files of lineage %s", by, os.path.basename(os.path.dirname(layout.base)))
+
+
+def _unfinished(mine: Layout) -> Iterator[Layout]:
+    """All other sinks that have records below this path, of any job."""
+    root = mine.place.bookkeeping
+    for lineage in names(root):
+        for name in names(os.path.join(root, lineage)):
+            base = os.path.join(root, lineage, name)
+            if base != mine.base and not name.endswith(".gone"):
+                yield Layout(mine.place, base)
+
+
+def _digests(layout: Layout) -> set[str]:
+    """What the names of this sink's files have in them: its records say who it is."""
+    for checkpoint in reversed(checkpoints(layout)):
+        try:
+            record = read_record(layout, checkpoint)
+        except BadRecord:
+            continue
+        if isinstance(record, Record):
+            place = Place(layout.place.root, record.pipeline, record.sink)
+            return {place.digest(record.lineage, generation) for generation in range(max(layout.fences(), default=0) + 1)}
+    return set()
+
+
+def take_away(alive: str, dead: str) -> None:
+    """Takes a staging directory away. Where one of this name was taken before, its files join the others."""
+    try:
+        os.rename(alive, dead)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if not os.path.isdir(dead):
+            raise
+        for name in names(alive):
+            os.replace(os.path.join(alive, name), os.path.join(dead, name))
+        remove_empty(alive)
 
 
 def mark_owner(layout: Layout, lineage: str, job_id: int) -> None:

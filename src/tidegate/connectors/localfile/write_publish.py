@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 
 from tidegate.connectors.localfile.durable import DiskTrouble, make_directory, sync_all, touch
+from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
 from tidegate.connectors.localfile.write_layout import Layout
 from tidegate.connectors.localfile.write_record import Record, StagedFile
 from tidegate.failpoint import failpoint
@@ -24,6 +25,8 @@ def is_done(layout: Layout, record: Record) -> bool:
 def publish(layout: Layout, record: Record) -> None:
     """See the module's text."""
     failpoint("filesink.publish.before")
+    if not os.path.isdir(layout.base):  # else the directories of the files would be made anew, on whatever disk is there now
+        raise DirectoryRemoved(removed_words(layout, f"the file sink {record.sink}"))
     changed: set[str] = set()
     for index, file in enumerate(record.files):
         final = layout.final(file.final)

@@ -7,11 +7,12 @@ generation that was thought dead and goes on dropping cannot hit what its succes
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.localfile.durable import Created, discard, make_directory, remove_empty, sync, sync_all, touch
 from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.connectors.localfile.write_lineages import stop_writers
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 
@@ -55,7 +56,9 @@ class SaveMode:
         if self.data == "ERROR_WHEN_DATA_EXISTS" and self.schema != "RECREATE_SCHEMA":
             self._refuse_data(directory, older)
         if self.schema == "RECREATE_SCHEMA" or self.data == "DROP_DATA":
-            _drop(directory, older)
+            removed = _to_drop(directory, older)
+            stop_writers(layout, removed)
+            _drop(directory, removed)
         failpoint("filesink.prepare.middle")
         parents = make_directory(directory) + make_directory(os.path.dirname(mark))
         touch(mark)
@@ -86,14 +89,16 @@ def _old_files(directory: str, older: int) -> Iterator[str]:
                 yield path
 
 
-def _drop(directory: str, older: int) -> None:
+def _to_drop(directory: str, older: int) -> list[str]:
     if os.path.dirname(directory) == directory:
         raise NotPrepared("the root of the file system cannot be emptied: give a directory of its own as path")
-    touched = set()
-    for path in list(_old_files(directory, older)):
+    return list(_old_files(directory, older))
+
+
+def _drop(directory: str, removed: Sequence[str]) -> None:
+    for path in removed:
         discard(path)
-        touched.add(os.path.dirname(path))
-    sync_all(touched)
+    sync_all({os.path.dirname(path) for path in removed})
     for at, _ in list(_walk(directory)):
         if at != directory:
             remove_empty(at)

@@ -4,6 +4,7 @@ Writes only into the staging directory of its generation and never creates that 
 """
 
 import os
+import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.durable import DiskRefused, discard, disk, sync
+from tidegate.connectors.localfile.durable import discard, disk, sync
+from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
 from tidegate.connectors.localfile.write_formats import Encoder, Roll, codec_name, open_encoder
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix
@@ -129,8 +131,8 @@ class OpenFile:
 class FileWriter(Writer):
     """The writer of one task."""
 
-    def __init__(self, place: Place, values: Values, job_id: int, task: WriteTask) -> None:
-        self._place, self._values, self._task = place, values, task
+    def __init__(self, place: Place, values: Values, job_id: int, task: WriteTask, host: str) -> None:
+        self._place, self._values, self._task, self._host = place, values, task, host
         self._layout: Layout = place.layout(task.lineage)
         self._transaction = place.transaction(job_id, task)
         self._suffix = suffix(values["file_format_type"], codec_name(values))
@@ -206,12 +208,17 @@ class FileWriter(Writer):
         final = os.path.normpath(os.path.join(directory, numbered + self._suffix))
         return OpenFile(encoder=encoder, staged=staged, path=path, final=final)
 
-    def _not_there(self) -> Fenced | DiskRefused:
-        """The place for staged files is gone: a newer generation took it away, or it never was on this host."""
-        mine = self._task.generation
-        if not self._layout.fences():
-            return DiskRefused(f"{self._layout.base} is not there on this host: a file sink on a cluster needs a disk that all hosts share")
-        return Fenced(f"the file sink {self._place.operator}", mine, max([*self._layout.fences(), mine + 1]))
+    def _not_there(self) -> Fenced | DirectoryRemoved:
+        """The place for staged files is gone: a newer generation took it away, somebody removed it, or it never was on this host."""
+        mine, fences, here = self._task.generation, self._layout.fences(), socket.gethostname()
+        if fences and (mine in fences or fences[-1] > mine):
+            return Fenced(f"the file sink {self._place.operator}", mine, max(fences[-1], mine + 1))
+        if self._host == here:
+            return DirectoryRemoved(removed_words(self._layout, f"the file sink {self._place.operator}"))
+        return DirectoryRemoved(
+            f"{self._layout.base} is not there on the host {here}: the directory was removed or unmounted, or this host does not share the disk "
+            "(a file sink on a cluster needs one that all hosts share)"
+        )
 
     def _relieve(self) -> None:
         """Keeps the memory of many open files bounded: the fullest are written first."""

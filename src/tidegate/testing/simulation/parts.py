@@ -26,6 +26,7 @@ from tidegate.plugin.contract import (
     OperatorContext,
     Resume,
     Sink,
+    SinkMemory,
     Source,
     Split,
     Writer,
@@ -101,6 +102,11 @@ class SimCommitter(Committer):
         self.target, self.pipeline, self.sink = target, pipeline, sink
         self.shelf = Shelf()
         self.generation = 0
+
+    def memory(self, resume: Resume) -> SinkMemory:
+        """The newest batch that is there."""
+        shelf = self.target.shelves.get((resume.lineage, self.pipeline, self.sink), Shelf())
+        return SinkMemory(place=self.sink, checkpoint=max(shelf.rows, default=0))
 
     def open(self, resume: Resume) -> None:
         """Fence, and drop what is newer."""

@@ -113,7 +113,7 @@ class MemoryStorage(CheckpointStorage):
         """What is wrong with a checkpoint."""
         return "" if path in self.directories else f"checkpoint {path} is missing"
 
-    def delete(self, path: str, generation: int) -> None:
+    def delete(self, path: str, generation: int, token: str = "") -> None:  # noqa: ARG002  # no simulated host is copied
         """Delete a checkpoint, unless a newer generation has made it."""
         self.at("checkpoint.delete.before")
         there = self.directories.get(path)
@@ -121,12 +121,12 @@ class MemoryStorage(CheckpointStorage):
             self._remove(path)
         self.at("checkpoint.delete.after")
 
-    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int) -> list[str]:
+    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = "") -> list[str]:
         """Delete what no record of a pipeline names."""
         prefix = paths.pipeline_directory(job_id, pipeline).as_posix() + "/"
         swept = [path for path in sorted(self.directories) if path.startswith(prefix) and path not in keep]
         for path in swept:
-            self.delete(path, generation)
+            self.delete(path, generation, token)
         return swept
 
     def newest(self, job_id: int) -> Newest:

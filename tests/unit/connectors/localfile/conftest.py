@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_lineages, write_publish, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile import committer, write_fence, write_lineages, write_publish, write_savemode, write_takeback, writer
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
 from tidegate.model.job import JobMode
@@ -33,8 +33,11 @@ class Generation:
         self.sink, self.number, self.lineage = LocalFileSink(values, context), number, lineage
         self.pipeline, self.committer = pipeline, self.sink.committer()
 
-    def open(self, checkpoint: int = 0, pending: int | None = None, state: Any = None) -> "Generation":
-        self.committer.open(Resume(lineage=self.lineage, generation=self.number, checkpoint=checkpoint, pending=pending, state=state))
+    def resume(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> Resume:
+        return Resume(lineage=self.lineage, generation=self.number, checkpoint=checkpoint, pending=pending, state=state, **more)
+
+    def open(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> "Generation":
+        self.committer.open(self.resume(checkpoint, pending, state, **more))
         return self
 
     def stage(self, checkpoint: int, *tasks: list[int], table: Table = TABLE) -> list[Any]:
@@ -93,7 +96,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], No
         if act is not None:
             act()
 
-    for module in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback):
+    for module in (committer, writer, write_fence, write_lineages, write_publish, write_savemode, write_takeback):
         monkeypatch.setattr(module, "failpoint", passed)
     return due.__setitem__
 

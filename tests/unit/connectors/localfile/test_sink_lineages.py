@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tidegate.connectors.localfile.write_fence import DirectoryRemoved, Fence
 from tidegate.connectors.localfile.write_lineages import collect_older
-from tidegate.model.errors import Fenced
 from tidegate.plugin.contract import Committed
 
 OLD, NEW = "7-18a0f", "7-18b11"
@@ -70,12 +70,12 @@ def test_a_kill_while_collecting_is_made_good_by_the_next_start(kit: Any, at: Ca
     assert not any(entry.startswith(OLD) for entry in kept(tmp_path))
 
 
-def test_a_driver_that_is_alive_all_the_same_is_fenced_and_heals(kit: Any, tmp_path: Path) -> None:
+def test_a_driver_of_this_installation_that_is_alive_all_the_same_stops_and_heals(kit: Any, tmp_path: Path) -> None:
     old = kit.Generation(tmp_path, 1, lineage=OLD).open()
     old.batch(1, [1])
     messages = old.stage(2, [2])
     kit.Generation(tmp_path, 5, lineage=NEW).open()
-    with pytest.raises(Fenced):
+    with pytest.raises(DirectoryRemoved):
         old.commit(2, messages)
     again = kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1, pending=2)
     again.batch(2, [2])
@@ -86,7 +86,7 @@ def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_
     taken, mine = "5-18a0f", "5-18b11"  # the drivers of this kit are job 7's
     driver = kit.Generation(tmp_path, 2, lineage=taken).open(checkpoint=1)
     driver.batch(2, [2])
-    collect_older(driver.sink._place, mine)
+    collect_older(driver.sink._place, mine, Fence(generation=3))
     assert [name.startswith(f"{taken}/") for name in kept(tmp_path)] == [True]
     assert driver.batch(3, [3]) == Committed()
 
