@@ -6,7 +6,7 @@ The budget counts attempts without a checkpoint between them: who gets on may st
 import logging
 
 from tidegate.logs import bare
-from tidegate.model.errors import Fenced, TerminalError, TidegateError
+from tidegate.model.errors import Fenced, TerminalError, TidegateError, system_sentence
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import Failure, PipelineStatus
 from tidegate.pipeline.engine import EngineGone
@@ -55,13 +55,13 @@ def equipped(around: Surroundings, graph: Graph) -> Graph:
 
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
     """An exception as a record: the one useful sentence."""
-    known = isinstance(error, TidegateError)
-    text = bare(str(error).strip()) or type(error).__name__
+    known = isinstance(error, TidegateError | OSError)
+    text = bare((system_sentence(error) if isinstance(error, OSError) else str(error)).strip()) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,
         pipeline=pipeline,
         condition=error.condition if isinstance(error, TidegateError) else "error",
-        domain=error.domain.value if isinstance(error, TidegateError) else "internal",
+        domain=error.domain.value if isinstance(error, TidegateError) else "external" if isinstance(error, OSError) else "internal",
         message=(text if known else f"{type(error).__name__}: {text}")[:MESSAGE_CHARS_MAX],
     )

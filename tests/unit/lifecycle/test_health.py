@@ -190,3 +190,10 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
     assert shown_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
     assert shown_age_ms(make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3), checkpoint.completed_ms + 5) == 2
     assert shown_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
+
+
+def test_what_the_driver_waits_for_is_the_reason(signs, make) -> None:
+    full = "the checkpoint storage /checkpoints is full (no space left): make room"
+    metrics = PipelineMetrics(pipeline=1, generation=make.generation, phase="publishing", waits_for=full)
+    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == Health(STALLED, f"store unreachable: {full}")
+    assert full not in pipeline_health(TEN, signs("publishing", 61_000, metrics=replace(metrics, generation=make.generation - 1))).reason
