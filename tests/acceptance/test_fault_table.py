@@ -228,9 +228,7 @@ def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(site: Site, place:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_between_two_generations_loses_and_doubles_nothing(
-    site: Site, crash_runs: CrashRuns, place: str, fault: str
-) -> None:
+def test_a_fault_between_two_generations_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
     request = RunRequest(home=str(site.home.root), file=str(site.job), failpoints=f"ledger.complete.after@{STRIKE_AT}")
     assert crash_runs.run(request).code == KILLED
     site.disks[place].strike_for_a_moment(fault)
@@ -242,9 +240,7 @@ def test_a_fault_between_two_generations_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_before_a_restore_loses_and_doubles_nothing(
-    site: Site, crash_runs: CrashRuns, place: str, fault: str
-) -> None:
+def test_a_fault_before_a_restore_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
     stopped = crash_runs.run(RunRequest(home=str(site.home.root), file=str(site.job), stop_at_rows=STRIKE_AT * ROWS))
     assert stopped.status == "CANCELED"
     site.disks[place].strike(fault)

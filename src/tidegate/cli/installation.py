@@ -16,7 +16,7 @@ from tidegate.cli import exits, job_file
 from tidegate.config.engine import load_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.errors import TidegateError, UserError, system_sentence
 from tidegate.model.problem import Severity
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -66,5 +66,5 @@ def installation(home: str | None, config: Path | None) -> Iterator[Installation
 
 def fail(error: Exception) -> NoReturn:
     """Say what is wrong and end."""
-    click.echo(f"tidegate: {error}", err=True)
+    click.echo(f"tidegate: {system_sentence(error) if isinstance(error, OSError) else error}", err=True)
     sys.exit(exits.code_of(error))

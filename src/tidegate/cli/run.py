@@ -29,7 +29,7 @@ from tidegate.lifecycle.view import Limits
 from tidegate.logs import bare, hide, log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import CoordinatorSettings, EngineSettings
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, system_sentence
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
@@ -123,7 +123,8 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         options.home.make()
         store = open_store(url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
-        return refuse(f"{options.home.root} cannot be used: {error}", exits.REFUSED)
+        why = system_sentence(error) if isinstance(error, OSError) else error
+        return refuse(f"{options.home.root} cannot be used: {why}", exits.REFUSED)
     try:
         return EmbeddedRun(store, plan, file, options).run()
     except TidegateError as error:

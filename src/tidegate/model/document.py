@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tidegate.model.errors import TerminalError
 
 T = TypeVar("T")
+MISFIT = "one of its fields holds what it cannot"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -68,7 +69,7 @@ def _article(value: object) -> str:
 
 def _reason(error: Exception) -> str:
     """In words, and without those of Python."""
-    return str(error) if isinstance(error, _Misfit) else "one of its fields holds what it cannot"
+    return str(error) if isinstance(error, _Misfit) else MISFIT
 
 
 class _Misfit(ValueError):
@@ -135,8 +136,10 @@ def _record_decoder(kind: type) -> Callable[[Any], Any]:
         try:
             return kind(**{name: decode(data[name]) if decode else data[name] for name, decode in fields if name in data})
         except TypeError as error:
-            missing = _missing(kind, data) if isinstance(data, Mapping) else ()
-            raise _Misfit(f"it has no {', '.join(missing)}" if missing else f"there is {_article(data)} in the place of {kind.__name__}") from error
+            if not isinstance(data, Mapping):
+                raise _Misfit(f"there is {_article(data)} in the place of {kind.__name__}") from error
+            missing = _missing(kind, data)
+            raise _Misfit(f"it has no {', '.join(missing)}" if missing else MISFIT) from error
 
     return read
 

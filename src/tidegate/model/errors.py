@@ -4,6 +4,7 @@ An error class is one fact: its arguments are kept as attributes, `condition` is
 a person: what is wrong, where, what to do.
 """
 
+import errno
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -40,6 +41,25 @@ class TerminalError(TidegateError):
     """No retry can help."""
 
     condition = "terminal"
+
+
+def system_sentence(error: OSError) -> str:
+    """An error of the operating system for a person: what, where, what to do; without Python's own form of it."""
+    where = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    what = error.strerror or str(error) or type(error).__name__
+    advice = _ADVICE.get(error.errno or 0, "")
+    return f"{where}: {what}{advice}" if where else f"{what}{advice}"
+
+
+_ADVICE = {
+    errno.ENOSPC: " (the disk is full: make room)",
+    errno.EDQUOT: " (the quota is used up: make room)",
+    errno.EROFS: " (the disk is mounted read-only: mount it for writing)",
+    errno.EACCES: " (check the permissions)",
+    errno.EPERM: " (check the permissions)",
+    errno.EMFILE: " (raise the limit of open files: ulimit -n)",
+    errno.ENOENT: " (it was removed, or its disk is not mounted)",
+}
 
 
 class Fenced(TerminalError):

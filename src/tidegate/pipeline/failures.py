@@ -1,7 +1,7 @@
 """Errors as records. Called by the loop, its retries and the driver."""
 
 from tidegate.logs import bare
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, system_sentence
 from tidegate.model.records import Failure
 from tidegate.plugin.secret import masked_text
 
@@ -10,13 +10,20 @@ MESSAGE_CHARS_MAX = 4096
 
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
     """An exception as a record: the one useful sentence."""
-    known = isinstance(error, TidegateError)
-    text = masked_text(bare(str(error).strip())) or type(error).__name__
+    known = isinstance(error, TidegateError | OSError)
+    said = system_sentence(error) if isinstance(error, OSError) else str(error)
+    text = masked_text(bare(said.strip())) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,
         pipeline=pipeline,
         condition=error.condition if isinstance(error, TidegateError) else "error",
-        domain=error.domain.value if isinstance(error, TidegateError) else "internal",
+        domain=_domain(error),
         message=(text if known else f"{type(error).__name__}: {text}")[:MESSAGE_CHARS_MAX],
     )
+
+
+def _domain(error: BaseException) -> str:
+    if isinstance(error, TidegateError):
+        return error.domain.value
+    return "external" if isinstance(error, OSError) else "internal"

@@ -133,3 +133,19 @@ def test_signs_of_life_are_few_and_bad_weather_is_made_up_for() -> None:
     fault[0] = Fault.UNAVAILABLE
     b.withdraw()  # says so in the log, and leaves the rest to the leader
     assert world.kept() == ["b"]
+
+
+def test_a_server_that_cannot_write_knows_why_after_a_while_and_forgets_it_when_it_can() -> None:
+    world, fault = World(), Fault.NONE
+    store, _ = faulty_store(world.store, lambda _operation: fault)
+    server = world.server("a", store)
+    assert server.trouble(0.0) == ""
+    fault = Fault.UNAVAILABLE
+    for seconds, known in ((2.0, False), (4.0, False), (2.0, True)):
+        world.clock.at_s += seconds
+        with pytest.raises(StoreUnavailable):
+            server.step()
+        assert bool(server.trouble(5.0)) is known
+    fault = Fault.NONE
+    server.step()
+    assert server.trouble(0.0) == ""

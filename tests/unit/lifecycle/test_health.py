@@ -206,3 +206,10 @@ def test_a_start_that_waits_for_a_cluster_names_it() -> None:
     rhythm = Rhythm(interval_ms=1000, timeout_ms=1000, start_ms=1000)
     health = pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=2500 + 1000))
     assert health == Health(CheckpointHealth.STALLED, "starting: YARN: application_1 is ACCEPTED, no container granted")
+
+
+def test_what_the_driver_waits_for_is_the_reason(signs, make) -> None:
+    full = "the checkpoint storage /checkpoints is full (no space left): make room"
+    metrics = PipelineMetrics(pipeline=1, generation=make.generation, phase="publishing", waits_for=full)
+    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == Health(STALLED, f"store unreachable: {full}")
+    assert full not in pipeline_health(TEN, signs("publishing", 61_000, metrics=replace(metrics, generation=make.generation - 1))).reason
