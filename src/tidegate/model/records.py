@@ -25,6 +25,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tidegate.model.job_events import JobEvent as JobEvent
+from tidegate.model.job_events import JobEventKind as JobEventKind
+from tidegate.model.members import Beat as Beat
+from tidegate.model.members import Lease as Lease
+from tidegate.model.members import ProcessRef as ProcessRef
+from tidegate.model.members import ServerRecord as ServerRecord
+from tidegate.model.members import WorkerRecord as WorkerRecord
 from tidegate.model.plan import Plan
 from tidegate.model.restore import RestoreReport
 from tidegate.model.runway import RunwayFigure, RunwayLevel
@@ -103,16 +110,6 @@ class CheckpointKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessRef:
-    """A process that cannot be mistaken for a later one with the same pid: its start time and boot are part of its name. It leads its session."""
-
-    pid: int
-    started: int
-    boot: str
-    host: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
     """One thing that went wrong, for the failure history."""
 
@@ -122,27 +119,6 @@ class Failure:
     condition: str = "error"
     domain: str = "internal"
     message: str = ""
-
-
-class JobEventKind(StrEnum):
-    """What a line in the history of a job is about."""
-
-    SUBMITTED = "submitted"  # a new incarnation; `to` is fresh or restore, the reason what it continues
-    STATUS = "status"  # `to` is the status that was entered
-    RESTART = "restart"  # the driver is replaced, for this reason
-    COMMAND = "command"  # `to` is what was asked for; the reason says what became of it
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobEvent:
-    """One line in the history of a job id. Lines are only ever appended; `coordinator/history` bounds their number."""
-
-    at_ms: int
-    kind: JobEventKind
-    to: str = ""
-    by: str = ""
-    generation: int = 0
-    reason: str = ""
 
 
 class Wish(StrEnum):
@@ -301,54 +277,6 @@ class DriverRecord:
     worker: str = ""
     started_ms: int = 0
     end: DriverEnd | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lease:
-    """Who holds an office. Written only when the holder changes: its version is the fence of everything that the holder writes."""
-
-    version: int = 1
-    holder: str
-    term: int
-    address: str = ""
-    since_ms: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Beat:
-    """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its own clock."""
-
-    version: int = 1
-    term: int
-    number: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerRecord:
-    """A worker and what it offers. `host` and `boot` say whose processes it can see and kill."""
-
-    version: int = 1
-    id: str
-    host: str
-    boot: str
-    process: ProcessRef
-    slots: int
-    tags: Mapping[str, str] = field(default_factory=dict)
-    warm: int = 0
-    started_ms: int = 0
-    address: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerRecord:
-    """A server and where it answers. Rewritten with the next `number` as its sign of life."""
-
-    version: int = 1
-    id: str
-    address: str = ""
-    release: str = ""
-    started_ms: int = 0
-    number: int = 0
 
 
 class Role(StrEnum):
