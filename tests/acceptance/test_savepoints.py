@@ -139,15 +139,15 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
     assert (shown["job_id"], shown["states"].keys()) == (job.id, {"1"})
     assert tidegate(cluster, "savepoints", "export", first["id"], str(tmp_path / "kept")).exit_code == 0
     assert tidegate(cluster, "savepoints", "delete", first["id"], "--job", str(job.id)).exit_code == 0
-    assert tidegate(cluster, "savepoints", "show", first["id"]).exit_code == 2
+    assert tidegate(cluster, "savepoints", "show", first["id"]).exit_code == 3
     assert tidegate(cluster, "savepoints", "import", str(tmp_path / "kept")).exit_code == 0
     (tmp_path / "kept" / "_savepoint.json").write_text("{}")
     assert tidegate(cluster, "savepoints", "import", str(tmp_path / "kept")).exit_code == 1
     assert [made.id for made in savepoints_of(cluster, job)] == [first["id"], listed[1]["savepoint"]]
     job.stop()
     job.is_exactly_once()
-    assert tidegate(cluster, "savepoint", str(job.id)).exit_code == 2
-    assert tidegate(cluster, "savepoint", "nobody").exit_code == 2
+    assert tidegate(cluster, "savepoint", str(job.id)).exit_code == 3
+    assert tidegate(cluster, "savepoint", "nobody").exit_code == 3
 
 
 @on("sqlite-plain")

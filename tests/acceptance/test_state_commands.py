@@ -139,7 +139,7 @@ def test_a_quarantine_can_be_deleted_before_its_time(place: Place, tidegate: Tid
 
 def test_a_quarantine_that_is_not_there_is_an_error_in_one_sentence(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
-    assert "there is no quarantine 'x'; there are: none" in tidegate("state", "gc", "--undo", "x", code=2).stderr
+    assert "there is no quarantine 'x'; there are: none" in tidegate("state", "gc", "--undo", "x", code=3).stderr
     assert "--dry-run shows" in tidegate("state", "gc", "--dry-run", "--collect", code=2).stderr
 
 
