@@ -227,6 +227,36 @@ def test_save_modes_hold_for_the_first_batch_of_a_lineage_only(engine: SparkEngi
     assert [row[0] for row in db.rows("select * from t")] == ["0", "1", "2", "3"]
 
 
+class Died(BaseException):
+    """As a kill would end the driver."""
+
+
+@pytest.mark.parametrize("db", ["derby"], indirect=True)
+def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(engine: SparkEngine, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [f"foreignsink.{step}.{when}" for step, moments in STEPS.items() for when in moments]
+    due: list[str] = []
+
+    def dies(name: str) -> None:
+        if name in due:
+            due.remove(name)
+            raise Died(name)
+
+    monkeypatch.setattr("tidegate.connectors.jdbc.foreign_commit.failpoint", dies)
+    monkeypatch.setattr("tidegate.connectors.jdbc.spark.failpoint", dies)
+    for generation, place in enumerate(places, 1):
+        due.append(place)
+        with pytest.raises(Died):
+            Run(engine, db, generation=generation).batch(numbers(), end=2)
+        assert due == []
+    assert isinstance(Run(engine, db, generation=len(places) + 1).batch(numbers(), end=2), AlreadyCommitted)
+    assert db.rows(RECORDS) == [("1", str(len(places) + 1))]
+    assert [row[0] for row in db.rows('select "id" from t')] == ["0", "1"]
+    assert db.tables() == []
+
+
+STEPS = {"prepare": ("before", "after"), "open": ("before", "middle", "after"), "commit": ("before", "middle", "after")}
+
+
 def test_text_keys_of_a_table_that_is_made_tell_rows_apart(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db, primary_keys=["name"])
     run.batch(numbers())
