@@ -35,7 +35,7 @@ def test_a_lateral_view_without_outer_skips_elements_that_are_null(spark: SparkS
     rows = [(1, [10, None], ["a", None, "b"]), (2, None, None), (3, [], []), (4, [None], [None])]
     df = spark.createDataFrame(rows, struct_of(table))
     found = frame(sql(f"select id, x from t lateral view {view}"), table, df).collect()
-    assert sorted((tuple(r) for r in found), key=str) == sorted(expected, key=str)
+    assert sorted(((r.id, r.x) for r in found), key=str) == sorted(expected, key=str)
 
 
 def test_a_lateral_view_of_split_text_skips_a_text_that_is_null(spark: SparkSession) -> None:
