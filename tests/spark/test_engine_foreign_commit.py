@@ -83,16 +83,20 @@ def h2_jar() -> Path:
     return jar
 
 
-@pytest.fixture(params=["derby", "h2"])
+BOTH = pytest.mark.parametrize("db", ["derby", "h2"], indirect=True)
+
+
+@pytest.fixture
 def db(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Database]:
     jvm = spark._jvm
     jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
-    if request.param == "h2":
+    brand = getattr(request, "param", "derby")
+    if brand == "h2":
         try:
             jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(DRIVERS["h2"])
         except Exception:
             jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URL(h2_jar().as_uri()))
-    with closing(Database(jvm, request.param, tmp_path.name)) as database:
+    with closing(Database(jvm, brand, tmp_path.name)) as database:
         yield database
 
 
@@ -138,6 +142,7 @@ def changes(*rows: tuple[RowKind, int, str | None]) -> Any:
 INSERT, BEFORE, AFTER, DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE
 
 
+@BOTH
 def test_a_batch_is_there_once_however_often_it_is_repeated(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db)
     assert isinstance(run.batch(numbers()), Committed)
@@ -179,6 +184,7 @@ def test_a_commit_that_fails_in_the_middle_changes_nothing(engine: SparkEngine, 
     assert len(db.rows("select * from t")) == 3
 
 
+@BOTH
 def test_changes_are_applied_by_key_in_their_order(engine: SparkEngine, db: Database) -> None:
     db.execute('create table t ("id" bigint not null primary key, "name" varchar(20), more int default 7)', "insert into t values (1, 'one', 1), (2, 'two', 2)")
     run = Run(engine, db, primary_keys=["id"])
@@ -197,6 +203,7 @@ def test_rows_that_delete_need_a_key(engine: SparkEngine, db: Database) -> None:
         run.batch(changes((DELETE, 1, None)), end=1)
 
 
+@BOTH
 @pytest.mark.parametrize("query", ['insert into t ("name", "id") values (:name, :id)', 'insert into t ("id", "name") values (?, ?)'])
 def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(engine: SparkEngine, db: Database, query: str) -> None:
     db.execute('create table t ("id" bigint not null primary key, "name" varchar(20))')
@@ -225,6 +232,35 @@ def test_save_modes_hold_for_the_first_batch_of_a_lineage_only(engine: SparkEngi
     later = Run(engine, db, generation=3, checkpoint=1, state=state, data_save_mode="DROP_DATA")
     later.batch(numbers(), 2, 3, 4)
     assert [row[0] for row in db.rows("select * from t")] == ["0", "1", "2", "3"]
+
+
+class Died(BaseException):
+    """As a kill would end the driver."""
+
+
+def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(engine: SparkEngine, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [f"foreignsink.{step}.{when}" for step, moments in STEPS.items() for when in moments]
+    due: list[str] = []
+
+    def dies(name: str) -> None:
+        if name in due:
+            due.remove(name)
+            raise Died(name)
+
+    monkeypatch.setattr("tidegate.connectors.jdbc.foreign_commit.failpoint", dies)
+    monkeypatch.setattr("tidegate.connectors.jdbc.spark.failpoint", dies)
+    for generation, place in enumerate(places, 1):
+        due.append(place)
+        with pytest.raises(Died):
+            Run(engine, db, generation=generation).batch(numbers(), end=2)
+        assert due == []
+    assert isinstance(Run(engine, db, generation=len(places) + 1).batch(numbers(), end=2), AlreadyCommitted)
+    assert db.rows(RECORDS) == [("1", str(len(places) + 1))]
+    assert [row[0] for row in db.rows('select "id" from t')] == ["0", "1"]
+    assert db.tables() == []
+
+
+STEPS = {"prepare": ("before", "after"), "open": ("before", "middle", "after"), "commit": ("before", "middle", "after")}
 
 
 def test_text_keys_of_a_table_that_is_made_tell_rows_apart(engine: SparkEngine, db: Database) -> None:

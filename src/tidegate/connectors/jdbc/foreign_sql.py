@@ -57,8 +57,8 @@ def create_stage(brand: Brand, stage: str, place: str, columns: Sequence[str], l
 
     `large` are the columns that are staged as large objects, and converted when they are merged.
     """
-    # A case is null for the database: no column is NOT NULL, and none counts by itself.
-    cases = [f"case when 1 = 0 then {column} end" for column in columns]
+    # A case may be null, so that no column is NOT NULL, and none counts by itself. H2 copies neither, and would take the case for a null without a type.
+    cases = [column if brand is Brand.H2 else f"case when 1 = 0 then {column} end" for column in columns]
     made = [f"cast(0 as {_WHOLE})", "cast(0 as int)", *(f"cast({case} as clob)" if n in large else case for n, case in enumerate(cases))]
     names = [SEQ, KIND, *(stage_column(number) for number in range(len(columns)))]
     select = ", ".join(f"{expression} as {name}" for expression, name in zip(made, names, strict=True))

@@ -112,6 +112,7 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
             statement = create_stage(brand, stage, place, columns, large)
             if statement:
                 connection.execute(statement)
+                _check_types(connection, place, columns, stage, large)
         connection.commit()
         folded = [connection.folded(name) for name in (SEQ, KIND, *(stage_column(n) for n in range(len(names))))]
     kind = f.col(ROW_KIND).cast("int") if table.kinds else f.lit(RowKind.INSERT.code)
@@ -120,6 +121,14 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
     _asked(values, lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties), only_sql=True)
     part = Staged(place=place, stage=stage, columns=columns, names=tuple(names), key=key, kinds=table.kinds, large=large)
     sink.staging.parts[task.checkpoint, task.subtask] = part
+
+
+def _check_types(connection: "JvmConnection", place: str, columns: tuple[str, ...], stage: str, large: frozenset[int]) -> None:
+    """A staged column of another type could change a value, or lose it."""
+    staged = connection.types(stage, [stage_column(n) for n in range(len(columns))])
+    for number, (wanted, made) in enumerate(zip(connection.types(place, columns), staged, strict=True)):
+        if number not in large and wanted != made:
+            raise UserError(f"the column {columns[number]} of {place} cannot be staged: its type {wanted} becomes {made} (numbers of java.sql.Types)")
 
 
 def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
@@ -254,10 +263,14 @@ class JvmConnection:
 
     def texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
         """Which of these columns are texts, and no large objects."""
+        return frozenset(number for number, kind in enumerate(self.types(place, columns)) if kind in _SHORT_TEXTS)
 
-        def read(statement: Any) -> frozenset[int]:
+    def types(self, place: str, columns: Sequence[str]) -> list[int]:
+        """The types of columns, as numbers of java.sql.Types."""
+
+        def read(statement: Any) -> list[int]:
             about = statement.executeQuery().getMetaData()
-            return frozenset(number for number in range(len(columns)) if int(about.getColumnType(number + 1)) in _SHORT_TEXTS)
+            return [int(about.getColumnType(number)) for number in range(1, len(columns) + 1)]
 
         return _asked(self._values, lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read))
 

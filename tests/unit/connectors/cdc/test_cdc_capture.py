@@ -227,3 +227,15 @@ def test_secrets_of_a_plan_are_not_readable_and_come_back() -> None:
     assert "ss word" not in str(hidden)
     assert hidden["username"] == "u"
     assert unpacked(hidden) == values
+
+
+@pytest.mark.parametrize("plugin", ["decoderbufs", "wal2json"])
+def test_other_decoding_plugins_are_read_with_pgoutput_and_a_notice(plugin: str) -> None:
+    connector = find(BlockKind.SOURCE, "Postgres-CDC")
+    given = {"url": "jdbc:postgresql://host/db", "username": "u", "password": "p", "table-names": ["db.s.t"], "decoding.plugin.name": plugin}
+    block = Block(given, lambda _: Location("job.conf", 1), "source[0]")
+    values, problems = connector.options.read(block)
+    assert connector.check is not None
+    found = [*problems, *connector.check(block, values)]
+    assert [(p.severity.value, p.path) for p in found] == [("notice", "source[0].decoding.plugin.name")]
+    assert "read with pgoutput" in found[0].message

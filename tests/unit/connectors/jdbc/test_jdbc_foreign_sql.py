@@ -51,6 +51,6 @@ def test_rows_without_a_key_are_added_and_without_upsert_only_updates_replace() 
 def test_a_staging_table_has_the_types_of_its_target_where_the_words_are_known(brand: Brand) -> None:
     text = create_stage(brand, "st", "T", ['"ID"'])
     assert (text == "") == (brand is Brand.GENERIC)
-    assert brand is Brand.GENERIC or 'case when 1 = 0 then "ID" end as c0' in text
+    assert ('case when 1 = 0 then "ID" end as c0' in text) == (brand not in (Brand.GENERIC, Brand.H2)), "to H2 that would be a null without a type"
     assert ("into st" in text) == (brand is Brand.SQLSERVER)
     assert "bigint" not in create_record(brand)
