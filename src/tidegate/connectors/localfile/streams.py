@@ -257,29 +257,37 @@ class RecordBlocks:
         dialect = self.dialect
         rest = b""
         pending: list[bytes] = []
+        wanted = 0
         for block in self.blocks:
-            if pending and dialect.plain and dialect.terminator not in block:
-                pending.append(block)  # in the middle of a very long record
-                self._check(pending, -1)
-                continue
             end = block.rfind(dialect.terminator) + 1 if not pending and self._unquoted(rest, block) else 0
             if end:  # the usual case, with one copy of the bytes less
                 yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
                 rest = block[end:]
                 continue
-            joined = b"".join([rest, *pending, block])
-            pending = []
+            pending = [*(pending or [rest]), block]
+            held = sum(map(len, pending))
+            if held < wanted:
+                continue  # in the middle of a very long record
+            joined = b"".join(pending)
             cut = cut_block(joined, dialect)
             if cut.end == 0:
-                rest, pending = b"", [joined]
-                self._check(pending, cut.open_at)
+                self._check(held, cut.open_at)
+                pending = [joined]
+                wanted = min(2 * held, dialect.record_bytes_max + 1)  # so that trying again costs little
                 continue
+            pending, wanted = [], 0
             yield self._given(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
             rest = joined[cut.end :]
-        last = b"".join([rest, *pending])
+        last = b"".join(pending or [rest])
         if last:
-            cut = Cut(0) if dialect.plain else cut_block(last, dialect)
-            yield self._given(last, cut.misplaced or cut.open_at >= 0)
+            yield from self._last(last)
+
+    def _last(self, block: bytes) -> Iterator[bytes]:
+        """What is left at the end, which may be many records where trying was put off."""
+        cut = Cut(0) if self.dialect.plain else cut_block(block, self.dialect)
+        if cut.end == 0:
+            self._check(len(block), cut.open_at)
+        yield self._given(block, cut.misplaced or cut.open_at >= 0)
 
     def _unquoted(self, rest: bytes, block: bytes) -> bool:
         """Whether every terminator in these bytes ends a record."""
@@ -291,8 +299,8 @@ class RecordBlocks:
         self.offset += len(block)
         return block
 
-    def _check(self, pending: Sequence[bytes], open_at: int) -> None:
-        if sum(map(len, pending)) > self.dialect.record_bytes_max:
+    def _check(self, held: int, open_at: int) -> None:
+        if held > self.dialect.record_bytes_max:
             raise RecordTooLong(self.offset, self.offset + open_at if open_at >= 0 else -1)
 
 
