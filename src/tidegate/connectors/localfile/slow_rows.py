@@ -70,7 +70,7 @@ class SlowRows:
             if field.fault:
                 advice = '; set quote_char = "" if quotes mean nothing in this file'
                 return (
-                    f"quote: {field.fault} of {excerpt(text[field.start : field.start + 60])}{advice}",
+                    f"quote: {field.fault} of {excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())}{advice}",
                     field.start,
                 )
         limit = self.dialect.record_bytes_max
