@@ -309,12 +309,29 @@ def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> RecordBlocks:
     return RecordBlocks(blocks, dialect)
 
 
+class _Lines:
+    """Counts the lines of a text that comes in pieces; \\n, \\r\\n and \\r end one."""
+
+    def __init__(self) -> None:
+        self.line = 1
+        self.last = b""
+
+    def add(self, piece: bytes) -> None:
+        """The next piece."""
+        if not piece:
+            return
+        self.line += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
+        self.line -= self.last == b"\r" and piece[:1] == b"\n"
+        self.last = piece[-1:]
+
+
 def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
     """The lines at which offsets of a part's text stand. Reads all lines before them, so it is for errors only."""
-    lines = 1
+    lines = _Lines()
     if part.start:
         with opened(part) as file:
-            lines += sum(_newlines(block) for block in bytes_of(file, _before(part), ""))
+            for block in bytes_of(file, Part(part.path, part.size, part.mtime_ns, 0, part.start), ""):
+                lines.add(block)
     found: dict[int, int] = {}
     waiting = sorted(set(offsets))
     seen = 0
@@ -322,19 +339,11 @@ def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) ->
         start = 0
         while waiting and waiting[0] <= seen + len(block):
             place = waiting.pop(0) - seen
-            lines += _newlines(block[start:place])
-            found[seen + place] = lines
+            lines.add(block[start:place])
+            found[seen + place] = lines.line
             start = place
         if not waiting:
             break
-        lines += _newlines(block[start:])
+        lines.add(block[start:])
         seen += len(block)
-    return [found.get(offset, lines) for offset in offsets]
-
-
-def _before(part: Part) -> Part:
-    return Part(part.path, part.size, part.mtime_ns, 0, part.start)
-
-
-def _newlines(block: bytes) -> int:
-    return block.count(b"\n") or block.count(b"\r")
+    return [found.get(offset, lines.line) for offset in offsets]
