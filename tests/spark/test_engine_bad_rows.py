@@ -1,4 +1,6 @@
-"""Bad rows of files on Spark: fused and through a DataFrame, one parser, the same error with file, line, column and value."""
+"""Bad rows of files on Spark: fused and through a DataFrame, one parser, the same error with file,
+line, column and value.
+"""
 
 import json
 from pathlib import Path
@@ -16,8 +18,18 @@ from tidegate.testing.plain_engine import PlainEngine
 
 FIELDS = {"id": "int", "amount": "decimal(10,2)"}
 CASES: list[tuple[str, str | bytes | None, dict[str, Any], str]] = [
-    ("csv", "key;label\n1;2\n", {"csv_use_header_line": True}, "line 1: the header has no column 'id', 'amount'"),
-    ("csv", "1,1.23456\n2,x\n", {}, "line 1: column amount: '1.23456' has more digits behind the point than decimal(10,2)"),
+    (
+        "csv",
+        "key;label\n1;2\n",
+        {"csv_use_header_line": True},
+        "line 1: the header has no column 'id', 'amount'",
+    ),
+    (
+        "csv",
+        "1,1.23456\n2,x\n",
+        {},
+        "line 1: column amount: '1.23456' has more digits behind the point than decimal(10,2)",
+    ),
     ("csv", '1,1\n2,"3\n4,5\n', {}, 'line 2: quote: the quote " is not closed'),
     ("csv", "1,1\n2\n", {}, "line 2: the row has 1 field instead of 2"),
     ("csv", "id,amount\n".encode("utf-16"), {}, 'set encoding = "UTF-16LE"'),
@@ -36,7 +48,12 @@ def failed(tmp_path: Path, job: dict[str, Any], engine: Any, name: str) -> str:
 
 @pytest.mark.parametrize(("form", "data", "options", "message"), CASES)
 def test_every_way_of_running_a_batch_gives_the_same_error(
-    engine: SparkEngine, tmp_path: Path, form: str, data: str | bytes | None, options: dict[str, Any], message: str
+    engine: SparkEngine,
+    tmp_path: Path,
+    form: str,
+    data: str | bytes | None,
+    options: dict[str, Any],
+    message: str,
 ) -> None:
     path = tmp_path / "data"
     if data is None:
@@ -45,10 +62,21 @@ def test_every_way_of_running_a_batch_gives_the_same_error(
         path.write_bytes(data.encode() if isinstance(data, str) else data)
     job: dict[str, Any] = {
         "env": {"job.mode": "BATCH", "job.retry.times": 0},
-        "source": [{"plugin_name": "LocalFile", "path": str(path), "file_format_type": form, "schema": {"fields": FIELDS}, **options}],
+        "source": [
+            {
+                "plugin_name": "LocalFile",
+                "path": str(path),
+                "file_format_type": form,
+                "schema": {"fields": FIELDS},
+                **options,
+            }
+        ],
         "sink": [{"plugin_name": "Console", "log.print.data": False}],
     }
-    texts = [failed(tmp_path, job, PlainEngine(), "plain"), failed(tmp_path, job, Shared(engine), "fused")]
+    texts = [
+        failed(tmp_path, job, PlainEngine(), "plain"),
+        failed(tmp_path, job, Shared(engine), "fused"),
+    ]
     job["transform"] = [{"plugin_name": "Sql", "query": "select id, amount from dual"}]
     texts.append(failed(tmp_path, job, Shared(engine), "frame"))
     assert message in texts[0]

@@ -1,4 +1,4 @@
-"""`tidegate infer FILE`: the schema of a file, or a whole job that reads it, printed as a job file has it. Starts nothing."""
+"""`tidegate infer FILE`: print the schema of a file, or a whole job that reads it. Starts nothing."""
 
 import json
 import os
@@ -17,14 +17,31 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @click.command("infer")
 @click.argument("file", metavar="FILE")
 @click.option("--job", "as_job", is_flag=True, help="Print a whole job, which shows the rows on the console.")
-@click.option("--format", "form", type=click.Choice(["csv", "text", "json", "parquet", "orc"]), help="The format, where it is known.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "text", "json", "parquet", "orc"]),
+    help="The format, where it is known.",
+)
 @click.option("--encoding", help="The encoding of a text file, where it is known.")
 @click.option("--delimiter", help="The field delimiter of a text file, where it is known; \\t is a tab.")
-@click.option("--header/--no-header", default=None, help="Whether the first line names the columns, where it is known.")
-def infer(file: str, as_job: bool, form: str | None, encoding: str | None, delimiter: str | None, header: bool | None) -> None:
-    """Print the schema of a file: of csv, tab-separated and other text, JSON, Parquet or ORC, also compressed or in an archive.
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line names the columns, where it is known.",
+)
+def infer(
+    file: str,
+    as_job: bool,
+    form: str | None,
+    encoding: str | None,
+    delimiter: str | None,
+    header: bool | None,
+) -> None:
+    """Print the schema of a file: csv, tab-separated and other text, JSON, Parquet or ORC.
 
-    Reads at most the first 4 MiB and 10000 rows. Types are never narrower than is safe: whole numbers are bigint, ids that begin with a zero and columns of
+    Compressed files and archives are read too, at most the first 4 MiB and 10000 rows. Types are
+    never narrower than is safe: whole numbers are bigint, ids that begin with a zero and columns of
     mixed values stay strings. The options above the schema belong into the LocalFile block too.
 
     \b
@@ -32,7 +49,11 @@ def infer(file: str, as_job: bool, form: str | None, encoding: str | None, delim
       tidegate infer orders.csv
       tidegate infer orders.csv.gz --job > orders.conf && tidegate run orders.conf
     """
-    from tidegate.connectors.localfile.infer import Wanted, infer, written  # Arrow, which other verbs do without
+    from tidegate.connectors.localfile.infer import (
+        Wanted,
+        infer,
+        written,
+    )  # Arrow, which other verbs do without
     from tidegate.connectors.localfile.notation import literal
 
     wanted = Wanted(form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header)

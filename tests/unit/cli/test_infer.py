@@ -1,4 +1,6 @@
-"""`tidegate infer`: what it prints is a job that validates and runs, and its types are never narrower than is safe."""
+"""`tidegate infer`: what it prints is a job that validates and runs, and its types are never
+narrower than is safe.
+"""
 
 import gzip
 import json
@@ -77,7 +79,22 @@ def sample(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        *((kind, 2) for kind in ("csv", "semicolon", "tsv", "pipe", "ctrl", "single", "quoted", "headless", "json", "array", "gaps")),
+        *(
+            (kind, 2)
+            for kind in (
+                "csv",
+                "semicolon",
+                "tsv",
+                "pipe",
+                "ctrl",
+                "single",
+                "quoted",
+                "headless",
+                "json",
+                "array",
+                "gaps",
+            )
+        ),
         *((kind, 2) for kind in ("one", "nulls", "gz", "zip", "utf16", "bom", "parquet", "orc")),
         ("names", 1),
     ],
@@ -97,7 +114,15 @@ def test_a_printed_job_validates_and_runs(tmp_path: Path, kind: str, rows: int) 
 
 @pytest.mark.parametrize("kind", ["csv", "semicolon", "tsv", "pipe", "ctrl", "gz", "zip", "utf16", "bom"])
 def test_types_are_found_whatever_the_notation(tmp_path: Path, kind: str) -> None:
-    expected = {"id": "bigint", "amount": "double", "day": "date", "at": "timestamp", "zip": "string", "ok": "boolean", "word": "string"}
+    expected = {
+        "id": "bigint",
+        "amount": "double",
+        "day": "date",
+        "at": "timestamp",
+        "zip": "string",
+        "ok": "boolean",
+        "word": "string",
+    }
     assert types(sample(tmp_path, kind)) == expected
 
 
@@ -131,7 +156,10 @@ def test_types_are_found_whatever_the_notation(tmp_path: Path, kind: str) -> Non
 def test_types_are_never_narrower_than_is_safe(tmp_path: Path, values: list[str], kind: str) -> None:
     path = tmp_path / "f"
     path.write_text("".join(f"k|{value}\n" for value in values))
-    assert types(path, "--no-header", "--delimiter", "|") == {"column_1": "string", "column_2": kind}
+    assert types(path, "--no-header", "--delimiter", "|") == {
+        "column_1": "string",
+        "column_2": kind,
+    }
 
 
 def test_a_value_behind_the_rows_that_were_typed_widens_its_column(tmp_path: Path) -> None:
@@ -144,9 +172,15 @@ def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes("n\u00e4me,b\n\u00fc,2\n".encode("latin-1"))
     refused = run("infer", str(path))
-    assert (refused.exit_code, "say which it is with --encoding" in refused.output) == (BAD_INPUT, True)
+    assert (refused.exit_code, "say which it is with --encoding" in refused.output) == (
+        BAD_INPUT,
+        True,
+    )
     assert '"b", type = "bigint"' in run("infer", str(path), "--encoding", "ISO-8859-1").stdout
-    assert types(path, "--encoding", "ISO-8859-1", "--no-header") == {"column_1": "string", "column_2": "string"}
+    assert types(path, "--encoding", "ISO-8859-1", "--no-header") == {
+        "column_1": "string",
+        "column_2": "string",
+    }
 
 
 @pytest.mark.parametrize(

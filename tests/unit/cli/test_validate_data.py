@@ -1,4 +1,6 @@
-"""What `tidegate validate` says about the data that a job reads, with and without `--sample`; and that `run` is stricter about paths."""
+"""What `tidegate validate` says about the data that a job reads, with and without `--sample`; and
+that `run` is stricter about paths.
+"""
 
 import json
 import subprocess
@@ -20,9 +22,22 @@ def run(*arguments: str) -> Result:
 
 
 def job(folder: Path, **options: Any) -> str:
-    given = {"path": str(folder / "data"), "file_format_type": "csv", "schema": {"fields": {"id": "int", "name": "string"}}, **options}
+    given = {
+        "path": str(folder / "data"),
+        "file_format_type": "csv",
+        "schema": {"fields": {"id": "int", "name": "string"}},
+        **options,
+    }
     file = folder / "job.conf"
-    file.write_text(json.dumps({"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "LocalFile", **given}], "sink": [{"plugin_name": "Console"}]}))
+    file.write_text(
+        json.dumps(
+            {
+                "env": {"job.mode": "BATCH"},
+                "source": [{"plugin_name": "LocalFile", **given}],
+                "sink": [{"plugin_name": "Console"}],
+            }
+        )
+    )
     return str(file)
 
 
@@ -42,10 +57,22 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
             {"csv_use_header_line": True},
             "line 1: the header has no column 'id', 'name'; it is: 'id;name'. The header has one column: it contains ';' once",
         ),
-        ("key,label\n1,a\n", {"csv_use_header_line": True}, "line 1: the header has no column 'id', 'name'"),
-        ("1;a\n", {}, "line 1: the row has 1 field instead of 2: '1;a'; it contains ';' once, set field_delimiter"),
+        (
+            "key,label\n1,a\n",
+            {"csv_use_header_line": True},
+            "line 1: the header has no column 'id', 'name'",
+        ),
+        (
+            "1;a\n",
+            {},
+            "line 1: the row has 1 field instead of 2: '1;a'; it contains ';' once, set field_delimiter",
+        ),
         ("id,name\n1,a\n", {}, "line 1: this row holds the names of the columns"),
-        ("name,id\na,1\n", {"skip_header_row_number": 1}, "line 1: the header line that is skipped names the columns in another order"),
+        (
+            "name,id\na,1\n",
+            {"skip_header_row_number": 1},
+            "line 1: the header line that is skipped names the columns in another order",
+        ),
         ("1,a,b\n", {}, "line 1: the row has 3 fields instead of 2"),
     ],
 )
@@ -104,7 +131,9 @@ print([m for m in ("pyarrow", "numpy", "pyspark") if m in sys.modules])
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(tmp_path: Path) -> None:
+def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(
+    tmp_path: Path,
+) -> None:
     file = job(tmp_path)
     absent = f"{tmp_path}/data does not exist on this host"
     assert judged(file) == [("warning", "path", absent)]

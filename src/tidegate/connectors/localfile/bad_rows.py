@@ -1,6 +1,8 @@
-"""Bad rows: which leniency the options allow, and the error that names the first bad rows of a file with their lines. Used by all readers, in tasks.
+"""Bad rows: which leniency the options allow, and the error that names the first bad rows of a file
+with their lines. Used by all readers, in tasks.
 
-A row that does not fit is never guessed at: the job fails. The reader that meets one continues for a bounded stretch, so that one run names several.
+A row that does not fit is never guessed at: the job fails. The reader that meets one continues for
+a bounded stretch, so that one run names several.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +57,9 @@ STRICT = Leniency()
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that does not fit. `offset` is its first byte in the text that was read (or the quote that is at fault), or the number of the row."""
+    """A row that does not fit. `offset` is its first byte in the text that was read (or the quote
+    that is at fault), or the number of the row.
+    """
 
     offset: int
     what: str
@@ -63,7 +67,9 @@ class BadRow:
 
 @dataclass(slots=True)
 class BadRows:
-    """The bad rows of one stretch of a file. `places` turns offsets into texts such as `line 7`; it may read the file again."""
+    """The bad rows of one stretch of a file. `places` turns offsets into texts such as `line 7`; it
+    may read the file again.
+    """
 
     path: str
     places: Callable[[Sequence[int]], list[str]]

@@ -1,7 +1,9 @@
-"""Columns of parquet and orc files in the types of the schema: only where no value changes, and with the rows where one would. Called by columnar.py.
+"""Columns of parquet and orc files in the types of the schema: only where no value changes, and
+with the rows where one would. Called by columnar.py.
 
-Arrow's safe cast refuses most losses; those that it lets pass (a fraction of a float, a time of day, a whole number as a truth value, a number that becomes
-infinite) are found here by casting back.
+Arrow's safe cast refuses most losses; those that it lets pass (a fraction of a float, a time of
+day, a whole number as a truth value, a number that becomes infinite) are found here by casting
+back.
 """
 
 from collections.abc import Iterator
@@ -40,7 +42,9 @@ class Cast:
         return made
 
     def faults(self, array: Any, rows: int) -> Iterator[tuple[int, str]]:
-        """Every row whose value does not fit, with the value; value by value only where a stretch has one."""
+        """Every row whose value does not fit, with the value; value by value only where a stretch
+        has one.
+        """
         if array is None:
             yield 0, "the file does not have it, and the column is not nullable"
             return
@@ -98,7 +102,9 @@ class Cast:
 
 
 def _same(made: Any, array: Any) -> bool:
-    """Whether casting back gives what was there; a float of half the size is only asked whether it became infinite."""
+    """Whether casting back gives what was there; a float of half the size is only asked whether it
+    became infinite.
+    """
     if pa.types.is_floating(made.type):
         return bool(pc.all(pc.equal(pc.is_inf(made), pc.is_inf(array))).as_py() in (True, None))
     back = made.cast(array.type, safe=False)

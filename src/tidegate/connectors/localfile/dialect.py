@@ -1,4 +1,6 @@
-"""How the records of csv, text and json-lines files are written, from the options. Pure: validation uses it too."""
+"""How the records of csv, text and json-lines files are written, from the options. Pure: validation
+uses it too.
+"""
 
 from dataclasses import dataclass
 
@@ -9,9 +11,11 @@ from tidegate.plugin.option import Values
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
-    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape` are empty where there are none.
+    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape`
+    are empty where there are none.
 
-    `record_bytes_max` is the longest record that is looked for: a quote that is never closed must not take the rest of a file with it.
+    `record_bytes_max` is the longest record that is looked for: a quote that is never closed must
+    not take the rest of a file with it.
     """
 
     delimiter: bytes = b","

@@ -1,6 +1,8 @@
-"""The top of a text file: its encoding, and its header line against the columns of the schema. Called by delimited.py (tasks) and check.py (validation).
+"""The top of a text file: its encoding, and its header line against the columns of the schema.
+Called by delimited.py (tasks) and check.py (validation).
 
-Pure text and bytes, without Arrow: `tidegate validate` reads headers too. Every problem is a sentence; empty means that there is none.
+Pure text and bytes, without Arrow: `tidegate validate` reads headers too. Every problem is a
+sentence; empty means that there is none.
 """
 
 import codecs
@@ -18,7 +20,9 @@ _MARKS = (
 )
 _LOOKED_AT = 4096
 _LETTERS = {"UTF-32LE": (0, 4), "UTF-32BE": (3, 4), "UTF-16LE": (0, 2), "UTF-16BE": (1, 2)}
-"""For text in Latin letters: the one byte of each character that is not zero, and the bytes of a character."""
+"""For text in Latin letters: the one byte of each character that is not zero, and the bytes of a
+character.
+"""
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _DELIMITERS = (",", ";", "\t", "|", "\x01")
 _NAMES_MAX = 20
@@ -30,7 +34,9 @@ def mark_of(top: bytes) -> str:
 
 
 def encoding_of(top: bytes) -> str:
-    """The Unicode encoding of a text by its byte order mark or its zero bytes; empty where neither says it."""
+    """The Unicode encoding of a text by its byte order mark or its zero bytes; empty where neither
+    says it.
+    """
     top = top[:_LOOKED_AT]
     return mark_of(top) or _by_zeros(top)
 
@@ -80,7 +86,9 @@ def _is_utf8(top: bytes) -> bool:
 
 
 def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """In which field each wanted column stands, by its name, else by its name in any case; -1 where in none."""
+    """In which field each wanted column stands, by its name, else by its name in any case; -1 where
+    in none.
+    """
     folded = [name.lower() for name in header]
     exact = {name: i for i, name in reversed(list(enumerate(header)))}
     any_case = {name: i for i, name in reversed(list(enumerate(folded)))}
@@ -121,7 +129,9 @@ def names_problem(header: Sequence[str]) -> str:
 
 
 def skipped_problem(skipped: Sequence[str], columns: Sequence[str]) -> str:
-    """Why a header that is skipped does not belong to the schema: columns are read by position, and it names the same ones in another order."""
+    """Why a header that is skipped does not belong to the schema: columns are read by position, and
+    it names the same ones in another order.
+    """
     found, given = [n.lower() for n in skipped], [n.lower() for n in columns]
     if found == given or sorted(found) != sorted(given) or len(set(found)) < len(found):
         return ""

@@ -1,7 +1,9 @@
-"""What a file holds: format, codec, encoding, delimiter, quote, header and the types of its columns, from a bounded sample. Called by `tidegate infer`.
+"""What a file holds: format, codec, encoding, delimiter, quote, header and the types of its
+columns, from a bounded sample. Called by `tidegate infer`.
 
-The result is LocalFile options that were tried: the sample is read with them by the reader that a job uses, and a column in which a value does not fit is
-widened to a string. What cannot be known is an error or a note, not a guess.
+The result is LocalFile options that were tried: the sample is read with them by the reader that a
+job uses, and a column in which a value does not fit is widened to a string. What cannot be known is
+an error or a note, not a guess.
 """
 
 import codecs
@@ -258,7 +260,9 @@ def _score(records: Sequence[Record]) -> tuple[float, ...]:
 
 
 def _is_header(rows: Sequence[Sequence[str]], null: str) -> bool:
-    """Whether the first row names the columns: texts that are no values, above values that have a type or do not repeat them."""
+    """Whether the first row names the columns: texts that are no values, above values that have a
+    type or do not repeat them.
+    """
     first, body = [cell.strip() for cell in rows[0]], rows[1:]
     if names_problem(first) or any(type_of_texts([cell]) != STRING for cell in first) or null in first:
         return False
@@ -296,7 +300,12 @@ def _problems(path: str, inferred: Inferred) -> Iterator[str]:
 def values_of(path: str, inferred: Inferred) -> Values:
     """The option values of a LocalFile source."""
     columns = [{"name": c.name, "type": written(c.type)} for c in inferred.columns]
-    given = {"path": path, **inferred.options, "schema": {"columns": columns}, "parse_partition_from_path": False}
+    given = {
+        "path": path,
+        **inferred.options,
+        "schema": {"columns": columns},
+        "parse_partition_from_path": False,
+    }
     values, problems = TABLE_OPTIONS.read(Block(given, lambda _: Location(""), ""))
     if problems:
         raise UserError("; ".join(problem.message for problem in problems))

@@ -1,7 +1,8 @@
-"""Which type the values of a sample have, never a narrower one than is safe: what is only likely stays a string. Called by infer.py.
+"""Which type the values of a sample have, never a narrower one than is safe: what is only likely
+stays a string. Called by infer.py.
 
-A sample is not the file: whole numbers become bigint whatever their size, decimals keep their digits or stay strings, and numbers that begin with a zero are
-no numbers but names.
+A sample is not the file: whole numbers become bigint whatever their size, decimals keep their
+digits or stay strings, and numbers that begin with a zero are no numbers but names.
 """
 
 import re
@@ -19,7 +20,10 @@ _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]{1,3})?")
 _EXACT_DIGITS = 15
 _TIMES = (
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), DataType(TypeName.DATE)),
-    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"), DataType(TypeName.TIMESTAMP)),
+    (
+        re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"),
+        DataType(TypeName.TIMESTAMP),
+    ),
     (
         re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})"),
         DataType(TypeName.TIMESTAMP_TZ),
@@ -68,7 +72,9 @@ def _readable(kind: DataType, texts: Sequence[str]) -> DataType:
 
 
 def type_of_values(values: Sequence[Any]) -> DataType:
-    """Of the values that a key of JSON objects has; nulls say nothing, values of several kinds are read as text."""
+    """Of the values that a key of JSON objects has; nulls say nothing, values of several kinds are
+    read as text.
+    """
     found = [value for value in values if value is not None]
     kinds = {_kind(value) for value in found}
     if len(kinds) != 1:
@@ -82,7 +88,10 @@ def type_of_values(values: Sequence[Any]) -> DataType:
         case "fraction":
             return _fraction([_text(value) for value in found])
         case "list":
-            return DataType(TypeName.ARRAY, children=(type_of_values([each for value in found for each in value]),))
+            return DataType(
+                TypeName.ARRAY,
+                children=(type_of_values([each for value in found for each in value]),),
+            )
         case "object":
             return _row(found)
         case _:
@@ -93,7 +102,10 @@ def _row(found: Sequence[dict[str, Any]]) -> DataType:
     names = list(dict.fromkeys(name for value in found for name in value))
     if not names or any(not re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):
         return STRING  # names that a type cannot be written with
-    return DataType(TypeName.ROW, columns=tuple(Column(name=n, type=type_of_values([v.get(n) for v in found])) for n in names))
+    return DataType(
+        TypeName.ROW,
+        columns=tuple(Column(name=n, type=type_of_values([v.get(n) for v in found])) for n in names),
+    )
 
 
 def _kind(value: Any) -> str:

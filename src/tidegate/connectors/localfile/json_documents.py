@@ -1,6 +1,8 @@
-"""JSON documents over several lines, one value after the other: objects, and the elements of arrays. Called by jsonlines.py.
+"""JSON documents over several lines, one value after the other: objects, and the elements of
+arrays. Called by jsonlines.py.
 
-The text is read block by block and only as much of it is held as one value needs, so an array of any length can be read.
+The text is read block by block and only as much of it is held as one value needs, so an array of
+any length can be read.
 """
 
 import codecs
@@ -51,7 +53,10 @@ class Documents:
                 self.at += 1
             elif inside and element:
                 if mark != ",":
-                    raise BadDocument(self.line, "this is not JSON: a comma is missing between the elements of an array")
+                    raise BadDocument(
+                        self.line,
+                        "this is not JSON: a comma is missing between the elements of an array",
+                    )
                 self.at += 1
                 self._skip_space()
                 if self.text[self.at : self.at + 1] in ("]", ""):
@@ -72,7 +77,10 @@ class Documents:
                 if len(self.text) - self.at > self.limit:
                     raise BadDocument(self.line, f"the value that begins here is longer than {self.limit_text}") from None
                 if not (incomplete and self._more()):
-                    raise BadDocument(self.line + self.text.count("\n", self.at, error.pos), f"this is not JSON: {error.msg}") from None
+                    raise BadDocument(
+                        self.line + self.text.count("\n", self.at, error.pos),
+                        f"this is not JSON: {error.msg}",
+                    ) from None
                 continue
             except RecursionError:
                 raise BadDocument(self.line, "this value is nested too deeply") from None

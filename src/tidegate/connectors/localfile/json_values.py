@@ -1,4 +1,6 @@
-"""JSON text -> Python values that keep what JSON said: the digits of numbers, and keys that stand twice. Called by jsonlines.py and convert.py."""
+"""JSON text -> Python values that keep what JSON said: the digits of numbers, and keys that stand
+twice. Called by jsonlines.py and convert.py.
+"""
 
 import json
 from typing import Any
@@ -7,7 +9,9 @@ _DIGITS_MAX = 1000
 
 
 class JsonNumber(float):
-    """A number with a fraction or an exponent, or with very many digits; `text` is as it was written."""
+    """A number with a fraction or an exponent, or with very many digits; `text` is as it was
+    written.
+    """
 
     text: str
 

@@ -1,6 +1,8 @@
-"""Blocks of csv and text files, field by field: finds every row that does not fit, and what is wrong with it. Called by delimited.py.
+"""Blocks of csv and text files, field by field: finds every row that does not fit, and what is
+wrong with it. Called by delimited.py.
 
-Converts what is good in the same way as Arrow's parser, so that rows do not depend on the way that their block was read.
+Converts what is good in the same way as Arrow's parser, so that rows do not depend on the way that
+their block was read.
 """
 
 from collections import defaultdict
@@ -43,7 +45,9 @@ class SlowRows:
         self.refuse_zeros = refuse_zeros
 
     def read(self, block: bytes, places: Sequence[int], width: int) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
-        """The arrays (None where a row is bad), the faults by row, and where in the block a row begins or is at fault."""
+        """The arrays (None where a row is bad), the faults by row, and where in the block a row
+        begins or is at fault.
+        """
         text = block.decode("utf-8", "surrogateescape")
         records = list(self.splitter.records(text))
         faults: Faults = defaultdict(list)
@@ -65,7 +69,10 @@ class SlowRows:
         for field in record.fields:
             if field.fault:
                 advice = '; set quote_char = "" if quotes mean nothing in this file'
-                return f"quote: {field.fault} of {excerpt(text[field.start : field.start + 60])}{advice}", field.start
+                return (
+                    f"quote: {field.fault} of {excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())}{advice}",
+                    field.start,
+                )
         limit = self.dialect.record_bytes_max
         if record.end - record.start > limit:
             return f"the record is longer than {size_text(limit)} (max_record_bytes)", record.start

@@ -257,29 +257,37 @@ class RecordBlocks:
         dialect = self.dialect
         rest = b""
         pending: list[bytes] = []
+        wanted = 0
         for block in self.blocks:
-            if pending and dialect.plain and dialect.terminator not in block:
-                pending.append(block)  # in the middle of a very long record
-                self._check(pending, -1)
-                continue
             end = block.rfind(dialect.terminator) + 1 if not pending and self._unquoted(rest, block) else 0
             if end:  # the usual case, with one copy of the bytes less
                 yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
                 rest = block[end:]
                 continue
-            joined = b"".join([rest, *pending, block])
-            pending = []
+            pending = [*(pending or [rest]), block]
+            held = sum(map(len, pending))
+            if held < wanted:
+                continue  # in the middle of a very long record
+            joined = b"".join(pending)
             cut = cut_block(joined, dialect)
             if cut.end == 0:
-                rest, pending = b"", [joined]
-                self._check(pending, cut.open_at)
+                self._check(held, cut.open_at)
+                pending = [joined]
+                wanted = min(2 * held, dialect.record_bytes_max + 1)  # so that trying again costs little
                 continue
+            pending, wanted = [], 0
             yield self._given(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
             rest = joined[cut.end :]
-        last = b"".join([rest, *pending])
+        last = b"".join(pending or [rest])
         if last:
-            cut = Cut(0) if dialect.plain else cut_block(last, dialect)
-            yield self._given(last, cut.misplaced or cut.open_at >= 0)
+            yield from self._last(last)
+
+    def _last(self, block: bytes) -> Iterator[bytes]:
+        """What is left at the end, which may be many records where trying was put off."""
+        cut = Cut(0) if self.dialect.plain else cut_block(block, self.dialect)
+        if cut.end == 0:
+            self._check(len(block), cut.open_at)
+        yield self._given(block, cut.misplaced or cut.open_at >= 0)
 
     def _unquoted(self, rest: bytes, block: bytes) -> bool:
         """Whether every terminator in these bytes ends a record."""
@@ -291,8 +299,8 @@ class RecordBlocks:
         self.offset += len(block)
         return block
 
-    def _check(self, pending: Sequence[bytes], open_at: int) -> None:
-        if sum(map(len, pending)) > self.dialect.record_bytes_max:
+    def _check(self, held: int, open_at: int) -> None:
+        if held > self.dialect.record_bytes_max:
             raise RecordTooLong(self.offset, self.offset + open_at if open_at >= 0 else -1)
 
 
@@ -301,12 +309,29 @@ def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> RecordBlocks:
     return RecordBlocks(blocks, dialect)
 
 
+class _Lines:
+    """Counts the lines of a text that comes in pieces; \\n, \\r\\n and \\r end one."""
+
+    def __init__(self) -> None:
+        self.line = 1
+        self.last = b""
+
+    def add(self, piece: bytes) -> None:
+        """The next piece."""
+        if not piece:
+            return
+        self.line += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
+        self.line -= self.last == b"\r" and piece[:1] == b"\n"
+        self.last = piece[-1:]
+
+
 def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
     """The lines at which offsets of a part's text stand. Reads all lines before them, so it is for errors only."""
-    lines = 1
+    lines = _Lines()
     if part.start:
         with opened(part) as file:
-            lines += sum(_newlines(block) for block in bytes_of(file, _before(part), ""))
+            for block in bytes_of(file, Part(part.path, part.size, part.mtime_ns, 0, part.start), ""):
+                lines.add(block)
     found: dict[int, int] = {}
     waiting = sorted(set(offsets))
     seen = 0
@@ -314,19 +339,11 @@ def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) ->
         start = 0
         while waiting and waiting[0] <= seen + len(block):
             place = waiting.pop(0) - seen
-            lines += _newlines(block[start:place])
-            found[seen + place] = lines
+            lines.add(block[start:place])
+            found[seen + place] = lines.line
             start = place
         if not waiting:
             break
-        lines += _newlines(block[start:])
+        lines.add(block[start:])
         seen += len(block)
-    return [found.get(offset, lines) for offset in offsets]
-
-
-def _before(part: Part) -> Part:
-    return Part(part.path, part.size, part.mtime_ns, 0, part.start)
-
-
-def _newlines(block: bytes) -> int:
-    return block.count(b"\n") or block.count(b"\r")
+    return [found.get(offset, lines.line) for offset in offsets]

@@ -1,6 +1,8 @@
-"""The top of the first text files of a table against its options, for validation: encoding, header, number of fields. Called by check.py.
+"""The top of the first text files of a table against its options, for validation: encoding, header,
+number of fields. Called by check.py.
 
-Reads at most a few kilobytes of a few plain files, without Arrow, and reports what is surely wrong; what cannot be read at no cost is left to the run.
+Reads at most a few kilobytes of a few plain files, without Arrow, and reports what is surely wrong;
+what cannot be read at no cost is left to the run.
 """
 
 import codecs

@@ -1,4 +1,6 @@
-"""Bad input is a bad row: the job fails with file, line, column and value, and lenient reading needs an option that says so."""
+"""Bad input is a bad row: the job fails with file, line, column and value, and lenient reading
+needs an option that says so.
+"""
 
 import gzip
 import io
@@ -28,7 +30,12 @@ ID_NAME = {"id": "int", "name": "string"}
 
 def make(path: Path, form: str, schema: Any, **options: Any) -> LocalFileSource:
     fields = {"columns": schema} if isinstance(schema, list) else {"fields": schema}
-    given = {"path": str(path), "file_format_type": form, **({"schema": fields} if schema else {}), **options}
+    given = {
+        "path": str(path),
+        "file_format_type": form,
+        **({"schema": fields} if schema else {}),
+        **options,
+    }
     values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
     assert not problems
     context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
@@ -62,11 +69,23 @@ def error(path: Path, form: str, schema: Any, splits: int = 1, **options: Any) -
             "it contains ';' 2 times, set field_delimiter = \";\"",
         ),
         ("id\tname\n1\ta\n", {}, "it contains '\\t' once, set field_delimiter = \"\\t\""),
-        ("key,label\n1,a\n", {}, "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. No column of the schema is in this file"),
-        ("id,label\n1,a\n", {}, "line 1: the header has no column 'name'; it is: 'id', 'label'. Correct the schema, or set missing_columns"),
+        (
+            "key,label\n1,a\n",
+            {},
+            "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. No column of the schema is in this file",
+        ),
+        (
+            "id,label\n1,a\n",
+            {},
+            "line 1: the header has no column 'name'; it is: 'id', 'label'. Correct the schema, or set missing_columns",
+        ),
         ("id,name,name\n1,a,b\n", {}, "line 1: the header names 'name' more than once"),
         ("ID,Id,name\n1,2,a\n", {}, "line 1: the header names 'id' more than once"),
-        ("# top\nid,nam\n1,a\n", {"skip_header_row_number": 1}, "line 2: the header has no column 'name'"),
+        (
+            "# top\nid,nam\n1,a\n",
+            {"skip_header_row_number": 1},
+            "line 2: the header has no column 'name'",
+        ),
         ('id,"name\n1,a\n', {}, 'line 1: the header: the quote " is not closed'),
         ("1,a\n2,b\n", {}, "This seems to be a row: set csv_use_header_line = false"),
     ],
@@ -79,7 +98,13 @@ def test_a_header_that_does_not_match_is_refused_before_any_row(tmp_path: Path, 
 def test_headers_are_matched_by_name_and_may_have_more_columns(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("more,NAME,id\nx,a,1\n")
     assert read(tmp_path, "csv", ID_NAME, csv_use_header_line=True) == [{"id": 1, "name": "a"}]
-    rows = read(tmp_path, "csv", {**ID_NAME, "none": "int"}, csv_use_header_line=True, missing_columns="fill_null")
+    rows = read(
+        tmp_path,
+        "csv",
+        {**ID_NAME, "none": "int"},
+        csv_use_header_line=True,
+        missing_columns="fill_null",
+    )
     assert rows == [{"id": 1, "name": "a", "none": None}]
 
 
@@ -132,7 +157,10 @@ def test_utf8_read_as_a_wide_encoding_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"1,a\n2,\xe9t\xe9\n3,c\n", "line 2: column name: the bytes b'\\xe9t\\xe9' are not UTF-8: name the encoding"),
+        (
+            b"1,a\n2,\xe9t\xe9\n3,c\n",
+            "line 2: column name: the bytes b'\\xe9t\\xe9' are not UTF-8: name the encoding",
+        ),
         (b"1,a\n2,b\0c\n", "line 2: column name: 'b\\x00c' holds a zero byte"),
     ],
 )
@@ -165,8 +193,17 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(tmp_path: Path
     (tmp_path / "f.csv").write_text('1,a\n2,"open\n' + "3,c\n" * 100_000)
     source = make(tmp_path, "csv", ID_NAME, max_record_bytes=20_000)
     reader = source.files[0].reader(source.files[0]._find()[0])
-    part = streams.Part(str(tmp_path / "f.csv"), (tmp_path / "f.csv").stat().st_size, (tmp_path / "f.csv").stat().st_mtime_ns, 0, -1)
-    with pytest.raises(BadFile, match=r"line 2: the quote \" that opens here is not closed within 19\.53 KiB \(max_record_bytes\)"):
+    part = streams.Part(
+        str(tmp_path / "f.csv"),
+        (tmp_path / "f.csv").stat().st_size,
+        (tmp_path / "f.csv").stat().st_mtime_ns,
+        0,
+        -1,
+    )
+    with pytest.raises(
+        BadFile,
+        match=r"line 2: the quote \" that opens here is not closed within 19\.53 KiB \(max_record_bytes\)",
+    ):
         list(reader.read(part))
 
 
@@ -181,9 +218,18 @@ def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("7", "line 3: the row has 1 field instead of 2: '7'; short_rows = \"fill_null\" accepts such rows"),
-        ("7;x", "line 3: the row has 1 field instead of 2: '7;x'; it contains ';' once, set field_delimiter"),
-        ("7,x,y", "line 3: the row has 3 fields instead of 2: '7,x,y'; long_rows = \"drop_extra\" accepts such rows"),
+        (
+            "7",
+            "line 3: the row has 1 field instead of 2: '7'; short_rows = \"fill_null\" accepts such rows",
+        ),
+        (
+            "7;x",
+            "line 3: the row has 1 field instead of 2: '7;x'; it contains ';' once, set field_delimiter",
+        ),
+        (
+            "7,x,y",
+            "line 3: the row has 3 fields instead of 2: '7,x,y'; long_rows = \"drop_extra\" accepts such rows",
+        ),
         ("7,x,", "line 3: the row has 3 fields instead of 2"),
     ],
 )
@@ -277,7 +323,11 @@ def test_bad_rows_are_counted_over_blocks_and_the_search_ends(tmp_path: Path, mo
     monkeypatch.setattr(bad_rows, "SCANNED_BYTES_MAX", 2000)
     (tmp_path / "f").write_text("".join(f"{i if i not in (5, 100, 900) else 'x'},n\n" for i in range(1, 1001)))
     text = error(tmp_path, "csv", ID_NAME)
-    assert [line.partition(":")[0] for line in text.splitlines()] == ["line 5", "  line 5", "  line 100"]
+    assert [line.partition(":")[0] for line in text.splitlines()] == [
+        "line 5",
+        "  line 5",
+        "  line 100",
+    ]
 
 
 @pytest.mark.parametrize("splits", [2, 5, 9])
@@ -364,8 +414,8 @@ def test_small_limits_for_records_are_exact(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["gzip", "zip", "tar_gz", "suffix"])
 def test_an_archive_bomb_is_an_error_that_names_the_file(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "EXPANSION_FREE_BYTES", 1 << 20)
-    data = b"1,a\n" * (4 << 20)
+    monkeypatch.setattr(streams, "EXPANSION_FREE_BYTES", 1 << 16)
+    data = b"1,a\n" * (1 << 16)
     options: dict[str, Any] = {}
     if way in ("gzip", "suffix"):
         packed = gzip.compress(data)
@@ -374,9 +424,9 @@ def test_an_archive_bomb_is_an_error_that_names_the_file(tmp_path: Path, way: st
         packed = archive(way, {"f.csv": data})
         options = {"archive_compress_codec": way}
     (tmp_path / "f.gz").write_bytes(packed)
-    text = error(tmp_path, "csv", ID_NAME, max_expansion_ratio=100, **options)
-    assert "100 times its size: this may be an archive bomb; set max_expansion_ratio higher" in text
-    assert len(read(tmp_path, "csv", ID_NAME, max_expansion_ratio=2000, **options)) == 4 << 20
+    text = error(tmp_path, "csv", ID_NAME, max_expansion_ratio=10, **options)
+    assert "10 times its size: this may be an archive bomb; set max_expansion_ratio higher" in text
+    assert len(read(tmp_path, "csv", ID_NAME, max_expansion_ratio=2000, **options)) == 1 << 16
 
 
 def test_the_longest_look_for_a_cut_is_bounded(tmp_path: Path) -> None:
@@ -391,14 +441,35 @@ def test_the_longest_look_for_a_cut_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"id":1,"name":"a"}\n{"id":2}\n', "line 2: column name: there is no such key, only 'id'; missing_columns = \"fill_null\" reads null for it"),
-        ('{"id":1,"name":"a"}\n{"id":2,"nmae":null,"x":{"name":null}}\n', "line 2: column name: there is no such key, only 'id', 'nmae', 'x'"),
-        ('{"id":1,"name":"a"}\n{"id":2,"id":3,"name":"b"}\n', "line 2: column id: the key 'id' is there more than once"),
-        ('{"id":1,"name":"a"}\n{"id":[2],"name":"b"}\n', "line 2: column id: '[2]' is not a whole number"),
-        ('{"id":1,"name":"a"}\n{"id":2.5,"name":"b"}\n', "line 2: column id: '2.5' is not a whole number"),
-        ('{"id":1,"name":"a"}\n{"id":3000000000,"name":"b"}\n', "line 2: column id: '3000000000' does not fit into int"),
+        (
+            '{"id":1,"name":"a"}\n{"id":2}\n',
+            "line 2: column name: there is no such key, only 'id'; missing_columns = \"fill_null\" reads null for it",
+        ),
+        (
+            '{"id":1,"name":"a"}\n{"id":2,"nmae":null,"x":{"name":null}}\n',
+            "line 2: column name: there is no such key, only 'id', 'nmae', 'x'",
+        ),
+        (
+            '{"id":1,"name":"a"}\n{"id":2,"id":3,"name":"b"}\n',
+            "line 2: column id: the key 'id' is there more than once",
+        ),
+        (
+            '{"id":1,"name":"a"}\n{"id":[2],"name":"b"}\n',
+            "line 2: column id: '[2]' is not a whole number",
+        ),
+        (
+            '{"id":1,"name":"a"}\n{"id":2.5,"name":"b"}\n',
+            "line 2: column id: '2.5' is not a whole number",
+        ),
+        (
+            '{"id":1,"name":"a"}\n{"id":3000000000,"name":"b"}\n',
+            "line 2: column id: '3000000000' does not fit into int",
+        ),
         ('{"id":1,"name":"a"}\n{"id":2,"name":"b"\n', "line 2: this is not JSON"),
-        ('{"id":1,"name":"a"}\n{"id":2,"name":"b"} garbage\n', "line 2: this is not JSON: Expecting value: 'garbage"),
+        (
+            '{"id":1,"name":"a"}\n{"id":2,"name":"b"} garbage\n',
+            "line 2: this is not JSON: Expecting value: 'garbage",
+        ),
         ('{"id":1,"name":"a"}\n[7]\n', "line 2: a row is an object, not 7"),
         ('[\n{"id":1,"name":"a"},\n{"id":2}\n]', "line 3: column name: there is no such key"),
         ('[\n{"id":1,"name":"a"}\n', "line 3: this is not JSON: the array is not closed"),
@@ -417,7 +488,11 @@ def test_json_nulls_are_told_from_keys_that_are_missing(tmp_path: Path) -> None:
     schema = {"a": "int", "r": {"x": "int", "y": "int"}}
     good = '{"a":null,"r":{"x":1,"y":null},"other":{"a":1}}\n{"a": null,"r":null}\n{"a":\tnull,"r":{"x":1,"y":2}}\n'
     (tmp_path / "f").write_text(good)
-    rows = [{"a": None, "r": {"x": 1, "y": None}}, {"a": None, "r": None}, {"a": None, "r": {"x": 1, "y": 2}}]
+    rows = [
+        {"a": None, "r": {"x": 1, "y": None}},
+        {"a": None, "r": None},
+        {"a": None, "r": {"x": 1, "y": 2}},
+    ]
     assert read(tmp_path, "json", schema) == rows
     (tmp_path / "f").write_text(good + '{"a":1,"r":{"x":1}}\n')
     assert error(tmp_path, "json", schema).startswith("line 4: column r: {'x': 1} has no key 'y'")
@@ -442,15 +517,55 @@ def write(path: Path, form: str, table: pa.Table) -> None:
 @pytest.mark.parametrize(
     ("values", "given", "kind", "message"),
     [
-        ([1, 2, 2**40], pa.int64(), "int", "row 3: column v: '1099511627776' (int64) does not fit into int"),
-        ([1.0, 2.5, 3.0], pa.float64(), "int", "row 2: column v: '2.5' (double) does not fit into int"),
-        ([1.5, 1.23456], pa.float64(), "decimal(10,2)", "row 2: column v: '1.23456' (double) does not fit into decimal(10,2); excess_digits"),
-        ([1.0, 1e300], pa.float64(), "float", "row 2: column v: '1e+300' (double) does not fit into float"),
-        ([0, 1, 5], pa.int32(), "boolean", "row 3: column v: '5' (int32) does not fit into boolean"),
+        (
+            [1, 2, 2**40],
+            pa.int64(),
+            "int",
+            "row 3: column v: '1099511627776' (int64) does not fit into int",
+        ),
+        (
+            [1.0, 2.5, 3.0],
+            pa.float64(),
+            "int",
+            "row 2: column v: '2.5' (double) does not fit into int",
+        ),
+        (
+            [1.5, 1.23456],
+            pa.float64(),
+            "decimal(10,2)",
+            "row 2: column v: '1.23456' (double) does not fit into decimal(10,2); excess_digits",
+        ),
+        (
+            [1.0, 1e300],
+            pa.float64(),
+            "float",
+            "row 2: column v: '1e+300' (double) does not fit into float",
+        ),
+        (
+            [0, 1, 5],
+            pa.int32(),
+            "boolean",
+            "row 3: column v: '5' (int32) does not fit into boolean",
+        ),
         (["1", "x"], pa.string(), "int", "row 2: column v: 'x' (string) does not fit into int"),
-        ([Decimal("1.10"), Decimal("1.123")], pa.decimal128(10, 3), "decimal(10,2)", "row 2: column v: '1.123'"),
-        ([Decimal("1.1"), Decimal("12345.1")], pa.decimal128(10, 1), "decimal(4,1)", "row 2: column v: '12345.1'"),
-        ([datetime(2024, 1, 1), datetime(2024, 1, 1, 12)], pa.timestamp("us"), "date", "row 2: column v: '2024-01-01 12:00:00'"),
+        (
+            [Decimal("1.10"), Decimal("1.123")],
+            pa.decimal128(10, 3),
+            "decimal(10,2)",
+            "row 2: column v: '1.123'",
+        ),
+        (
+            [Decimal("1.1"), Decimal("12345.1")],
+            pa.decimal128(10, 1),
+            "decimal(4,1)",
+            "row 2: column v: '12345.1'",
+        ),
+        (
+            [datetime(2024, 1, 1), datetime(2024, 1, 1, 12)],
+            pa.timestamp("us"),
+            "date",
+            "row 2: column v: '2024-01-01 12:00:00'",
+        ),
         ([1, 2], pa.int32(), "date", "row 1: column v: '1' (int32) does not fit into date"),
         ([2**60, 2**60 + 1], pa.int64(), "double", "row 1: column v: "),
     ],
@@ -491,7 +606,12 @@ def test_nanoseconds_of_parquet_are_cut_only_by_option(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_wherever_the_damage_is(tmp_path: Path, form: str) -> None:
     write(tmp_path / "f", form, pa.table({"v": [f"value {i}" for i in range(5000)]}))
     whole = (tmp_path / "f").read_bytes()
-    for damaged in (whole[:-10], whole[: len(whole) // 2], b"x" * 20 + whole[20:], whole[:-4] + b"none"):
+    for damaged in (
+        whole[:-10],
+        whole[: len(whole) // 2],
+        b"x" * 20 + whole[20:],
+        whole[:-4] + b"none",
+    ):
         (tmp_path / "f").write_bytes(damaged)
         if damaged == b"x" * 20 + whole[20:] and form == "orc":
             continue  # the first bytes of an orc file may hold nothing that is read
