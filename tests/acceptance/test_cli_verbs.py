@@ -208,7 +208,7 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
     try:
         place = ("token", "--home", str(pair.home), "--config", str(pair.config))
         text = pair.say(*place, "create", "ci", "--role", "viewer").strip()
-        assert "who are you" in pair.say("jobs", code=3)
+        assert "authentication required" in pair.say("jobs", code=3)
         end = time.monotonic() + WITHIN_S
         (tmp_path / "token").write_text(f"{text}\n")
         while True:  # servers know of it within a turn of their pictures
