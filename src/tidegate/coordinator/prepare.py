@@ -19,8 +19,8 @@ from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, deci
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, Replan, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, RestoreReport, Verdict
+from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
+from tidegate.model.restore import OnIncompatible, OnMissing, PipelineReport, Replan, RestoreReport, Verdict
 from tidegate.model.volume import without
 from tidegate.store.base import Check, Delete, Put, Store
 

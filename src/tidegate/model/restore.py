@@ -34,6 +34,14 @@ class OnNotHeld(StrEnum):
     LATEST = "latest"  # goes on with what is new from now on
 
 
+class Replan(StrEnum):
+    """Whether a batch that was begun may be planned anew instead of being repeated. Until the first checkpoint after it."""
+
+    NEVER = ""  # no person has restored since it was begun
+    CHANGED = "changed"  # where its source cannot give the same rows any more
+    ASKED = "asked"  # a person has named the checkpoint before it
+
+
 class Verdict(StrEnum):
     """What a restore plan amounts to."""
 
