@@ -1,6 +1,9 @@
-"""Files that disappear, change or cannot be read, while a job runs or between two runs of it: nothing is lost, nothing comes twice, and every advice works.
+"""Files that disappear, change or cannot be read, while a job runs or between two runs of it.
 
-Runs are processes with the plain engine, killed with -9; a disk that is not mounted is a directory that was renamed away, with an empty one in its place.
+Nothing is lost, nothing comes twice, and every advice works.
+
+Runs are processes with the plain engine, killed with -9; a disk that is not mounted is a
+directory that was renamed away, with an empty one in its place.
 """
 
 import json
@@ -60,7 +63,13 @@ class Job:
         values = {"home": str(self.home.root), "file": str(self.file), **more}
         return RunRequest(**values)  # type: ignore[arg-type]  # the tests name its fields
 
-    def run(self, restore: str = "latest", engine: Engine | None = None, skip: tuple[str, ...] = (), stop: int | None = None) -> Ran:
+    def run(
+        self,
+        restore: str = "latest",
+        engine: Engine | None = None,
+        skip: tuple[str, ...] = (),
+        stop: int | None = None,
+    ) -> Ran:
         return run_in_process(
             str(self.file),
             self.home,

@@ -20,8 +20,8 @@ from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, deci
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, Replan, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, OnSinkLost, PipelineReport, RestoreReport, Verdict
+from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
+from tidegate.model.restore import OnIncompatible, OnMissing, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
 from tidegate.model.volume import without
 from tidegate.pipeline.memory import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store

@@ -33,7 +33,7 @@ from tidegate.model.members import ProcessRef as ProcessRef
 from tidegate.model.members import ServerRecord as ServerRecord
 from tidegate.model.members import WorkerRecord as WorkerRecord
 from tidegate.model.plan import Plan
-from tidegate.model.restore import RestoreReport
+from tidegate.model.restore import Replan, RestoreReport
 from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.model.volume import PipelineRates, Volumes
 
@@ -336,14 +336,6 @@ class CheckpointRef:
     rows_read: int = 0
     rows_written: int = 0
     volumes: Volumes = field(default_factory=dict, hash=False)  # of this batch
-
-
-class Replan(StrEnum):
-    """Whether a batch that was begun may be planned anew instead of being repeated. Until the first checkpoint after it."""
-
-    NEVER = ""  # no person has restored since it was begun
-    CHANGED = "changed"  # where its source cannot give the same rows any more
-    ASKED = "asked"  # a person has named the checkpoint before it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

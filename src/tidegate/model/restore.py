@@ -41,6 +41,14 @@ class OnSinkLost(StrEnum):
     CONTINUE = "continue"  # with the rows after the checkpoint: what was there before stays lost
 
 
+class Replan(StrEnum):
+    """Whether a batch that was begun may be planned anew instead of being repeated. Until the first checkpoint after it."""
+
+    NEVER = ""  # no person has restored since it was begun
+    CHANGED = "changed"  # where its source cannot give the same rows any more
+    ASKED = "asked"  # a person has named the checkpoint before it
+
+
 class Verdict(StrEnum):
     """What a restore plan amounts to."""
 

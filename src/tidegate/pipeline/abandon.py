@@ -1,8 +1,12 @@
-"""Batches that were begun and are not repeated: when that is right, and what a person is told. Called by the loop when it opens.
+"""Batches that were begun and are not repeated: when that is right, and what a person is told.
 
-A batch that was begun is repeated exactly, so that the sinks recognise it. Only a person can ask for something else, with a restore: `checkpoint:N` for what
-follows N to be planned anew, `latest` where the source cannot give the same rows any more (a file was repaired, or is left out with --skip-file). Both need the
-proof that no sink holds the batch: all sinks are fenced and asked before. A batch that a sink holds is given up only where that sink can take it back.
+Called by the loop when it opens.
+
+A batch that was begun is repeated exactly, so that the sinks recognise it. Only a person can ask
+for something else, with a restore: `checkpoint:N` for what follows N to be planned anew, `latest`
+where the source cannot give the same rows any more (a file was repaired, or is left out with
+--skip-file). Both need the proof that no sink holds the batch: all sinks are fenced and asked
+before. A batch that a sink holds is given up only where that sink can take it back.
 """
 
 import logging
@@ -10,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.model.errors import TerminalError, TidegateError
-from tidegate.model.records import PendingBatch, PipelineState, Replan
+from tidegate.model.records import PendingBatch, PipelineState
+from tidegate.model.restore import Replan
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.connector import GoBack
 from tidegate.plugin.contract import SinkRange
@@ -48,7 +53,11 @@ class Abandoned:
 
 
 def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[SinkRange]]) -> Abandoned | None:
-    """Whether the pending batch is given up. `found` are the records of the sinks, asked after they were fenced. Sources learn what is given up."""
+    """Whether the pending batch is given up.
+
+    `found` are the records of the sinks, asked after they were fenced. Sources learn what is
+    given up.
+    """
     pending = state.pending
     if pending is None or state.replan is Replan.NEVER:
         return None
@@ -58,7 +67,10 @@ def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[S
     holders = sorted(name for name, records in found.items() if any(record.checkpoint >= pending.checkpoint for record in records))
     stuck = [name for name in holders if _go_back(graph, name) is not GoBack.REWIND]
     if stuck and state.replan is Replan.ASKED and not _unrepeatable(pending, graph):
-        LOG.warning("batch_not_given_up: a sink holds it; it is repeated", extra={"checkpoint": pending.checkpoint, "sinks": stuck})
+        LOG.warning(
+            "batch_not_given_up: a sink holds it; it is repeated",
+            extra={"checkpoint": pending.checkpoint, "sinks": stuck},
+        )
         return None
     if stuck or (holders and state.replan is not Replan.ASKED):
         before = state.latest.checkpoint if state.latest else 0
@@ -66,7 +78,10 @@ def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[S
     for name, source in graph.sources.items():
         if name in pending.ranges:
             source.give_up(pending.ranges[name].start, pending.ranges[name].end)
-    LOG.warning("batch_given_up: it is planned anew", extra={"checkpoint": pending.checkpoint, "why": why, "taken_back": holders})
+    LOG.warning(
+        "batch_given_up: it is planned anew",
+        extra={"checkpoint": pending.checkpoint, "why": why, "taken_back": holders},
+    )
     return Abandoned(pending, why, back=bool(holders))
 
 
@@ -86,7 +101,10 @@ def _go_back(graph: Graph, sink: str) -> GoBack:
 
 
 def in_batch(error: TidegateError, checkpoint: int) -> TidegateError:
-    """An error about a file that was raised while a batch was read: with the number of the batch."""
+    """An error about a file that was raised while a batch was read.
+
+    With the number of the batch.
+    """
     if hasattr(error, "path"):
         error.args = (f"batch {checkpoint}: {error}",)
     return error

@@ -26,9 +26,9 @@ from tidegate.model.records import (
     PipelineSavepoint,
     PipelineState,
     PipelineStatus,
-    Replan,
     SourceRange,
 )
+from tidegate.model.restore import Replan
 from tidegate.model.volume import added
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store

@@ -1,9 +1,14 @@
-"""The files that a bounded source has to read, as recorded when it began: what is listed and not there any more is missing, not done. Called by source.py.
+"""The files that a bounded source has to read, as recorded when it began: what is listed and not
+there any more is missing, not done.
 
-The record travels in every offset, and the store takes no document over 1 MiB. So it holds every file by name (path, size, time) while that fits into
-LIST_CHARS_MAX; a longer list is recorded as up to RANGES_MAX ranges of paths, each with the number of its files, their bytes and the sum of their digests.
-The sum of the files that are done is subtracted, so that they may be deleted. A file that was added meanwhile is not read: in a list by name because it is
-not in it; in a range because the range is right without the files that are younger than the list.
+Called by source.py.
+
+The record travels in every offset, and the store takes no document over 1 MiB. So it holds every
+file by name (path, size, time) while that fits into LIST_CHARS_MAX; a longer list is recorded as
+up to RANGES_MAX ranges of paths, each with the number of its files, their bytes and the sum of
+their digests. The sum of the files that are done is subtracted, so that they may be deleted. A
+file that was added meanwhile is not read: in a list by name because it is not in it; in a range
+because the range is right without the files that are younger than the list.
 """
 
 import base64
@@ -18,7 +23,12 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.problems import FilesMissing, LeftOutNow, ListedFileChanged, RangeChanged
+from tidegate.connectors.localfile.problems import (
+    FilesMissing,
+    LeftOutNow,
+    ListedFileChanged,
+    RangeChanged,
+)
 
 LIST_CHARS_MAX = 40_000
 NAMES_MAX = 20_000
@@ -87,7 +97,10 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Remaining:
-    """Compares what is there with what is still to be read. `skip` are paths that are left out, `accepted` are read as they are now."""
+    """Compares what is there with what is still to be read.
+
+    `skip` are paths that are left out, `accepted` are read as they are now.
+    """
 
     inventory: Inventory
     after: Key | None
@@ -114,7 +127,10 @@ class Remaining:
                 if not (accepts(key[1]) and _size(key[1]) == 0):
                     missing.append((key[1], size))
             elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
-                raise ListedFileChanged(key[1], f"was {size} bytes when the files were listed at {self.inventory.at}; {_now(info, size)}")
+                raise ListedFileChanged(
+                    key[1],
+                    f"was {size} bytes when the files were listed at {self.inventory.at}; {_now(info, size)}",
+                )
             else:
                 queue.append((key[0], info))
         if missing:
@@ -234,7 +250,10 @@ def _front_coded(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     """Rows of (table, path, ...) whose paths share their beginnings with the path before."""
     coded, before = [], ""
     for table, path, *rest in rows:
-        same = next((i for i, (one, other) in enumerate(zip(before, path, strict=False)) if one != other), min(len(before), len(path)))
+        same = next(
+            (i for i, (one, other) in enumerate(zip(before, path, strict=False)) if one != other),
+            min(len(before), len(path)),
+        )
         coded.append([table, same, path[same:], *rest])
         before = path
     return coded

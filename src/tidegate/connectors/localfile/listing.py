@@ -1,6 +1,10 @@
-"""Which files a source reads: directories with all below them, globs, filters, and the columns that their paths hold. Called by check.py and source.py.
+"""Which files a source reads: directories with all below them, globs, filters, and the columns that
+their paths hold.
 
-Reads names, sizes and times; never opens a file. A link to a file is read under the link's own path, unless that file is listed anyway.
+Called by check.py and source.py.
+
+Reads names, sizes and times; never opens a file. A link to a file is read under the link's own
+path, unless that file is listed anyway.
 """
 
 import errno
@@ -52,7 +56,10 @@ def list_files(values: Values) -> list[FileInfo]:
 
 
 def scan(values: Values) -> Scan:
-    """List one table. SourceUnreachable where its directory, or one below it, is not there or cannot be read."""
+    """List one table.
+
+    SourceUnreachable where its directory, or one below it, is not there or cannot be read.
+    """
     keep = _Filter(values)
     path = local(values["path"])
     if not os.path.exists(path) and not glob.has_magic(path):
@@ -167,7 +174,10 @@ def _matching(path: str, walk: "_Walk") -> Iterator[FileInfo]:
 
 
 def _glob_pattern(path: str) -> re.Pattern[str]:
-    """A glob pattern as a regular expression: * and ? stop at a slash, **/ is any number of directories."""
+    """A glob pattern as a regular expression.
+
+    * and ? stop at a slash, **/ is any number of directories.
+    """
     tokens = re.findall(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]|[^*?\[]+|\[", path)
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(known.get(token) or _class_or_text(token) for token in tokens), re.DOTALL)
@@ -203,7 +213,10 @@ class _Walk:
         self._read: set[tuple[int, int]] = set()
 
     def files(self, root: str) -> Iterator[FileInfo]:
-        """What is really below a root. A root that is a link is one that somebody named: it is followed at once."""
+        """What is really below a root.
+
+        A root that is a link is one that somebody named: it is followed at once.
+        """
         status = self._status(root)
         if status is None:
             return
@@ -273,7 +286,10 @@ def _mount_of(path: str) -> str:
 
 
 def _without_second_names(files: list[FileInfo]) -> list[FileInfo]:
-    """Without links to files that are in the list anyway, or to which another link leads: no row is read twice."""
+    """Without links to files that are in the list anyway, or to which another link leads.
+
+    No row is read twice.
+    """
     links = [info for info in files if info.link]
     if not links:
         return files

@@ -1,8 +1,12 @@
-"""What a continuous source remembers of the files that it has read: kept while they are in sight, and for file_retention after. Called by source.py.
+"""What a continuous source remembers of the files that it has read: kept while they are in sight,
+and for file_retention after.
 
-Out of sight is not gone: a disk that is not mounted has all its files back when it is. So a mark is kept, with the minute in which the file was first found
-missing. Where more than the limit would have to be kept, those that are out of sight longest are forgotten first, with a warning; never one that has been out
-of sight for less than an hour: then the source stops instead.
+Called by source.py.
+
+Out of sight is not gone: a disk that is not mounted has all its files back when it is. So a mark
+is kept, with the minute in which the file was first found missing. Where more than the limit
+would have to be kept, those that are out of sight longest are forgotten first, with a warning;
+never one that has been out of sight for less than an hour: then the source stops instead.
 """
 
 import logging
@@ -35,8 +39,19 @@ class Memory:
     away: Mapping[bytes, int]
 
 
-def remembered(position: Position, present: Collection[bytes], done: Collection[bytes], *, now_ms: int, retention_ms: int, limit: int) -> Memory:
-    """The memory after a batch. Times are rounded to a hundredth of the retention, so that they are few."""
+def remembered(
+    position: Position,
+    present: Collection[bytes],
+    done: Collection[bytes],
+    *,
+    now_ms: int,
+    retention_ms: int,
+    limit: int,
+) -> Memory:
+    """The memory after a batch.
+
+    Times are rounded to a hundredth of the retention, so that they are few.
+    """
     tick = max(1, retention_ms // 100 // MINUTE_MS)
     minute = now_ms // MINUTE_MS // tick * tick
     out_of_sight = (position.seen or frozenset()) - frozenset(present) - frozenset(done)
@@ -60,7 +75,12 @@ def _forget(away: dict[bytes, int], count: int, minute: int, seen: int) -> dict[
     return {each: since for each, since in away.items() if each not in set(oldest)}
 
 
-def check_mounts(mounts: Sequence[str], listed: Sequence[tuple[int, FileInfo]], seen: Collection[bytes], skips: Callable[[str], bool]) -> None:
+def check_mounts(
+    mounts: Sequence[str],
+    listed: Sequence[tuple[int, FileInfo]],
+    seen: Collection[bytes],
+    skips: Callable[[str], bool],
+) -> None:
     """SourceUnreachable where a disk that files were read from is not mounted any more, and none of them is there."""
     for place in mounts:
         if os.path.ismount(place) or skips(place):

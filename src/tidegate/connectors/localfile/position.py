@@ -1,12 +1,16 @@
 """Where a LocalFile source is: its offset as a value, and its JSON. Called by source.py only; pure.
 
-An offset says which files are done, how far the one that is partly read is, and, as the end of a batch, exactly which parts of which files the batch holds,
-with their sizes and times: a batch that is repeated never looks at the directory again. Bounded sources read in the order of paths, so the last path done
-says it all; what they have to read is the list that was recorded when they began (inventory.py). Continuous ones keep a hash of every path done, and since when
-they have not seen it: a file that is out of sight is not forgotten before file_retention.
+An offset says which files are done, how far the one that is partly read is, and, as the end of a
+batch, exactly which parts of which files the batch holds, with their sizes and times: a batch
+that is repeated never looks at the directory again. Bounded sources read in the order of paths,
+so the last path done says it all; what they have to read is the list that was recorded when they
+began (inventory.py). Continuous ones keep a hash of every path done, and since when they have not
+seen it: a file that is out of sight is not forgotten before file_retention.
 
-The store takes no document over 1 MiB, and that of a pending batch holds two offsets of every source. So a batch lists files only up to BATCH_CHARS_MAX,
-whatever the limits are, and a continuous source looks after SEEN_FILES_MAX files at most: about 0.35 MiB of the document together, as start and as end.
+The store takes no document over 1 MiB, and that of a pending batch holds two offsets of every
+source. So a batch lists files only up to BATCH_CHARS_MAX, whatever the limits are, and a
+continuous source looks after SEEN_FILES_MAX files at most: about 0.35 MiB of the document
+together, as start and as end.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""What can be wrong with files that are to be read, and the ways out of it, in words that work. Raised by source.py and inventory.py."""
+"""What can be wrong with files that are to be read, and the ways out of it, in words that work.
+
+Raised by source.py and inventory.py.
+"""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -8,11 +11,23 @@ from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.streams import FileChanged
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
-__all__ = ["BadFile", "FileChanged", "FilesMissing", "LeftOutNow", "ListedFileChanged", "RangeChanged", "TooManyFiles", "advising"]
+__all__ = [
+    "BadFile",
+    "FileChanged",
+    "FilesMissing",
+    "LeftOutNow",
+    "ListedFileChanged",
+    "RangeChanged",
+    "TooManyFiles",
+    "advising",
+]
 
 
 class FilesMissing(TransientError):
-    """Files that are to be read are not there. They may come back: tried again, within the budget of the job."""
+    """Files that are to be read are not there.
+
+    They may come back: tried again, within the budget of the job.
+    """
 
     condition = "files-missing"
     domain = Domain.EXTERNAL
@@ -21,9 +36,12 @@ class FilesMissing(TransientError):
         one = len(paths) == 1
         are, them = ("is", "it") if one else ("are", "them")
         super().__init__(
-            f"{len(paths)} file{'' if one else 's'} to be read {are} missing: {what} {are} no longer "
-            f"there. Mount or restore {them} and start again with --restore latest, or accept the loss "
-            f"with --restore latest --skip-file {shlex.quote(paths[0])} (repeatable; a directory stands "
+            f"{len(paths)} file{'' if one else 's'} to be read {are} missing: {what} {are} no "
+            "longer "
+            f"there. Mount or restore {them} and start again with --restore latest, or accept the "
+            "loss "
+            f"with --restore latest --skip-file {shlex.quote(paths[0])} (repeatable; a directory "
+            "stands "
             "for all below it)"
         )
         self.path = paths[0]
@@ -38,7 +56,8 @@ class RangeChanged(TransientError):
     def __init__(self, what: str, last: str, *, missing: int) -> None:
         how = f"{missing} are missing" if missing else "some were written, or exchanged for others"
         super().__init__(
-            f"{what}, {how}. Mount or restore them and start again with --restore latest, or take these "
+            f"{what}, {how}. Mount or restore them and start again with --restore latest, or take "
+            "these "
             f"files as they are now with --restore latest --accept-file {shlex.quote(last)}"
         )
         self.path = last
@@ -52,7 +71,8 @@ class ListedFileChanged(TerminalError):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what}. A job that ends reads the files as they were listed: put it back as it "
+            f"{path} {what}. A job that ends reads the files as they were listed: put it back as "
+            "it "
             "was and start again with --restore latest, read it as it is with "
             f"--restore latest --accept-file {shlex.quote(path)}, or leave it out with "
             f"--restore latest --skip-file {shlex.quote(path)}"
@@ -68,7 +88,8 @@ class LeftOutNow(TerminalError):
 
     def __init__(self, path: str, at: str) -> None:
         super().__init__(
-            f"{path} was listed at {at}, and the options of the job file leave it out now: bring them "
+            f"{path} was listed at {at}, and the options of the job file leave it out now: bring "
+            "them "
             "back and start again with --restore latest, or say that it is left out with "
             f"--restore latest --skip-file {shlex.quote(path)}"
         )
@@ -86,15 +107,20 @@ class TooManyFiles(TerminalError):
         if gone:
             what += f", {gone} of them out of sight for less than an hour"
         super().__init__(
-            f"{what}: discovery_mode = continuous looks after {maximum} at most; move files away once they are read and lower file_retention (how long those "
-            "that are out of sight are remembered), or give each of several jobs a directory of its own, and start again with --restore latest"
+            f"{what}: discovery_mode = continuous looks after {maximum} at most; move files away "
+            "once they are read and lower file_retention (how long those "
+            "that are out of sight are remembered), or give each of several jobs a directory of "
+            "its own, and start again with --restore latest"
         )
         self.count = count
 
 
 @contextmanager
 def advising(begun: str = "") -> Iterator[None]:
-    """Add the ways out to an error about a file. `begun` is the file of which earlier checkpoints hold a part."""
+    """Add the ways out to an error about a file.
+
+    `begun` is the file of which earlier checkpoints hold a part.
+    """
     try:
         yield
     except (BadFile, FileChanged) as error:
@@ -107,7 +133,8 @@ def _advice(error: BadFile | FileChanged, *, begun: bool) -> str:
     skip = f"--restore latest --skip-file {shlex.quote(error.path)}"
     if begun:
         return (
-            "Rows of this file are in earlier checkpoints. Put it back as it was and start again with --restore latest, leave the rest of it out with "
+            "Rows of this file are in earlier checkpoints. Put it back as it was and start again "
+            "with --restore latest, leave the rest of it out with "
             f"{skip}, or go back with --restore checkpoint:N to a checkpoint from before it"
         )
     if isinstance(error, FileChanged):

@@ -1,8 +1,13 @@
-"""The LocalFile source: which files are next, how a batch of them is shared among tasks, and the reading of a share. The engine calls it by plugin.contract.
+"""The LocalFile source: which files are next, how a batch of them is shared among tasks, and the
+reading of a share.
 
-A batch names each of its files in the store, so it holds about a thousand of them at most: a BATCH job without checkpoint.interval, otherwise one batch, is a
-few where there are more files. A bounded source reads the files that it listed when it began, and fails by name where one of them is missing or changed. A
-continuous one keeps a mark for every file that it has read (memory.py), at most SEEN_FILES_MAX of them, and waits while its directory is not there.
+The engine calls it by plugin.contract.
+
+A batch names each of its files in the store, so it holds about a thousand of them at most: a
+BATCH job without checkpoint.interval, otherwise one batch, is a few where there are more files. A
+bounded source reads the files that it listed when it began, and fails by name where one of them
+is missing or changed. A continuous one keeps a mark for every file that it has read (memory.py),
+at most SEEN_FILES_MAX of them, and waits while its directory is not there.
 """
 
 import logging
@@ -20,8 +25,23 @@ from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining
 from tidegate.connectors.localfile.listing import FileInfo, Scan, fixed_directory, scan
 from tidegate.connectors.localfile.memory import CannotRemember, check_mounts, remembered
 from tidegate.connectors.localfile.planning import Taker, cut
-from tidegate.connectors.localfile.position import SEEN_FILES_MAX, Key, Partial, Position, Segment, mark, marks
-from tidegate.connectors.localfile.problems import BadFile, FileChanged, FilesMissing, ListedFileChanged, TooManyFiles, advising
+from tidegate.connectors.localfile.position import (
+    SEEN_FILES_MAX,
+    Key,
+    Partial,
+    Position,
+    Segment,
+    mark,
+    marks,
+)
+from tidegate.connectors.localfile.problems import (
+    BadFile,
+    FileChanged,
+    FilesMissing,
+    ListedFileChanged,
+    TooManyFiles,
+    advising,
+)
 from tidegate.connectors.localfile.streams import Part
 from tidegate.connectors.localfile.tables import tables_of
 from tidegate.model.errors import SourceUnreachable, UserError
@@ -70,7 +90,11 @@ class LocalFileSource(Source):
             return Position(seen=frozenset()).to_json()
         listed = self._list()
         last = (listed[-1][0], listed[-1][1].path) if listed else None
-        return Position(until=last, total=sum(info.size for _, info in listed), listed=recorded(listed, _now_ms())).to_json()
+        return Position(
+            until=last,
+            total=sum(info.size for _, info in listed),
+            listed=recorded(listed, _now_ms()),
+        ).to_json()
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next files, or the next part of a large one."""
@@ -128,7 +152,10 @@ class LocalFileSource(Source):
                 raise self._missing(table, error.path) from error
 
     def cannot_repeat(self, start: Offset, end: Offset) -> str:
-        """A file of the batch has changed, or is left out now. One of which a part is in earlier checkpoints can only be read as it was."""
+        """A file of the batch has changed, or is left out now.
+
+        One of which a part is in earlier checkpoints can only be read as it was.
+        """
         position, begun = Position.of(end), _begun(Position.of(start))
         skips = self._skips(position)
         for part in (segment.part for segment in position.batch):
@@ -210,13 +237,19 @@ class LocalFileSource(Source):
 
     def _unlisted(self, position: Position, present: list[Listed]) -> list[Listed]:
         """Version 1 kept no list, but the bytes to read: there may be more now, and not less."""
-        after, until, skips = position.after or (-1, ""), position.until or (-1, ""), self._skips(position)
+        after, until, skips = (
+            position.after or (-1, ""),
+            position.until or (-1, ""),
+            self._skips(position),
+        )
         ahead = [(table, info) for table, info in present if after < (table, info.path) <= until]
         there = sum(info.size for _, info in ahead) - (position.partial.weight if position.partial else 0)
         if there < position.total - position.bytes and not self.context.skip_files:
             raise UserError(
-                f"{position.total - position.bytes} bytes of files in {self._places()} were still to be read, and {there} are there: mount or restore what is "
-                "missing and start again with --restore latest, name what is lost with --skip-file, or start over with --restore fresh"
+                f"{position.total - position.bytes} bytes of files in {self._places()} were still "
+                f"to be read, and {there} are there: mount or restore what is "
+                "missing and start again with --restore latest, name what is lost with "
+                "--skip-file, or start over with --restore fresh"
             )
         return [item for item in ahead if not skips(item[1].path)]
 
@@ -238,7 +271,10 @@ class LocalFileSource(Source):
             raise FileChanged(begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})")
 
     def _unchanged(self, table: int, info: FileInfo) -> bool:
-        """Whether a file is still as it was listed: a continuous source leaves one that grows for later, a bounded one fails by name."""
+        """Whether a file is still as it was listed.
+
+        A continuous source leaves one that grows for later, a bounded one fails by name.
+        """
         now = _stat(info.path)
         if now is not None and (now.size, now.mtime_ns) == (info.size, info.mtime_ns):
             return True
@@ -246,10 +282,16 @@ class LocalFileSource(Source):
             return False
         if now is None:
             raise self._missing(table, info.path, info.size)
-        raise ListedFileChanged(info.path, f"had {info.size} bytes when it was listed, and was written since: it has {now.size} now")
+        raise ListedFileChanged(
+            info.path,
+            f"had {info.size} bytes when it was listed, and was written since: it has {now.size} now",
+        )
 
     def _check_there(self, position: Position) -> None:
-        """Whether the files of a batch are there, asked in the driver: so a disk that is not mounted is waited for."""
+        """Whether the files of a batch are there, asked in the driver.
+
+        So a disk that is not mounted is waited for.
+        """
         for segment in position.batch:
             if not os.path.lexists(segment.part.path):
                 if position.seen is not None:
@@ -263,7 +305,13 @@ class LocalFileSource(Source):
             return SourceUnreachable(f"{root} does not exist any more, and {path} is to be read from it: mount or restore it")
         return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
 
-    def _moved(self, position: Position, segments: list[Segment], done: list[Listed], partial: Partial | None) -> Position:
+    def _moved(
+        self,
+        position: Position,
+        segments: list[Segment],
+        done: list[Listed],
+        partial: Partial | None,
+    ) -> Position:
         moved = replace(
             position,
             partial=partial,
@@ -289,11 +337,25 @@ class LocalFileSource(Source):
         present = marks((table, info.path) for table, info in listed)
         retention_ms = self.values["file_retention"]
         try:
-            memory = remembered(moved, present, marks([*done, *skipped]), now_ms=_now_ms(), retention_ms=retention_ms, limit=SEEN_FILES_MAX)
+            memory = remembered(
+                moved,
+                present,
+                marks([*done, *skipped]),
+                now_ms=_now_ms(),
+                retention_ms=retention_ms,
+                limit=SEEN_FILES_MAX,
+            )
         except CannotRemember as error:
             raise self._too_many(error.count, error.away) from None
         mounts = {place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)}
-        return replace(moved, seen=memory.seen, away=memory.away, mounts=tuple(sorted(mounts)), total=moved.bytes, skip=())
+        return replace(
+            moved,
+            seen=memory.seen,
+            away=memory.away,
+            mounts=tuple(sorted(mounts)),
+            total=moved.bytes,
+            skip=(),
+        )
 
     def _skips(self, position: Position) -> Callable[[str], bool]:
         """What a person has left out."""
@@ -305,7 +367,10 @@ class LocalFileSource(Source):
         return replace(position, partial=None) if left_out else position
 
     def _list(self) -> list[Listed]:
-        """All files of all tables. A bounded source looks once, a continuous one every scan_interval."""
+        """All files of all tables.
+
+        A bounded source looks once, a continuous one every scan_interval.
+        """
         age = time.monotonic() - self._listed_at
         if self._listed is not None and (self.bounded or age * 1000 < self.values["scan_interval"]):
             return self._listed
@@ -321,14 +386,21 @@ class LocalFileSource(Source):
         return self._listed
 
     def _scan(self, values: Values) -> Scan:
-        """One table. A pattern of a continuous source matches nothing only where the directory before it is there."""
+        """One table.
+
+        A pattern of a continuous source matches nothing only where the directory before it is
+        there.
+        """
         root = fixed_directory(values["path"])
         if not self.bounded and not os.path.exists(root):
             raise SourceUnreachable(f"{root} does not exist: mount or restore it, or correct `path`")
         found = scan(values)
         for link in found.broken:
             if link not in self._named:
-                LOG.warning("broken_link: it leads nowhere and is not read", extra={"path": link, "operator": self.context.operator})
+                LOG.warning(
+                    "broken_link: it leads nowhere and is not read",
+                    extra={"path": link, "operator": self.context.operator},
+                )
         self._named |= set(found.broken)
         return found
 
@@ -337,7 +409,10 @@ class LocalFileSource(Source):
         before = self._before.get((table, info.path), info)
         if before != info and info.path not in self._named:
             self._named.add(info.path)
-            LOG.warning("file_changed_after_reading: it is not read again", extra={"path": info.path, "bytes": info.size, "bytes_before": before.size})
+            LOG.warning(
+                "file_changed_after_reading: it is not read again",
+                extra={"path": info.path, "bytes": info.size, "bytes_before": before.size},
+            )
 
     def _too_many(self, count: int, gone: int = 0) -> TooManyFiles:
         return TooManyFiles([str(files.values["path"]) for files in self.files], count, SEEN_FILES_MAX, gone=gone)

@@ -1,4 +1,7 @@
-"""A bounded source reads the files that it listed: what is missing or changed is an error by name, whatever the number of files."""
+"""A bounded source reads the files that it listed.
+
+What is missing or changed is an error by name, whatever the number of files.
+"""
 
 import json
 import os
@@ -11,7 +14,13 @@ from tidegate.connectors.localfile import inventory
 from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX, Inventory, recorded
 from tidegate.connectors.localfile.listing import FileInfo
 from tidegate.connectors.localfile.position import Position
-from tidegate.connectors.localfile.problems import FileChanged, FilesMissing, LeftOutNow, ListedFileChanged, RangeChanged
+from tidegate.connectors.localfile.problems import (
+    FileChanged,
+    FilesMissing,
+    LeftOutNow,
+    ListedFileChanged,
+    RangeChanged,
+)
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.errors import SourceUnreachable, UserError
@@ -145,7 +154,9 @@ def test_what_is_left_out_stays_so_without_being_said_again(tmp_path: Path) -> N
     assert rest(make(root), offset) == ["6", "7"]
 
 
-def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_file(tmp_path: Path) -> None:
+def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_file(
+    tmp_path: Path,
+) -> None:
     root, offset = begun(tmp_path)
     with pytest.raises(LeftOutNow, match=f"{root}/8 was listed at .*the options of the job file leave it out now"):
         make(root, file_filter_pattern="[0-7]").latest(offset, TWO)
@@ -195,13 +206,29 @@ def test_a_position_of_version_1_is_read_and_compared_by_bytes(tmp_path: Path) -
 
 def test_a_list_of_very_many_files_stays_small() -> None:
     def listed(count: int) -> list[tuple[int, FileInfo]]:
-        return [(0, FileInfo(f"/data/day={i // 500:05}/part-{i:07}-{i * 7919 % 99991}.csv", i * 31 % 99991, 10**18 + i * 7919)) for i in range(count)]
+        return [
+            (
+                0,
+                FileInfo(
+                    f"/data/day={i // 500:05}/part-{i:07}-{i * 7919 % 99991}.csv",
+                    i * 31 % 99991,
+                    10**18 + i * 7919,
+                ),
+            )
+            for i in range(count)
+        ]
 
     few, many = listed(1_000), listed(100_000)
     assert Inventory.of(recorded(few, 1)).names == {(t, i.path): (i.size, i.mtime_ns) for t, i in few}
     ranges = Inventory.of(recorded(many, 1)).ranges
     assert sum(each.files for each in ranges) == len(many)
     assert ranges[-1].last == (0, many[-1][1].path)
-    deep = [(0, FileInfo(f"/{i:04}" + "/".join(f"{i * 7919 % (j + 99991):05}" for j in range(600)), 1, i)) for i in range(3_000)]
+    deep = [
+        (
+            0,
+            FileInfo(f"/{i:04}" + "/".join(f"{i * 7919 % (j + 99991):05}" for j in range(600)), 1, i),
+        )
+        for i in range(3_000)
+    ]
     assert max(len(json.dumps(recorded(files, 1))) for files in (few, many, deep)) < LIST_CHARS_MAX + 100
     assert len(json.dumps(Position(listed=recorded(many, 1)).to_json())) < LIST_CHARS_MAX + 1_000

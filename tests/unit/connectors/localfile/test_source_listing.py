@@ -36,7 +36,12 @@ def put(*paths: Path) -> None:
 
 
 def test_only_files_directly_in_the_path_are_read_without_recursion(tmp_path: Path) -> None:
-    put(tmp_path / "a.txt", tmp_path / "b.csv", tmp_path / "below" / "c.txt", tmp_path / "below" / "deep" / "d.txt")
+    put(
+        tmp_path / "a.txt",
+        tmp_path / "b.csv",
+        tmp_path / "below" / "c.txt",
+        tmp_path / "below" / "deep" / "d.txt",
+    )
     (tmp_path / "link").symlink_to(tmp_path / "below" / "deep")
     everything = ["a.txt", "b.csv", "below/c.txt", "below/deep/d.txt"]
     assert names(tmp_path) == everything
@@ -51,7 +56,12 @@ def test_only_files_directly_in_the_path_are_read_without_recursion(tmp_path: Pa
 
 
 def test_patterns_match_files_and_directories_at_any_depth(tmp_path: Path) -> None:
-    put(tmp_path / "x.txt", tmp_path / "a" / "x.txt", tmp_path / "a" / "b" / "x1.csv", tmp_path / "a" / ".c" / "x.txt")
+    put(
+        tmp_path / "x.txt",
+        tmp_path / "a" / "x.txt",
+        tmp_path / "a" / "b" / "x1.csv",
+        tmp_path / "a" / ".c" / "x.txt",
+    )
     assert names(tmp_path, f"{tmp_path}/**") == ["a/b/x1.csv", "a/x.txt", "x.txt"]
     assert names(tmp_path, f"{tmp_path}/**/*.txt") == ["a/x.txt", "x.txt"]
     assert names(tmp_path, f"{tmp_path}/**/b") == ["a/b/x1.csv"]
@@ -72,8 +82,14 @@ def test_an_entry_of_tables_configs_has_a_scan_of_its_own(tmp_path: Path) -> Non
     assert [len(table.files()) for table in source.files] == [1, 2]
 
 
-def test_links_to_directories_above_end_nowhere_and_each_directory_is_read_once(tmp_path: Path) -> None:
-    put(tmp_path / "in" / "a.txt", tmp_path / "in" / "z" / "deep" / "b.txt", tmp_path / "outside" / "c.txt")
+def test_links_to_directories_above_end_nowhere_and_each_directory_is_read_once(
+    tmp_path: Path,
+) -> None:
+    put(
+        tmp_path / "in" / "a.txt",
+        tmp_path / "in" / "z" / "deep" / "b.txt",
+        tmp_path / "outside" / "c.txt",
+    )
     root = tmp_path / "in"
     (root / "loop").symlink_to(".")
     (root / "z" / "up").symlink_to("..")
@@ -104,7 +120,11 @@ def test_broken_links_are_named_and_do_no_harm(tmp_path: Path, caplog: pytest.Lo
     (tmp_path / "through.txt").symlink_to("a.txt/x")
     (tmp_path / "other.bak").symlink_to(tmp_path / "nowhere")
     found = scan(values(tmp_path, filename_extension="txt"))
-    assert [os.path.basename(path) for path in found.broken] == ["gone.txt", "self.txt", "through.txt"]
+    assert [os.path.basename(path) for path in found.broken] == [
+        "gone.txt",
+        "self.txt",
+        "through.txt",
+    ]
     context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
     with caplog.at_level(logging.WARNING, "tidegate.localfile"):
         LocalFileSource(values(tmp_path, filename_extension="txt"), context).initial()

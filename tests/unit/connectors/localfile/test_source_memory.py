@@ -1,4 +1,6 @@
-"""What a continuous source remembers of files that are out of sight, and what it does while its directory is away."""
+"""What a continuous source remembers of files that are out of sight, and what it does while its
+directory is away.
+"""
 
 import json
 import logging
@@ -25,7 +27,12 @@ DAY_MS = 24 * 3_600_000
 
 def make(*paths: Path | str, skip: tuple[str, ...] = (), **options: Any) -> LocalFileSource:
     entries = [{"path": str(path), "file_format_type": "text", "schema": {"table": f"t{i}"}} for i, path in enumerate(paths)]
-    given = {"tables_configs": entries, "discovery_mode": "continuous", "scan_interval": 0, **options}
+    given = {
+        "tables_configs": entries,
+        "discovery_mode": "continuous",
+        "scan_interval": 0,
+        **options,
+    }
     values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
     assert not problems
     context = OperatorContext(
@@ -104,7 +111,10 @@ def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotte
 
 
 def test_those_out_of_sight_longest_are_forgotten_first_with_a_warning(
-    tmp_path: Path, clock: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    clock: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(source_module, "SEEN_FILES_MAX", 3)
     root = tmp_path / "in"
