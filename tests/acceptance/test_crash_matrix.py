@@ -187,10 +187,10 @@ SCENARIOS = [
 # In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py), workers, servers. On a storage that this matrix does not
 # have: one without a rename (killed in test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py). The collector
 # (killed in test_collector_kills.py). Slots of databases and chunks of a first read (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed
-# in test_restore_crashes.py). Tokens (killed in test_token_kills.py).
+# in test_restore_crashes.py). Tokens (killed in test_token_kills.py). Another run's files that a save mode removes (broken off in test_sink_fences.py).
 PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
 SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
-ELSEWHERE = (*PEOPLES, *SERVERS, "capture.", "checkpoint.manifest.", "driver.launch.", "driver.handover.", "zombie.")
+ELSEWHERE = (*PEOPLES, *SERVERS, "filesink.dropped.", "capture.", "checkpoint.manifest.", "driver.launch.", "driver.handover.", "zombie.")
 
 
 def known_of(home: Path) -> Known:
