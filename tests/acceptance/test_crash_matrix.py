@@ -188,12 +188,13 @@ SCENARIOS = [
 # have: one without a rename (killed in test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py). The collector
 # (killed in test_collector_kills.py). Slots of databases and chunks of a first read (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed
 # in test_restore_crashes.py). Tokens (killed in test_token_kills.py). Batches that are given up (killed
-# in test_file_source_faults.py).
+# in test_file_source_faults.py). Another run's files that a save mode removes (broken off in
+# test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_sink.py).
 PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
 SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
 ELSEWHERE = (
-    *(*PEOPLES, *SERVERS, "ledger.give_up.", "capture.", "checkpoint.manifest.", "driver.launch."),
-    *("driver.handover.", "zombie.", "foreignsink."),
+    *(*PEOPLES, *SERVERS, "ledger.give_up.", "filesink.dropped.", "capture.", "checkpoint.manifest."),
+    *("driver.launch.", "driver.handover.", "zombie.", "foreignsink."),
 )
 
 

@@ -238,6 +238,20 @@ def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(kit: 
     assert again.batch(2, [2]) == Committed()
 
 
+@pytest.mark.parametrize("name", ["filesink.dropped.before", "filesink.dropped.after"])
+def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+    theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
+    theirs.batch(1, [1])
+    messages = theirs.stage(2, [2])
+    at(name, kit.crash)
+    with pytest.raises(kit.Crash):
+        kit.Generation(tmp_path, 1, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS)
+    kit.Generation(tmp_path, 2, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS).batch(1, [10])
+    with pytest.raises(DataDropped):
+        theirs.commit(2, messages)
+    assert kit.rows(tmp_path) == [10]
+
+
 def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(kit: Any, tmp_path: Path) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     (tmp_path / "old.txt").write_text("99")
