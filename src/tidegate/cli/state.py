@@ -215,8 +215,10 @@ def document_rows(here: Installation) -> Iterable[dict[str, str]]:
 def forget(what: str, home: str | None, config: Path | None) -> None:
     """Take damaged documents out of the store: those of a job, all together, or one that belongs to no job.
 
+    Only what `tidegate state verify` names as damaged. Checkpoints, savepoints and rows of the job stay; resume it from them.
+
     \b
-    Only what `tidegate state verify` names as damaged. The job's checkpoints, savepoints and rows stay; resume it from them:
+    Examples:
       tidegate state forget 7
       tidegate run job.conf --job-id 7 --restore latest
     """
