@@ -31,7 +31,8 @@ from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 FILES = 12
 ROWS = 20
 STRIKE_AT = 5
-REPAIR_AFTER_S = 1.0
+MOMENT_S = 1.0
+LONGER_S = 3.0  # than a refusal takes: only what waits for its disk sees the repair
 SIZE = "size=6m"
 PLACES = ("home", "checkpoints", "source", "sink")
 FAULTS = ("full", "read-only", "unmounted", "deleted", "replaced by a copy")
@@ -71,10 +72,10 @@ class Disk:
     def strike(self, fault: str) -> None:
         getattr(self, "_" + fault.partition(" ")[0].replace("-", "_"))()
 
-    def strike_for_a_moment(self, fault: str) -> None:
-        """Strike, and have the disk repaired a moment later by another thread."""
+    def strike_for(self, fault: str, seconds: float) -> None:
+        """Strike, and have the disk repaired after a while by another thread."""
         self.strike(fault)
-        self.repairing = threading.Timer(REPAIR_AFTER_S, self.repair)
+        self.repairing = threading.Timer(seconds, self.repair)
         self.repairing.start()
 
     def repaired(self) -> None:
@@ -174,7 +175,7 @@ class StrikesAt(PlainEngine):
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         if batch.checkpoint == STRIKE_AT and self.disk.repairing is None:
-            self.disk.strike_for_a_moment(self.fault)
+            self.disk.strike_for(self.fault, MOMENT_S)
         return super().run(graph, batch)
 
 
@@ -230,7 +231,7 @@ def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(site: Site, place:
 def test_a_fault_between_two_generations_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
     request = RunRequest(home=str(site.home.root), file=str(site.job), failpoints=f"ledger.complete.after@{STRIKE_AT}")
     assert crash_runs.run(request).code == KILLED
-    site.disks[place].strike_for_a_moment(fault)
+    site.disks[place].strike_for(fault, MOMENT_S)
     said = site.run(PlainEngine(), "auto")
     site.disks[place].repaired()
     if said != "FINISHED":
@@ -242,7 +243,8 @@ def test_a_fault_between_two_generations_loses_and_doubles_nothing(site: Site, c
 def test_a_fault_before_a_restore_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
     stopped = crash_runs.run(RunRequest(home=str(site.home.root), file=str(site.job), stop_at_rows=STRIKE_AT * ROWS))
     assert stopped.status == "CANCELED"
-    site.disks[place].strike(fault)
+    site.disks[place].strike_for(fault, LONGER_S)
     said = site.run(PlainEngine(), "latest")
+    site.disks[place].repaired()
     if said != "FINISHED":
         finished_after_repair(site, place)
