@@ -1,6 +1,7 @@
 """Drivers of the file sink for its tests: generations that open, stage and commit, what a reader sees, and acts at failpoints."""
 
 import itertools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from tidegate.plugin.option import Block
 
 TABLE = Table(path="db.orders", columns=(Column(name="id", type=DataType(TypeName.BIGINT)),))
 _tokens = itertools.count()
+sys.path.insert(0, str(Path(__file__).parent))  # for the kit beside this file
 
 
 class Generation:
