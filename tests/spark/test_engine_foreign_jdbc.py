@@ -173,8 +173,8 @@ def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
     def foreign(url: str, driver: str) -> ForeignSource:
         return ForeignSource(read(SOURCE_OPTIONS, {"url": url, "driver": driver, "table_path": "T"}), CONTEXT)
 
-    with pytest.raises(DriverMissing, match=r"'org.h2.Driver' for jdbc:h2:mem:x;PASSWORD=\*{6} .*env \{ jars = "):
-        foreign("jdbc:h2:mem:x;PASSWORD=geheim", "org.h2.Driver").tables()
+    with pytest.raises(DriverMissing, match=r"'org.hsqldb.jdbcDriver' for jdbc:hsqldb:mem:x;PASSWORD=\*{6} .*env \{ jars = "):
+        foreign("jdbc:hsqldb:mem:x;PASSWORD=geheim", "org.hsqldb.jdbcDriver").tables()
     with pytest.raises(DriverMissing, match="check `driver` and `url`"):
         foreign("jdbc:nobody:x", DRIVER).tables()
 
