@@ -91,6 +91,15 @@ def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
     """Put the fence up, or find it there as our own. Fenced or OtherCopy where somebody else is first."""
     refuse_links(layout)
     failpoint("filesink.fence.before")
+    try:
+        _put_up(layout, mine, what)
+    except FileNotFoundError:  # another copy has finished, or somebody has removed it: the next attempt finds out
+        raise DirectoryRemoved(f"{layout.base} was removed while {what} was being opened") from None
+    check_number(layout, mine.generation, what)
+    failpoint("filesink.fence.middle")
+
+
+def _put_up(layout: Layout, mine: Fence, what: str) -> None:
     parents = [p for d in (layout.base, layout.commits, layout.stagings, layout.deads) for p in make_directory(d)]
     draft = os.path.join(layout.base, f"{DRAFT}{secrets.token_hex(6)}")
     write_new(draft, mine.encode())
@@ -101,8 +110,6 @@ def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
     sync_all([*parents, layout.base])
     if isinstance(created, Existed):
         _check_token(layout, mine, what)
-    check_number(layout, mine.generation, what)
-    failpoint("filesink.fence.middle")
 
 
 def check_number(layout: Layout, generation: int, what: str) -> None:

@@ -52,6 +52,15 @@ def test_a_fence_is_whole_or_not_there(kit: Any, tmp_path: Path, at: Any) -> Non
     assert list(tmp_path.glob(".tidegate/*/*/draft-*")) == []
 
 
+def test_a_directory_that_vanishes_while_it_is_opened_is_worth_another_attempt(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr("tidegate.connectors.localfile.write_fence.link", gone)  # another copy has finished right here
+    with pytest.raises(DirectoryRemoved, match="while the file sink"):
+        kit.Generation(tmp_path, 8).open(token="aa")
+
+
 def test_a_fence_of_an_older_release_counts_by_its_number(kit: Any, tmp_path: Path) -> None:
     old = kit.Generation(tmp_path, 3).open()
     base = next(tmp_path.glob(".tidegate/*/*"))
