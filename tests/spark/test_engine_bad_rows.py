@@ -80,5 +80,5 @@ def test_every_way_of_running_a_batch_gives_the_same_error(
     job["transform"] = [{"plugin_name": "Sql", "query": "select id, amount from dual"}]
     texts.append(failed(tmp_path, job, Shared(engine), "frame"))
     assert message in texts[0]
-    assert texts[0].startswith(f"{path}: ")
+    assert texts[0].startswith(f"batch 1: {path}: ")
     assert texts == [texts[0]] * 3
