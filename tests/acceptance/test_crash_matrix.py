@@ -189,12 +189,13 @@ SCENARIOS = [
 # (killed in test_collector_kills.py). Slots of databases and chunks of a first read (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed
 # in test_restore_crashes.py). Tokens (killed in test_token_kills.py). Batches that are given up (killed
 # in test_file_source_faults.py). Another run's files that a save mode removes (broken off in
-# test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_sink.py).
+# test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_commit.py). Damaged
+# documents that are taken out of the store (test_store_documents.py).
 PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
 SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
 ELSEWHERE = (
     *(*PEOPLES, *SERVERS, "ledger.give_up.", "filesink.dropped.", "capture.", "checkpoint.manifest."),
-    *("driver.launch.", "driver.handover.", "zombie.", "foreignsink."),
+    *("driver.launch.", "driver.handover.", "zombie.", "foreignsink.", "job.forget.", "document.forget."),
 )
 
 

@@ -18,6 +18,7 @@ from tidegate.model.errors import LineageMismatch, TidegateError
 from tidegate.model.records import JobStatus
 from tidegate.store.encoding import decode
 from tidegate.store.errors import StoreDamaged
+from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.in_process import Ran, run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 
@@ -182,3 +183,24 @@ def test_sound_jobs_and_documents_are_not_forgotten(stopped: StoppedJob) -> None
     stopped.replace("job-names", "stored", "{")
     assert "belongs to job 7" in CliRunner().invoke(state, ["forget", "running-pipeline-state/7/1", *home]).output
     assert CliRunner().invoke(state, ["forget", "job-names/stored", *home]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "what", "damaged"),
+    [
+        ("job.forget.before", "7", ("running-pipeline-state", "7/1")),
+        ("job.forget.middle", "7", ("running-pipeline-state", "7/1")),
+        ("job.forget.after", "7", ("running-pipeline-state", "7/1")),
+        ("document.forget.before", "job-names/stored", ("job-names", "stored")),
+        ("document.forget.after", "job-names/stored", ("job-names", "stored")),
+    ],
+)
+def test_a_kill_while_something_is_forgotten_loses_nothing(stopped: StoppedJob, place: str, what: str, damaged: tuple[str, str]) -> None:
+    stopped.replace(*damaged, "{")
+    home = ("--home", str(stopped.home.root))
+    with CrashRuns() as runs:
+        request = RunRequest(home=home[1], file="", failpoints=place, command=("state", "forget", what, *home))
+        assert runs.run(request).code == KILLED
+    CliRunner().invoke(state, ["forget", what, *home])
+    assert CliRunner().invoke(state, ["verify", *home]).exit_code == 0
+    assert stopped.outcome() == "right"
