@@ -119,7 +119,7 @@ def check_csv_to_database(out: Path, _: Ran) -> None:
     with contextlib.closing(sqlite3.connect(out / "shop.db")) as db:
         rows = list(db.execute("select id, name, credit, since from customers order by id"))
         assert [row[0] for row in rows] == list(range(1, 9))
-        assert rows[1] == (2, "Babbage, Charles", "80.00", "2021-07-19")
+        assert rows[1] == (2, "Babbage, Charles", 80, "2021-07-19")
         assert db.execute("select count(*) from tidegate_sink_record").fetchone() == (0,)
 
 

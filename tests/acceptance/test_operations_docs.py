@@ -20,7 +20,7 @@ from tidegate.testing.plain_engine import PlainEngine
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "operations"
-PAGES = ["README.md", "state-storage.md", "restore-cookbook.md", "capacity-planning.md", "troubleshooting.md"]
+PAGES = ["README.md", "state-storage.md", "restore-cookbook.md", "capacity-planning.md", "faults.md", "troubleshooting.md"]
 MAY_FAIL = ("tidegate doctor",)  # it judges the machine
 JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{ fields {{ id = bigint, name = string }} }} }} }}
