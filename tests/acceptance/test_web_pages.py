@@ -236,7 +236,7 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(site: S
     page.get_by_text("Restore report").click()
     expect(page.get_by_role("table", name="Restore plan")).to_contain_text("checkpoint")
     expect(page.locator(".events")).to_contain_text("RUNNING")
-    expect(page.locator(".events")).to_contain_text("wanted by local")
+    expect(page.locator(".events")).to_contain_text("submitted by local")
     site.ask("/stop-job", body=json.dumps({"jobId": 51}).encode())
     answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
     page.reload()
