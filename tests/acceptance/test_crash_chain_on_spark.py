@@ -51,6 +51,8 @@ START = [
     "cleanup.keys.before",
     "cleanup.keys.after",
     "driver.launch.before",
+    "driver.installation.before",
+    "driver.installation.after",
 ]
 STARTING_OVER = ["filesink.lineages.before", "filesink.lineages.middle", "filesink.lineages.after"]
 PREPARE = ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"]
@@ -67,7 +69,7 @@ END = [
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
 LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
 # The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a savepoint passes; other tests do what belongs to servers,
-# to databases, to the collector, to other storages, to the state of other jobs and to tokens.
+# to databases, to the collector, to other storages, to the state of other jobs, to tokens, to batches that are given up, and to damaged documents.
 ELSEWHERE = (
     "ledger.repeat.",
     "ledger.save.",
@@ -90,6 +92,11 @@ ELSEWHERE = (
     "postgrescdc.",
     "capture.",
     "token.",
+    "foreignsink.",
+    "filesink.dropped.",
+    "ledger.give_up.",
+    "job.forget.",
+    "document.forget.",
 )
 
 
