@@ -31,7 +31,13 @@ class Server:
         command = [str(Path(sys.executable).with_name("tidegate")), "server", "--home", str(home), "--http-port", "0", "--config", str(config)]
         with (home / "server.err").open("ab") as errors:
             self.process = subprocess.Popen(
-                [*command, *([] if worker else ["--no-worker"])], stdout=subprocess.PIPE, stderr=errors, env=environ(), cwd=ROOT, start_new_session=True
+                [*command, *([] if worker else ["--no-worker"])],
+                bufsize=0,  # a second line must not hide in a buffer that select cannot see
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environ(),
+                cwd=ROOT,
+                start_new_session=True,
             )
         self.errors = home / "server.err"
         self.port = self._port()
