@@ -43,7 +43,7 @@ def command_line(said: Said, environ: Mapping[str, str]) -> str:
     given = (("--job-id", said.job_id), ("--name", said.name), ("--config", said.config))
     named = [word for option, value in given if value is not None for word in (option, str(value))]
     variables = [word for each in said.variable for word in ("-i", each)]
-    flags = [*(["--json"] if said.as_json else []), *(["--strict"] if said.strict else [])]
+    flags = [*(["--json"] if said.as_json else []), *([] if said.strict is Strictness.NORMAL else [f"--{said.strict}"])]
     return shlex.join(["tidegate", "run", said.file, *home, *named, *variables, *flags])
 
 
