@@ -125,7 +125,7 @@ def ending_of(
     words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
     told = replace(before, events=history_of(known, answer.request))
     state = replace(
-        moved(told, status, now_ms, generation=generation, reason=words),
+        moved(told, status, now_ms, generation=generation, event_reason=words),
         leader=None,
         failures=outcome.failures,
         reason=reason,
