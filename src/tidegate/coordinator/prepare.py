@@ -12,6 +12,7 @@ from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import NoSavepoint
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_of
+from tidegate.coordinator.leftover_rows import fresh_notes, not_held_notes
 from tidegate.coordinator.origin import ContinuedElsewhere, Origin, check_free, forgotten, in_use_by, origin_of, own_origin
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
@@ -23,7 +24,7 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
+from tidegate.model.restore import OnIncompatible, OnMissing, OnNotHeld, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
 from tidegate.model.volume import without
 from tidegate.pipeline.memory import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
@@ -130,7 +131,8 @@ def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = No
     own = own or own_origin(request.known, storage)
     base = _base(request, Start.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
-    report = replace(report, notes=(*report.notes, *fresh_findings(request.ask, request.plan).notes))
+    before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
+    report = replace(report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes))
     left = bool(own.states) and not request.known.pipelines
     return Prepared(start=Start.FRESH, report=report, numbers=numbers_of(request.known, storage, own), states={}, left=left)
 
@@ -284,6 +286,7 @@ def _base(request: Request, start: Start, origin: Origin | None) -> RestoreRepor
     notes = [f"{path} is left out (--skip-file): what is not read of it is given up" for path in wish.skip_files]
     notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
     notes += acceptance_notes(wish.accept_changes, (origin or request).known.outcome, resumed=start is not Start.FRESH)
+    notes += not_held_notes(request.plan) if wish.on_not_held is OnNotHeld.INITIAL and start is Start.RESUME else ()
     return RestoreReport(
         notes=tuple(notes),
         job_id=request.known.job_id,
