@@ -30,6 +30,7 @@ from tidegate.databases.capture.order import Order, order_of
 from tidegate.databases.capture.progress import budget, chunks_between, done, is_done, next_cuts, unfinished
 from tidegate.databases.capture.selection import CaptureTable, is_wanted, select
 from tidegate.databases.capture.spool import Spool
+from tidegate.databases.catalogue import NativeColumn
 from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
@@ -75,6 +76,7 @@ class CaptureSource(Source):
         self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
         self.dialect: Dialect = dialect_of(self.system)
         self._missing: dict[str, TableMissing] = {}  # tables that the job file names and the catalogue does not have
+        self._unread: frozenset[str] = frozenset()  # tables of which nothing is read at the beginning of the range that is planned
         self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,7 +176,7 @@ class CaptureSource(Source):
             self._more = False
             return known
         with self.session() as session:
-            look = self._look(session, known, limit)
+            look = self._carried(known, self._look(session, known, limit))
             tables = {path: dict(entry) for path, entry in known["tables"].items()}
             for path, columns in (look.columns or {}).items():
                 self._carry_on(session, path, columns)
@@ -224,14 +226,48 @@ class CaptureSource(Source):
 
     def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
         """The next range; a change that nobody has decided about stops the job with the commands that do."""
+        self._unread = frozenset(path for path, entry in start["tables"].items() if entry["read"] is None)
         try:
             return self.look(session, start, limit)
         except TableChanged as error:
             raise error.of_job(self.context.job_id) from None
 
+    def _carried(self, start: Offset, look: Look) -> Look:
+        """Rows of the range must fit the pipeline, which was built with the columns of the catalogue: that may be ahead of the log."""
+        at = self.position_text(start["log"])
+        reread = set()
+        for path in sorted(look.touched):
+            entry = start["tables"].get(path)
+            if entry is None or entry["read"] is None or path not in self.captured:
+                continue
+            lost = self._lost_columns(path, entry["columns"])
+            choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
+            if choice not in (ChangeChoice.ADOPT, ChangeChoice.REREAD):
+                what = (
+                    f"the log has rows with {', '.join(lost)}, from before a change that the table has had since; "
+                    "adopt delivers them without these values, reread brings the table as it is now"
+                )
+                raise TableChanged(path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)).of_job(self.context.job_id)
+            if choice is ChangeChoice.REREAD:
+                reread.add(path)
+        return replace(look, touched=look.touched - reread, reread=look.reread | reread) if reread else look
+
+    def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
+        """Columns of rows in the log that the pipeline does not have, or has with another type."""
+        captured = self.captured[path]
+        flows = {c.name: c.type for c in captured.table.columns}
+        lost = []
+        for name, native, *_ in columns:
+            now = captured.info.column(str(name))
+            if str(name) in flows and now is not None and now.native == native:
+                continue
+            if str(name) not in flows or self.dialect.data_type(NativeColumn(name=str(name), native=str(native))) != flows[str(name)]:
+                lost.append(f"{name} {native}")
+        return lost
+
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
-        """What a person has decided about the change of a table at a position."""
-        return decided(self.context.accepted_changes, path, at)
+        """What a person has decided about the change of a table at a position. A table of which nothing is read is read as it is then."""
+        return decided(self.context.accepted_changes, path, at) or (ChangeChoice.REREAD if path in self._unread else None)
 
     def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
         """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""

@@ -208,6 +208,34 @@ def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_c
         source.latest(start, Limit())
 
 
+@pytest.mark.parametrize("statement", ["alter table orders drop column v", "alter table orders rename column v to w"])
+def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before_them(database: Path, statement: str) -> None:
+    start = snapshot_done(database)
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    assert source_of(database, ("row", "notes"), *LOG[1:2]).latest(start, Limit())["log"] == {"n": 1}  # none of this table: the change itself stops it
+    with pytest.raises(TableChanged, match="the log has rows with v TEXT, from before a change") as stop:
+        source_of(database, *LOG[:2]).latest(start, Limit())
+    assert stop.value.change == ChangeStop(table="orders", at="log.1:0", statement=stop.value.statement, choices=(ADOPT, REREAD))
+    adopted = source_of(database, *LOG[:2], accept=("orders@log.1:0=adopt",)).latest(start, Limit())
+    assert (adopted["log"], adopted["touched"], is_done(adopted["tables"]["orders"]["read"])) == ({"n": 1}, ["orders"], True)
+    reread = source_of(database, *LOG[:2], accept=("orders@log.1:0=reread",)).latest(start, Limit())
+    assert (reread["log"], reread["touched"], reread["tables"]["orders"]["read"]) == ({"n": 1}, [], None)
+
+
+def test_a_change_of_a_table_of_which_nothing_is_read_needs_no_decision(database: Path) -> None:
+    start = source_of(database).initial()
+    end, keys = after(source_of(database, *LOG[1:2]), start)
+    assert (sorted(keys), end["log"]) == (list(range(20)), {"n": 1})
+
+
+def test_rows_from_before_a_column_was_added_are_carried(database: Path) -> None:
+    start = snapshot_done(database)
+    with sqlite3.connect(database) as connection:
+        connection.execute("alter table orders add column w text")
+    assert source_of(database, *LOG[:1]).latest(start, Limit())["touched"] == ["orders"]
+
+
 def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked_about_again(database: Path) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
