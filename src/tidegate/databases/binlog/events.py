@@ -41,6 +41,7 @@ class EventType(IntEnum):
     XA_PREPARE = 38
     PARTIAL_UPDATE = 39
     PAYLOAD = 40
+    GTID_TAGGED = 42
     GTID_MARIADB = 162
     GTID_LIST = 163
     QUERY_PACKED = 165
