@@ -184,7 +184,7 @@ def _mostly_ascii(values: Values, as_python: Callable[[Any], Any], arrow: Any) -
 
 
 def _is_utf8(charset: str | None) -> bool:
-    return charset is not None and charset.lower() in ("utf8mb4", "utf8mb3", "utf8", "ascii")
+    return charset is not None and charset.lower() in ("utf8mb4", "utf8mb3", "utf8")
 
 
 def span_text(micros: int) -> str:
