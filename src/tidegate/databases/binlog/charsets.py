@@ -27,6 +27,8 @@ TRIPLE = ("eucjpms", "ujis")
 _UNICODE = {"utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 WITH_ASCII = frozenset({*SINGLE, *MULTI} - {"swe7"})
 """Character sets in which the bytes below 128 are ASCII and stand for themselves."""
+BEYOND_BMP = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
+"""Character sets that have characters beyond U+FFFF."""
 SINGLE_CELLS, DOUBLE_CELLS, TRIPLE_CELLS = 256, 128 * 256, 128 * 128
 _PREFIX = "tidegate-mysql-"
 _UNASSIGNED = "?"
