@@ -110,7 +110,10 @@ def unpacked_value(data: bytes) -> bytes:
     head, width = data[0], data[0] & 0x07
     if head >> 4 != _ZLIB:
         raise LogDamaged(f"a column is compressed in an unknown way ({head:#x})")
-    out = zlib.decompress(data[1 + width :], -zlib.MAX_WBITS if head & 0x08 else zlib.MAX_WBITS)
+    try:
+        out = zlib.decompress(data[1 + width :], -zlib.MAX_WBITS if head & 0x08 else zlib.MAX_WBITS)
+    except zlib.error as error:
+        raise LogDamaged(f"a compressed column: {error}") from error
     if len(out) != int.from_bytes(data[1 : 1 + width], "big"):
         raise LogDamaged(f"a compressed column has {len(out)} bytes, which is not what it says")
     return out
