@@ -69,11 +69,17 @@ _DOCUMENTS = [
     '{"é": 1.10}',
 ]
 _LABELS = r"'a','b\\c','it''s','x,y','ü','" "q" "','%','a b','\n','\\n','中',''"
+_MANY = ",".join(f"'l{n}'" for n in range(300))
+_MANY_BITS = ",".join(f"'s{n}'" for n in range(64))
 
 GROUPS: dict[str, tuple[str, list[str]]] = {
     "labels": (
         rf"e enum({_LABELS}) character set utf8mb4, s set('b\\c','it''s','ü','?','%') character set utf8mb3, l enum('é','\\\\','?') character set latin1",
         [f"({n}, {n * 3 % 32}, {n % 4})" for n in range(13)],
+    ),
+    "many": (
+        f"e enum({_MANY}), s set({_MANY_BITS})",
+        ["(300, 18446744073709551615)", "(256, 9223372036854775809)", "(0, 0)"],
     ),
     "decimals": (
         "a decimal(65,30), b decimal(65,0), d decimal(39,0), f decimal(30,30), g decimal(10,2) zerofill, h decimal(65,30) zerofill, i decimal(1,0), "

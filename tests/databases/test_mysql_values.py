@@ -11,6 +11,7 @@ from database_kit import Place
 from tidegate.databases.errors import LoggedValueUnfit, ValueUnreadable
 from tidegate.model.errors import Unsupported
 from tidegate.plugin.contract import Limit
+from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.mysql import MySqlServer
 
@@ -72,6 +73,22 @@ def test_dates_that_are_not_in_the_calendar_are_null(binlog_shop: BinlogShop) ->
 def test_numbers_that_are_texts_have_no_exponent_and_no_zeros_in_front(binlog_shop: BinlogShop) -> None:
     binlog_shop("create table t (id int primary key, a decimal(65,30), b decimal(65,30) zerofill)", "insert into t values (1, 0, 1.5)")
     assert binlog_shop.by_jdbc("t") == [{"id": 1, "a": f"0.{'0' * 30}", "b": f"1.5{'0' * 29}"}]
+
+
+def test_blanks_that_a_mode_of_the_server_adds_are_left_out(binlog_server: BinlogServer, binlog_shop: BinlogShop) -> None:
+    binlog_shop("create table t (id int primary key, a char(5), b char(5) character set utf16, c binary(3))", "insert into t values (1, 'ab ', 'é', 'z')")
+    source = binlog_shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    binlog_server.execute("set global sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'")
+    try:
+        snapshot = read(source, start, middle)
+        jdbc = by_id(binlog_shop.by_jdbc("t"))
+    finally:
+        binlog_server.execute("set global sql_mode = default")
+    binlog_shop(f"insert into t select id + {LATER}, a, b, c from t")
+    assert read(source, middle, source.latest(middle, Limit())) == snapshot == {"t": jdbc}
+    assert jdbc[1] == {"a": "'ab'", "b": "'é'", "c": repr(b"z\0\0")}
 
 
 @pytest.mark.parametrize(("kind", "value"), [("time", "-01:00:00"), ("time(6)", "24:00:00.500000"), ("time(3)", "838:59:59.000")])

@@ -135,9 +135,7 @@ class MySqlDialect(Dialect):
             case TypeName.FLOAT:  # as a text, a float would lose digits
                 return f"{name} + 0e0"
             case TypeName.DECIMAL | TypeName.STRING:
-                text = base.endswith("char") or base.endswith("text")
-                number = f"{name} + 0" if "zerofill" in column.native.lower() else name  # zeros in front are no part of a number
-                return name if text and kind.name is TypeName.STRING else f"cast({number} as char)"
+                return _as_text(name, base, zerofill="zerofill" in column.native.lower())
             case TypeName.INT if base == "year":
                 return f"{name} + 0"
             case TypeName.BYTES if base == "bit" or base == "vector" or base in _SPATIAL:  # as the server keeps them, which is what it takes too
@@ -212,6 +210,14 @@ class MySqlDialect(Dialect):
         """From the statistics."""
         found = session.one("select table_rows from information_schema.tables where table_schema = %s and table_name = %s", (name.database, name.table))
         return int(found or 0)
+
+
+def _as_text(name: str, base: str, *, zerofill: bool) -> str:
+    if base == "char":  # a server may fill them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not
+        return f"trim(trailing ' ' from {name})"
+    if base.endswith("char") or base.endswith("text"):
+        return name
+    return f"cast({name} + 0 as char)" if zerofill else f"cast({name} as char)"  # zeros in front are no part of a number
 
 
 def _bits(column: NativeColumn) -> int:
