@@ -31,7 +31,7 @@ from tidegate.connectors.jdbc.query import run_query
 from tidegate.connectors.jdbc.record import TABLE, Record, Records
 from tidegate.connectors.jdbc.stage import stage_place
 from tidegate.connectors.jdbc.target import KeyMissing, Target, fixed_name, from_message, target_of
-from tidegate.connectors.jdbc.target_check import TargetFit, check_target
+from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_target
 from tidegate.databases.catalogue import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
@@ -40,7 +40,6 @@ from tidegate.databases.session import Session, open_session
 from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address, System
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import UserError
 from tidegate.model.types import Column
 from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkMemory, SinkRange
 from tidegate.plugin.option import Values
@@ -56,20 +55,6 @@ _STAGES = {
     "where n.nspname = %s and c.relkind = 'r' and left(c.relname, %s::integer) = %s",
     System.SQLITE: "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s",
 }
-
-
-class SharedTable(UserError):
-    """Several incoming tables go into one table of the target."""
-
-    condition = "shared-table"
-
-    def __init__(self, shared: Sequence[tuple[str, str, str]]) -> None:
-        told = "; ".join(f"{first} and {second} both go into {name}" for name, first, second in shared)
-        super().__init__(
-            f"{told}: rows with the same key would replace each other. Give each its own table, with ${{database_name}} or ${{schema_name}} in `table`, "
-            "or allow it with allow_shared_table = true"
-        )
-        self.shared = shared
 
 
 @dataclass(frozen=True, slots=True)

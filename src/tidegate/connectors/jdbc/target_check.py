@@ -4,7 +4,7 @@ Called by writer.py before it stages the first rows of a table, and by committer
 them; both ask once for each table. A problem that a person may want is allowed by an option of its class.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.target import Target
@@ -109,3 +109,17 @@ def check_names(path: str, target: Target, rules: TargetRules) -> None:
             problems.append(f"the columns {other!r} and {column.name!r} are one there: rename one of them with FieldRename or FieldMapper")
     if problems:
         raise NameUnfit(f"the target {target.name} of {path} cannot be written: {'; '.join(problems)}")
+
+
+class SharedTable(UserError):
+    """Several incoming tables go into one table of the target."""
+
+    condition = "shared-table"
+
+    def __init__(self, shared: Sequence[tuple[str, str, str]]) -> None:
+        told = "; ".join(f"{first} and {second} both go into {name}" for name, first, second in shared)
+        super().__init__(
+            f"{told}: rows with the same key would replace each other. Give each its own table, with ${{database_name}} or ${{schema_name}} in `table`, "
+            "or allow it with allow_shared_table = true"
+        )
+        self.shared = shared
