@@ -9,6 +9,7 @@ import pytest
 from database_kit import CONTEXT, Driven, Place, sink, source, table
 
 from tidegate.connectors.jdbc.merge import ColumnMissing
+from tidegate.connectors.jdbc.merger import UniqueTaken
 from tidegate.connectors.jdbc.names import record_id
 from tidegate.connectors.jdbc.prepare import NotPrepared
 from tidegate.connectors.jdbc.record import DataDropped, OtherOffsets, RecordGone
@@ -262,8 +263,12 @@ def test_save_modes_that_refuse_say_why(place: Place) -> None:
 def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> None:
     place.execute("create table orders (id bigint primary key, name varchar(20) not null, amount decimal(12,2))")
     driven = Driven(sink(place, table="orders"))
-    with pytest.raises(StatementRefused):
+    with pytest.raises(ValueUnfit, match="null is not allowed"):
         driven.batch(1, (ORDERS, FIRST))
+    assert rows(place) == []
+    place.execute("create unique index one_name on orders (name)")
+    with pytest.raises(UniqueTaken):
+        driven.batch(1, (ORDERS, [(1, "a", None), (2, "a", None)]))
     assert rows(place) == []
     again = Driven(sink(place, table="orders"), 2, pending=1)
     assert isinstance(again.batch(1, (ORDERS, FIRST[:1])), Committed)

@@ -13,7 +13,7 @@ from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
 from tidegate.connectors.jdbc.merger import RowsLost, ValuesChanged
 from tidegate.connectors.jdbc.prepare import NotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
-from tidegate.connectors.jdbc.values import ValueUnfit
+from tidegate.connectors.jdbc.values import ValueChecks, ValueUnfit
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.targets.rules import rules_of
 from tidegate.model.errors import UserError
@@ -291,7 +291,7 @@ def test_a_session_without_strict_modes_is_refused(maria: Place) -> None:
 
 def test_load_data_that_warns_fails(maria: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not found before is found by the server's own warnings."""
-    monkeypatch.setattr("tidegate.connectors.jdbc.writer.check_values", lambda *_: None)
+    monkeypatch.setattr(ValueChecks, "passed", lambda _, batch: batch)
     with pytest.raises(StatementRefused, match=r"column 'v' .double., key id = 2, value nan"):
         Driven(sink(maria, table="t")).stage(1, (incoming("double"), [(1, 1.5), (2, math.nan)]))
 
@@ -373,6 +373,24 @@ def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(
     assert len(maria.execute("select * from s")) == 1
 
 
+def test_texts_of_a_fixed_length_pass_over_blanks(maria: Place, pg: Place) -> None:
+    maria.execute("create table k (k char(5) collate utf8mb4_nopad_bin primary key, n int)")
+    pg.execute("create table k (k char(5) primary key, n int)")
+    for place in (maria, pg):
+        with pytest.raises(ValueUnfit, match="ends with a blank"):
+            Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
+    pg.execute("create table s (k char(5) primary key, n int)", "insert into s values ('a', 1)")
+    reading = source(pg, table_path="s")
+    Driven(sink(pg, table="k"), lineage="M").batch(1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    assert pg.execute("select n from k where k = 'a'") == [(1,)]
+
+
+def test_zero_stays_zero_where_a_key_counts_by_itself(maria: Place) -> None:
+    maria.execute("create table t (id bigint auto_increment primary key, v int)")
+    Driven(sink(maria, table="t")).batch(1, (incoming("int"), [(0, 1), (5, 2)]))
+    assert maria.execute("select id, v from t order by id") == [(0, 1), (5, 2)]
+
+
 # -- what is no table, or loses rows -----------------------------------------------------------------------------------------------------------------
 
 
@@ -394,6 +412,21 @@ def test_rows_that_a_trigger_turns_away_fail_the_commit(pg: Place) -> None:
     with pytest.raises(RowsLost, match="took 1 of 2 rows"):
         driven.batch(1, (replace(incoming("int"), kinds=True), [("+I", 1, 1), ("+U", 2, 2)]))
     assert pg.execute("select * from t") == []
+
+
+def test_a_null_that_the_target_does_not_take_is_named(place: Place) -> None:
+    place.execute("create table t (id bigint primary key, v int not null)")
+    with pytest.raises(ValueUnfit, match="column 'v', key id = 2: null is not allowed"):
+        Driven(sink(place, table="t")).batch(1, (incoming("int"), [(1, 1), (2, None)]))
+
+
+def test_rows_that_take_something_away_need_only_their_key(maria: Place) -> None:
+    """The image before of a row may hold what the target never had, or nothing at all."""
+    maria.execute("create table t (id bigint primary key, v double not null)", "insert into t values (1, 1), (2, 2)")
+    changes = replace(incoming("double"), kinds=True)
+    rows = [("-D", 1, None), ("-U", 2, math.nan), ("+U", 2, 2.5), ("-D", 3, math.inf)]
+    Driven(sink(maria, table="t")).batch(1, (changes, rows))
+    assert maria.execute("select id, v from t") == [(2, 2.5)]
 
 
 def test_a_column_that_came_later_is_compared_too(maria: Place) -> None:

@@ -91,6 +91,19 @@ def test_rows_without_kinds_that_swap_values_replace_each_other(users: Place) ->
     assert rows(users) == [(1, "two", "a"), (2, "one", "b"), (3, "three", "c"), (4, "four", "d")]
 
 
+@pytest.mark.parametrize("extra", [False, True])
+def test_rows_of_several_tasks_that_swap_values_replace_each_other(users: Place, extra: bool) -> None:
+    if extra:
+        users.execute("alter table users add column seen int default 7")
+    plain = replace(USERS, kinds=False)
+    driven = Driven(sink(users, table="users"))
+    driven.batch(1, (plain, FIRST))
+    messages = driven.stage(2, (plain, [(1, "two", "a")])) + driven.stage(2, (plain, [(2, "three", "b"), (4, "four", "d")]), subtask=1)
+    driven.commit(2, messages + driven.stage(2, (plain, [(3, "one", "c")]), subtask=2))
+    assert rows(users) == [(1, "two", "a"), (2, "three", "b"), (3, "one", "c"), (4, "four", "d")]
+    assert users.our_tables() == []
+
+
 def test_a_value_that_another_row_of_the_target_keeps_is_an_error_and_loses_no_row(users: Place) -> None:
     driven = filled(users)
     for changes in ([("+I", 9, "two", "again")], [("-U", 1, "one", "a"), ("+U", 1, "two", "a")]):

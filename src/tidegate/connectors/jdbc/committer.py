@@ -24,7 +24,7 @@ from typing import Any
 from tidegate.connectors.jdbc.adopt import Adoption
 from tidegate.connectors.jdbc.connection import open_existing
 from tidegate.connectors.jdbc.merge import Merge
-from tidegate.connectors.jdbc.merger import Merger
+from tidegate.connectors.jdbc.merger import Merger, merge_parts
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
 from tidegate.connectors.jdbc.query import run_query
@@ -290,10 +290,9 @@ class JdbcCommitter(Committer):
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
                 self._records.prepare(session, self._prepared)
-        for part in [part for parts in targets.values() for part in parts]:
-            if part.place is not None:
-                self._count(session, part.place, part.rows)
-                self._merge_one(session, part, part.place)
+        for parts in targets.values():
+            merges = [self._merger(session, part, number) for number, part in enumerate(parts) if part.place is not None]
+            merge_parts(session, merges, self._merge_one)
 
     def _adopted(self, session: Session, name: TableName, parts: Sequence[Staged]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
@@ -313,9 +312,11 @@ class JdbcCommitter(Committer):
         self._plain[name.path] = True
         return True
 
-    def _merge_one(self, session: Session, part: Staged, place: TableName) -> None:
+    def _merger(self, session: Session, part: Staged, number: int) -> Merger:
+        assert part.place is not None
+        self._count(session, part.place, part.rows)
         target = part.target
-        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"))
+        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(part.place)} where kind <> 0 limit 1"))
         if changes and not target.key:
             raise KeyMissing(
                 f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
@@ -324,16 +325,22 @@ class JdbcCommitter(Committer):
             dialect=self._dialect,
             target=target,
             relation=self._fitting(session, target).relation,
-            stage=place,
+            stage=part.place,
             upsert=bool(self._values["enable_upsert"]),
             inserts=not changes,
             lossy=bool(self._values["allow_lossy_types"]),
+            number=number,
             shaped=part.shaped,
         )
-        merger = Merger(session, self._rules, merge, part.rows)
-        if self._dialect.system is System.POSTGRES and self._takes_plain(session, target, merge.info) and (plain := merge.plain()):
-            self._plain[target.name.path] = merger.tried(plain, _KEY_IS_THERE, last=False) is None
-            if self._plain[target.name.path]:
+        return Merger(session, self._rules, merge, part.rows)
+
+    def _merge_one(self, session: Session, merger: Merger) -> None:
+        """By plain inserts where that is worth a try, which costs half as much in PostgreSQL."""
+        merge = merger.merge
+        path = merge.target.name.path
+        if self._dialect.system is System.POSTGRES and self._takes_plain(session, merge.target, merge.info) and (plain := merge.plain()):
+            self._plain[path] = merger.tried(plain, _KEY_IS_THERE, last=False) is None
+            if self._plain[path]:
                 return
         merger.run()
 

@@ -21,8 +21,6 @@ _PUTS = f"({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 _TAKES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _WIDE = {"date": "timestamp without time zone", "bit": "bit varying"}
 """Types of PostgreSQL that cut what is cast to them, and which one does not."""
-_KEPT = "tidegate_kept"
-"""The temporary table of what only the target has of rows that are replaced."""
 _TEXTS = ("text", "character varying", "character", "bpchar")
 
 
@@ -57,6 +55,8 @@ class Merge:
     inserts: bool = False
     lossy: bool = False
     """Whether values may be rounded or cut: allow_lossy_types."""
+    number: int = 0
+    """Of the staging tables of one target."""
     shaped: bool = False
     """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers nor kinds; its rows lie in their order."""
 
@@ -100,14 +100,19 @@ class Merge:
             return [delete, Statement(self._insert(last=True, conflict=False), counts=True)]
         key = [column.name for column in self._native(self.target.key)]
         columns = self.dialect.names([*key, *extra])
-        keep = f"create temporary table {_KEPT} as select {columns} from {self._staged_rows_of_target()}"
+        keep = f"create temporary table {self._kept} as select {columns} from {self._staged_rows_of_target()}"
         return [
-            Statement(f"drop table if exists {_KEPT}" if self.dialect.system is not System.MYSQL else f"drop temporary table if exists {_KEPT}"),
+            Statement(f"drop table if exists {self._kept}" if self.dialect.system is not System.MYSQL else f"drop temporary table if exists {self._kept}"),
             Statement(keep),
             delete,
             Statement(self._insert(last=True, conflict=False, kept=()), counts=True),
             Statement(self._insert(last=True, conflict=False, kept=extra), counts=True),
         ]
+
+    @property
+    def _kept(self) -> str:
+        """The temporary table of what only the target has of rows that are replaced."""
+        return f"tidegate_kept_{self.number}"
 
     def count_puts(self) -> str:
         """A query for the number of rows that are put where only the last of each key is."""
@@ -173,7 +178,7 @@ class Merge:
         values = ", ".join([*(self._value(number, native) for number, native in enumerate(natives)), *(f"k.{self.dialect.quote(name)}" for name in kept or ())])
         if kept is not None:
             first = self.dialect.quote(self._native(self.target.key)[0].name)
-            more = f" {'join' if kept else 'left join'} {_KEPT} k on {self._pairs('k', self.target.key)}"
+            more = f" {'join' if kept else 'left join'} {self._kept} k on {self._pairs('k', self.target.key)}"
             where = "" if kept else f" and k.{first} is null"
         table = self.dialect.qualified(self.info.name)
         text = f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more} where {self._kinds()}{where}"

@@ -6,7 +6,7 @@ statements are undone, all keys of the batch are deleted and its rows inserted. 
 is counted and must be what was staged: a trigger, a rule or another unique index must not lose a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidegate.connectors.jdbc.merge import Merge, Statement
 from tidegate.databases.errors import StatementRefused
@@ -32,7 +32,7 @@ class UniqueTaken(UserError):
             else "; the target has rows or a unique index that the source does not have"
         )
         super().__init__(f"rows of {table} in {where} meet in a unique index: {why}{more}")
-        self.table, self.why = table, why
+        self.table, self.why, self.cascades = table, why, tuple(cascades)
 
 
 class RowsLost(TerminalError):
@@ -65,12 +65,12 @@ class Merger:
     """One staging table with `rows` rows, within the transaction of the session."""
 
     def __init__(self, session: Session, rules: TargetRules, merge: Merge, rows: int) -> None:
-        self._session, self._rules, self._merge, self._rows = session, rules, merge, rows
+        self._session, self._rules, self.merge, self._rows = session, rules, merge, rows
         self._table, self._where = merge.info.name.path, str(session.address)
 
     def run(self) -> None:
         """All rows, whatever is in the target."""
-        merge, system = self._merge, self._merge.dialect.system
+        merge, system = self.merge, self.merge.dialect.system
         refused = self.tried(merge.statements(distinct=False), *TAKEN, _TWICE_IN_ONE_STATEMENT)
         if refused is not None and refused.code == _TWICE_IN_ONE_STATEMENT and system is System.POSTGRES:
             refused = self.tried(merge.statements(distinct=True), *TAKEN, last=True)
@@ -83,12 +83,22 @@ class Merger:
         if (again := self.tried(merge.replacing(), *TAKEN, last=True)) is not None:
             raise UniqueTaken(self._where, self._table, again.why)
 
+    def take_away(self) -> None:
+        """The first half of a replacement: all keys of the batch go."""
+        self._run([statement for statement in self.merge.replacing() if not statement.counts], True)
+
+    def put_back(self) -> None:
+        """The second half: its rows come."""
+        refused = self.tried([statement for statement in self.merge.replacing() if statement.counts], *TAKEN, last=True)
+        if refused is not None:
+            raise UniqueTaken(self._where, self._table, refused.why)
+
     def tried(self, statements: Sequence[Statement], *codes: str, last: bool | None = None) -> StatementRefused | None:
         """Run them; the error where the database minds in such a way, and then nothing of them has happened. `last`: only the last row of
         each key is put; otherwise as the merge says."""
         self._session.execute("savepoint tidegate_merge")
         try:
-            self._run(statements, self._merge.last if last is None else last)
+            self._run(statements, self.merge.last if last is None else last)
         except StatementRefused as error:
             if error.code not in codes:
                 raise
@@ -99,13 +109,34 @@ class Merger:
 
     def _run(self, statements: Sequence[Statement], last: bool) -> None:
         counting = any(statement.counts for statement in statements)
-        put = int(self._session.one(self._merge.count_puts())) if counting and last else self._rows
+        put = int(self._session.one(self.merge.count_puts())) if counting and last else self._rows
         counted = 0
         for statement in statements:
             changed = self._session.execute(statement.text)
             counted += changed if statement.counts else 0
-            if not self._merge.lossy and (why := self._rules.changed_values(self._session)):
+            if not self.merge.lossy and (why := self._rules.changed_values(self._session)):
                 raise ValuesChanged(self._where, self._table, why)
         doubled = any(statement.doubled for statement in statements)
         if counting and not put <= counted <= put * (2 if doubled else 1):
             raise RowsLost(self._where, self._table, put, counted)
+
+
+def merge_parts(session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]) -> None:
+    """All staging tables of one target. Where a row of one of them meets a row that another one changes, all of them are replaced together."""
+    if len(parts) < 2:
+        for part in parts:
+            merge(session, part)
+        return
+    session.execute("savepoint tidegate_target")
+    try:
+        for part in parts:
+            merge(session, part)
+    except UniqueTaken as error:
+        if error.cascades:
+            raise
+        session.execute("rollback to savepoint tidegate_target")
+        for part in parts:
+            part.take_away()
+        for part in parts:
+            part.put_back()
+    session.execute("release savepoint tidegate_target")

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.target import Target
-from tidegate.connectors.jdbc.values import ColumnCheck
+from tidegate.connectors.jdbc.values import ColumnCheck, ValueChecks
 from tidegate.databases.catalogue import NativeColumn
-from tidegate.databases.targets.fit import fit
+from tidegate.databases.targets.fit import Check, CheckKind, fit
 from tidegate.databases.targets.rules import Relation, TargetRules
 from tidegate.model.errors import UserError
 from tidegate.model.types import TypeName
@@ -30,11 +30,10 @@ class TargetUnfit(UserError):
 
 @dataclass(frozen=True, slots=True)
 class TargetFit:
-    """A target that keeps its rows. `checks` and `padded` (columns of the key) are for every value."""
+    """A target that keeps its rows, if its values pass the checks."""
 
     relation: Relation
-    checks: tuple[ColumnCheck, ...] = ()
-    padded: tuple[int, ...] = ()
+    checks: ValueChecks
 
 
 def check_target(path: str, target: Target, relation: Relation, rules: TargetRules, values: Values) -> TargetFit:
@@ -52,7 +51,7 @@ def check_target(path: str, target: Target, relation: Relation, rules: TargetRul
     if problems:
         raise TargetUnfit(path, target.name.path, problems)
     padded = () if values["allow_merged_keys"] else tuple(n for n in target.positions(target.key) if _pads(target, n, natives[n], rules))
-    return TargetFit(relation, tuple(checks), padded)
+    return TargetFit(relation, ValueChecks(target, rules, tuple(checks), padded))
 
 
 def _types(target: Target, number: int, native: NativeColumn, rules: TargetRules, checks: list[ColumnCheck]) -> Iterator[str]:
@@ -63,6 +62,8 @@ def _types(target: Target, number: int, native: NativeColumn, rules: TargetRules
             f"column {column.name!r} is {origin.native if origin else column.type} and would become {native.native}: {found.refusal} "
             "(allow_lossy_types = true takes that)"
         )
+    if not native.nullable and not native.generated:
+        checks.append(ColumnCheck(number, Check(CheckKind.NOT_NULL), native.native))
     if found.check is not None:
         checks.append(ColumnCheck(number, found.check, native.native))
 
@@ -84,7 +85,7 @@ def _pads(target: Target, number: int, native: NativeColumn | None, rules: Targe
     origin = target.origins.get(column.name)
     if native is None or column.type.name is not TypeName.STRING or (origin is not None and origin.collation == native.collation):
         return False
-    return rules.pads_keys(native)
+    return rules.pads_keys(native, origin)
 
 
 class NameUnfit(UserError):

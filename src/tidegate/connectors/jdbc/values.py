@@ -4,7 +4,7 @@ The checks are those that types cannot decide (databases/targets/fit.py), and va
 no counterpart for: NaN, infinities, 24:00, years. An error names table, key, column and value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ from tidegate.connectors.jdbc.target import Target
 from tidegate.databases.targets.fit import Check, CheckKind
 from tidegate.databases.targets.rules import TargetRules
 from tidegate.model.errors import UserError
-from tidegate.model.types import DataType, TypeName
+from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
 
 VALUE_CHARS_MAX = 100
+_PUTS = pa.array([RowKind.INSERT.code, RowKind.UPDATE_AFTER.code], pa.int8())
+_PADDED = "ends with a blank, which the target passes over: it may be one with another key (allow_merged_keys = true takes that)"
 _DAY_MICROSECONDS = 86_400_000_000
 _YEARS = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 _NUMBER = r"^[ \t\n\r\f]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\f]*$"
@@ -47,14 +49,42 @@ class ColumnCheck:
     native: str
 
 
-def check_values(path: str, target: Target, rules: TargetRules, checks: Sequence[ColumnCheck], batch: pa.RecordBatch) -> None:
-    """Raise ValueUnfit for the first value that would not be kept."""
-    for number, column in enumerate(target.columns):
-        for bad, why in _impossible(batch.column(number), column.type, rules):
-            _refuse(path, target, batch, number, bad, why)
-    for each in checks:
-        bad, why = _unfit(batch.column(each.number), each)
-        _refuse(path, target, batch, each.number, bad, why)
+@dataclass(frozen=True, slots=True)
+class ValueChecks:
+    """All that is compared of the values of one incoming table. `padded` are columns of the key whose blanks at the end do not count there."""
+
+    target: Target
+    rules: TargetRules
+    columns: tuple[ColumnCheck, ...] = ()
+    padded: tuple[int, ...] = ()
+
+    def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take something away the key alone counts: what
+        cannot even be staged of their other columns is left out."""
+        puts = pc.is_in(batch.column(ROW_KIND), value_set=_PUTS) if self.target.kinds else None
+        arrays = list(batch.columns)
+        for number, column in enumerate(self.target.columns):
+            for bad, why in _impossible(batch.column(number), column.type, self.rules):
+                key = column.name in self.target.key
+                self._refuse(batch, number, bad if key else _both(bad, puts), why)
+                if puts is not None and not key and pc.any(bad).as_py():
+                    arrays[number] = pc.if_else(pc.fill_null(bad, False), pa.scalar(None, arrays[number].type), arrays[number])
+        for each in self.columns:
+            bad, why = _unfit(batch.column(each.number), each)
+            self._refuse(batch, each.number, _both(bad, puts), why)
+        for number in self.padded:
+            self._refuse(batch, number, _both(pc.ends_with(batch.column(number), " "), puts), _PADDED)
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+    def _refuse(self, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
+        if not pc.any(bad).as_py():
+            return
+        row = pc.index(pc.fill_null(bad, False), True).as_py()
+        raise ValueUnfit(self.target.path, key_text(self.target, batch, row), self.target.columns[number].name, shown(batch.column(number), row), why)
+
+
+def _both(bad: Any, puts: Any) -> Any:
+    return bad if puts is None else pc.and_(pc.fill_null(bad, False), puts)
 
 
 def _impossible(values: Any, kind: DataType, rules: TargetRules) -> Iterator[tuple[Any, str]]:
@@ -83,6 +113,8 @@ def _edge(year: int, kind: Any) -> Any:
 def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
     check, there = each.check, f"and the column is {each.native} there"
     match check.kind:
+        case CheckKind.NOT_NULL:
+            return pc.is_null(values), f"is not allowed, {there}, not null"
         case CheckKind.RANGE:
             low, high = (pa.scalar(_within(limit), pa.int64()) for limit in (check.low, check.high))
             numbers = values.cast(pa.int64())
@@ -115,20 +147,6 @@ def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
 
 def _within(limit: int) -> int:
     return max(min(limit, 2**63 - 1), -(2**63))
-
-
-def check_padded_keys(path: str, target: Target, padded: Sequence[int], batch: pa.RecordBatch) -> None:
-    """Keys with blanks at their end, where the target passes over them."""
-    for number in padded:
-        why = "ends with a blank, which the collation of the target's column passes over: it may be one with another key (allow_merged_keys = true takes that)"
-        _refuse(path, target, batch, number, pc.ends_with(batch.column(number), " "), why)
-
-
-def _refuse(path: str, target: Target, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
-    if not pc.any(bad).as_py():
-        return
-    row = pc.index(bad, True).as_py()
-    raise ValueUnfit(path, key_text(target, batch, row), target.columns[number].name, shown(batch.column(number), row), why)
 
 
 def key_text(target: Target, batch: pa.RecordBatch, row: int) -> str:

@@ -18,7 +18,7 @@ from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
 from tidegate.connectors.jdbc.target import Target, as_message, target_of
 from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
-from tidegate.connectors.jdbc.values import check_padded_keys, check_values, key_text, shown
+from tidegate.connectors.jdbc.values import ValueChecks, key_text, shown
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import StatementRefused
@@ -96,7 +96,8 @@ class JdbcWriter(Writer):
             staging.place = place
             failpoint("jdbcsink.stage.middle")
         for batch in _together(staging.held):
-            self._check(staging, batch)
+            checks = staging.fit.checks if staging.fit else ValueChecks(staging.target, self._rules)
+            batch = checks.passed(batch)
             try:
                 self._loader.load(staging.place, self._rows(staging, batch))
             except StatementRefused as error:
@@ -121,13 +122,6 @@ class JdbcWriter(Writer):
             _fits.pop(next(iter(_fits)))
         _fits[about] = (target.columns, found)
         return found
-
-    def _check(self, staging: _Staging, batch: pa.RecordBatch) -> None:
-        """Every value must be kept as it is."""
-        fit = staging.fit
-        check_values(staging.table.path, staging.target, self._rules, fit.checks if fit else (), batch)
-        if fit and fit.padded:
-            check_padded_keys(staging.table.path, staging.target, fit.padded, batch)
 
     def _shape(self, loader: StageLoader, place: TableName, staging: _Staging) -> bool:
         target = staging.target

@@ -62,6 +62,7 @@ class Holds:
 class CheckKind(StrEnum):
     """What is compared of every value."""
 
+    NOT_NULL = "not-null"
     RANGE = "range"
     SCALE = "scale"
     FRACTION = "fraction"

@@ -16,7 +16,7 @@ INDEX_BYTES_MAX = 3072
 CHARACTER_BYTES = 4
 OTHER_KEY_BYTES = 32
 """More than any number or moment takes in an index."""
-STRICT = ("STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE", "ERROR_FOR_DIVISION_BY_ZERO")
+STRICT = ("STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE", "ERROR_FOR_DIVISION_BY_ZERO", "NO_AUTO_VALUE_ON_ZERO")
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 _KEEPS = {
     "date": Keeps.DATE,
@@ -109,9 +109,11 @@ class MySqlRules(TargetRules):
             return ""
         return f"its collation {column.collation} passes over cases or accents"
 
-    def pads_keys(self, column: NativeColumn) -> bool:
-        """All old collations do."""
+    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:  # noqa: ARG002  # texts of any source
+        """All old collations do, and all texts of a fixed length."""
         collation = column.collation.lower()
+        if base_and_sizes(column.native)[0] == "char":
+            return True
         return bool(collation) and "nopad" not in collation and "_0900_" not in collation
 
     def new_type(self, column: Column, native: str, origin: Origin | None) -> str:
@@ -146,7 +148,8 @@ class MySqlRules(TargetRules):
         return found
 
     def verify(self, session: Session) -> None:
-        """A proxy or an init_connect may have taken the modes away that every session of ours sets."""
+        """A zero is a zero also where a column counts by itself. A proxy may have taken modes away that every session of ours sets."""
+        session.execute("set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
         modes = str(session.one("select @@session.sql_mode")).upper().split(",")
         if lacking := [mode for mode in STRICT if mode not in modes]:
             why = f"the session lacks the sql_mode {', '.join(lacking)} although it was set: values that do not fit would be changed"

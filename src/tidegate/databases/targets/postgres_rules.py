@@ -96,6 +96,11 @@ class PostgresRules(TargetRules):
         """Only a type that passes over cases; collations that do are told by `Relation.loose`."""
         return "its type citext passes over cases" if plain(column.native) == "citext" else ""
 
+    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:
+        """Texts of a fixed length, unless those of the source are such too."""
+        padded = ("character", "bpchar", "char")
+        return plain(column.native) in padded and (origin is None or plain(origin.native) not in padded)
+
 
 def _quoted(name: TableName) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.table))

@@ -125,7 +125,7 @@ class TargetRules(ABC):
         """Why keys that differ at the source may be one in a column; empty where they cannot."""
         return ""
 
-    def pads_keys(self, column: NativeColumn) -> bool:  # noqa: ARG002  # most do not
+    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:  # noqa: ARG002  # most do not
         """Whether keys that differ only in blanks at their end are one."""
         return False
 
@@ -146,7 +146,7 @@ class TargetRules(ABC):
         return list(natives)
 
     def verify(self, session: Session) -> None:  # noqa: B027  # most have no modes
-        """Make sure that the session refuses values that do not fit; DatabaseTrouble where it would change them."""
+        """Make a session one that writes: it refuses values that do not fit; DatabaseTrouble where it would change them."""
 
     def changed_values(self, session: Session) -> str:  # noqa: ARG002  # most refuse them
         """What the last statement has done to values without refusing them, in the words of the server; empty where nothing."""
