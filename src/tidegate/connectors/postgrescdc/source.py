@@ -24,8 +24,9 @@ from tidegate.databases.capture.source import CaptureSource, Look
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.patience import patiently
 from tidegate.databases.pgoutput import lsn, messages
-from tidegate.databases.pgoutput.reader import SlotRange, SlotTable, changes, read_range
+from tidegate.databases.pgoutput.reader import SlotTable, read_range
 from tidegate.databases.pgoutput.slots import SlotState, advance, make_slot, publish, slot_state
+from tidegate.databases.pgoutput.stream import SlotRange, changes
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.databases.url import System

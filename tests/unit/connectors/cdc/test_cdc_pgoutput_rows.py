@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tidegate.databases.capture.errors import TableChanged
 from tidegate.databases.pgoutput import messages, reader, rows
 from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
-from tidegate.databases.pgoutput.reader import Reading, SlotRange, SlotTable
+from tidegate.databases.pgoutput.reader import Reading, SlotTable
 from tidegate.databases.pgoutput.rows import compiled
+from tidegate.databases.pgoutput.stream import SlotRange
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, Table, parse_type
 
