@@ -191,4 +191,5 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         restarts_total=known.state.value.restarts_total,
         last_checkpoint=latest.checkpoint if latest else 0,
         last_checkpoint_ms=latest.completed_ms if latest else 0,
+        accepted_changes=known.record.value.accepted_changes,
     )

@@ -16,7 +16,8 @@ from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
 from tidegate.coordinator.restore_plan import Held, Place, report_of
 from tidegate.coordinator.sink_memory import AskSink, Findings, fresh_findings, resumed_findings
-from tidegate.coordinator.wish import NothingToRestore, RestoreWish, Start, decide
+from tidegate.coordinator.wish import CHANGES_MAX, NothingToRestore, RestoreWish, Start, decide
+from tidegate.model.change import AcceptedChange, merged
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
@@ -81,6 +82,7 @@ class Prepared:
     source: Known | None = None  # the ended job, other than this one, whose lineage goes on
     claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
     left: bool = False  # the store knew nothing of this job, and its checkpoints are there
+    accepted_changes: tuple[AcceptedChange, ...] = ()  # of the state's earlier runs, and what is decided now
 
 
 def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepared:
@@ -176,7 +178,15 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
         states=states,
         source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
         claimed=tuple(ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own),
+        accepted_changes=merged(accepted_before(origin), wish.accept_changes)[-CHANGES_MAX:],
     )
+
+
+def accepted_before(origin: Origin) -> tuple[AcceptedChange, ...]:
+    """What was decided in earlier runs of this state: a position that is reached again needs no second decision."""
+    record, outcome = origin.known.record, origin.known.outcome
+    last = record.value if record is not None else outcome
+    return last.accepted_changes if last is not None and last.lineage == origin.lineage else ()
 
 
 def judge(report: RestoreReport) -> None:
@@ -317,6 +327,7 @@ def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
         "restore": prepared.report if resumed else None,
         "skip_files": wish.skip_files,
         "accept_files": wish.accept_files,
+        "accepted_changes": prepared.accepted_changes,
     }
 
 

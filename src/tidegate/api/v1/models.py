@@ -201,14 +201,20 @@ class Submission(Model):
         description="absolute paths of files, or directories, that are read although they changed",
     )
 
+    accept_changes: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="decisions about changes of tables that stopped the job, each as [TABLE@]POSITION=CHOICE with adopt, reread or skip",
+    )
+
     @property
     def strictness(self) -> Strictness:
         """What an unknown option of a connector is."""
         return Strictness.LENIENT if self.lenient else Strictness.NORMAL
 
-    def file_parameters(self) -> dict[str, str]:
-        """The lists of files as parameters of a submit: a path in each line."""
-        given = {"skipFile": self.skip_files, "acceptFile": self.accept_files}
+    def list_parameters(self) -> dict[str, str]:
+        """The lists as parameters of a submit: an entry in each line."""
+        given = {"skipFile": self.skip_files, "acceptFile": self.accept_files, "acceptChange": self.accept_changes}
         return {name: "\n".join(paths) for name, paths in given.items() if paths}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.mysqlcdc.filled import filled, why_not
+from tidegate.connectors.mysqlcdc.server_checks import FILTERS_OPTION, check_settings
 from tidegate.databases.binlog.ddl import Effect, TableStatement
 from tidegate.databases.binlog.errors import LogBehind
 from tidegate.databases.binlog.failover import begins_with, find
@@ -24,7 +25,7 @@ from tidegate.databases.binlog.scan import Scanned, Until, scan
 from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
 from tidegate.databases.capture.filled import Filled
 from tidegate.databases.capture.progress import is_done
-from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.capture.selection import CaptureTable, chosen_databases
 from tidegate.databases.capture.source import CaptureSource, Look
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.mysql import connect
@@ -35,7 +36,6 @@ from tidegate.plugin.contract import Limit, Offset, Runway
 
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
-_NEEDED = {"log_bin": ("ON", "1"), "binlog_format": ("ROW",), "binlog_row_image": ("FULL",)}
 
 
 class MySqlCdcSource(CaptureSource):
@@ -51,11 +51,8 @@ class MySqlCdcSource(CaptureSource):
         return patiently(lambda: connect(replace(self.address, database="")), int(self.values["connect.max-retries"]))
 
     def check_server(self, session: Session) -> None:
-        """Row events with whole images are needed."""
-        found = {name: str(session.one(f"select @@global.{name}")).upper() for name in _NEEDED}
-        wrong = [f"{name} = {'ON' if 'ON' in good else good[0]} (it is {found[name]})" for name, good in _NEEDED.items() if found[name] not in good]
-        if wrong:
-            raise NotSetUp(f"the source {self.address} does not write the log that is needed; set in its configuration: {', '.join(wrong)}")
+        """Row events with whole images, of all changes, are needed."""
+        check_settings(session, lambda: chosen_databases(session, self.dialect, self.values), filters_accepted=bool(self.values[FILTERS_OPTION]))
 
     def log_begin(self, session: Session) -> dict[str, Any]:
         """By startup.mode."""

@@ -54,6 +54,11 @@ def _capture(info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, gr
     return CaptureTable(info=info, table=table, split=None if split is None else str(split))
 
 
+def chosen_databases(session: Session, dialect: Dialect, values: Values) -> set[str]:
+    """The databases that tables are read from."""
+    return {name.database for name in _chosen(session, dialect, values)}
+
+
 def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableName]:
     databases = [str(name) for name in values.get("database-names") or ()]
     if values.get("table-names"):

@@ -1,7 +1,8 @@
 """The Source of all databases that have a log: what `__init__` of this package says, with the log left open. Subclassed by the CDC connectors.
 
-The offset: {"log": position, "tables": {path: {"columns": ..., "read": progress}}, "touched": [paths that changed in the last range], "stop": position?}. The
-position and the columns are the database's own words, which only its subclass reads.
+The offset: {"log": position, "tables": {path: {"columns": ..., "read": progress, "definition": ...?}}, "touched": [paths that changed in the last range],
+"stop": position?}. The position, the columns and the definition are the database's own words, which only its subclass reads. A change of a table that is not
+carried on stops the job (TableChanged) before it, until a person has chosen what to do about it (`accepted`).
 """
 
 from abc import abstractmethod
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tidegate.databases.capture.changes import TakenBack, inserted, settle
-from tidegate.databases.capture.errors import ColumnsAdded, OrderChanged
+from tidegate.databases.capture.errors import ChangeChoice, ColumnsAdded, OrderChanged, TableChanged
 from tidegate.databases.capture.filled import Filled, told
 from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
 from tidegate.databases.capture.order import Order, order_of
@@ -26,6 +27,7 @@ from tidegate.databases.session import Session
 from tidegate.databases.tls import of_debezium
 from tidegate.databases.url import Address, System, parse_url
 from tidegate.failpoint import failpoint
+from tidegate.model.change import decided
 from tidegate.model.types import Table
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext, Source, Split
@@ -44,6 +46,8 @@ class Look:
     caught_up: bool
     idle_bytes: int = 0
     columns: Mapping[str, list[Any]] | None = None  # of tables that were altered, where the change is carried on
+    reread: frozenset[str] = frozenset()  # tables that are to be read again from their beginning
+    definitions: Mapping[str, Any] | None = None  # what is recorded of tables beside their columns, in the database's own words
 
 
 class CaptureSource(Source):
@@ -152,13 +156,17 @@ class CaptureSource(Source):
             self._more = False
             return known
         with self.session() as session:
-            look = self.look(session, known, limit)
+            look = self._look(session, known, limit)
             tables = {path: dict(entry) for path, entry in known["tables"].items()}
             for path, columns in (look.columns or {}).items():
-                self._carry_on(path, columns)
+                self._carry_on(session, path, columns)
                 tables[path]["columns"] = columns
+            for path, definition in (look.definitions or {}).items():
+                tables[path]["definition"] = definition
+            for path in look.reread:
+                tables[path]["read"] = None
             todo = unfinished({p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured])
-            if look.caught_up and todo:
+            if look.caught_up and todo and not look.reread:  # chunks are counted from the progress at the beginning of the range
                 self._plan_chunks(session, tables, todo, limit)
         self._more = not look.caught_up or any(not is_done(tables[path]["read"]) for path in todo)
         moves = tables != known["tables"] or look.idle_bytes > IDLE_BYTES_MAX or any(known["tables"][p]["read"] for p in look.touched)
@@ -173,12 +181,28 @@ class CaptureSource(Source):
         fresh = {p: {"columns": self.columns_of(c), "read": None} for p, c in self.captured.items() if p not in start["tables"]}
         return {**start, "tables": {**start["tables"], **fresh}} if fresh else start
 
-    def _carry_on(self, path: str, columns: Sequence[Any]) -> None:
-        """New columns must flow through the whole pipeline, which is built when it starts."""
-        names = {c.name for c in self.captured[path].table.columns}
+    def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
+        """The next range; a change that nobody has decided about stops the job with the commands that do."""
+        try:
+            return self.look(session, start, limit)
+        except TableChanged as error:
+            raise error.of_job(self.context.job_id) from None
+
+    def accepted(self, path: str, at: str) -> ChangeChoice | None:
+        """What a person has decided about the change of a table at a position."""
+        return decided(self.context.accepted_changes, path, at)
+
+    def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
+        """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""
+        captured = self.captured.get(path)
+        if captured is None:
+            return
+        names = {c.name for c in captured.table.columns}
         lacking = [str(c[0]) for c in columns if str(c[0]) not in names]
         if lacking:
             raise ColumnsAdded(path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking))
+        if self._outdated(session, captured):
+            raise ColumnsAdded(path, "other columns than it had when the pipeline started")
 
     def _plan_chunks(self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit) -> None:
         rows_each = int(self.values["snapshot.split.size"])
@@ -191,6 +215,11 @@ class CaptureSource(Source):
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
                 return
+
+    def _outdated(self, session: Session, captured: CaptureTable) -> bool:
+        """Whether the catalogue has other columns than those that the pipeline was built with."""
+        info = self.dialect.table_info(session, captured.info.name)
+        return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(captured)
 
     def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
         return split_key(self.captured[path], self.dialect, order)
