@@ -11,7 +11,8 @@ from tidegate.databases.capture.filled import absent
 from tidegate.databases.pgoutput import messages
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.columns import array_of
-from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
+from tidegate.databases.pgoutput.errors import IdentityMissing, NotFull, SlotDamaged
+from tidegate.databases.pgoutput.layout import Layout, difference
 from tidegate.databases.pgoutput.messages import Relation
 from tidegate.databases.pgoutput.rows import TableRows, Taking, compiled
 from tidegate.databases.pgoutput.stream import Open, SlotRange, message_lists
@@ -28,10 +29,15 @@ Batch = tuple[str, pa.RecordBatch]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTable:
-    """A table that is wanted: the names of its columns as they are known at the start, and as it flows through the pipeline."""
+    """A table that is wanted: as it is known at the start of the range, and as it flows through the pipeline.
 
-    columns: tuple[str, ...]
+    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied.
+    """
+
+    layout: Layout
     table: Table
+    whole: bool = False
+    passes_truncate: bool = False
 
 
 def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str) -> Iterator[Batch]:
@@ -55,21 +61,14 @@ class _Collector:
     def __init__(self, path: str, wanted: SlotTable, relation: Relation, fast: Any) -> None:
         self.path, self._wanted = path, wanted
         self.names = [name for name, _, _ in relation.columns]
-        self._check()
+        if what := difference(wanted.layout, relation):
+            raise TableChanged(path, what, "a transaction")
         self._schema = table_schema(wanted.table)
         found = [(self.names.index(c.name) if c.name in self.names else -1) for c in wanted.table.columns]
         self._present = [place >= 0 for place in found]
         self._inet = [place >= 0 and relation.columns[place][1] == INET for place in found]
         self.places = [place for place in found if place >= 0]
-        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names))
-
-    def _check(self) -> None:
-        """The layout must have the columns that are known."""
-        if set(self.names) != set(self._wanted.columns):
-            new = [n for n in self.names if n not in self._wanted.columns]
-            gone = [n for n in self._wanted.columns if n not in self.names]
-            what = " and ".join(filter(None, [f"it got {', '.join(new)}" if new else "", f"it lost {', '.join(gone)}" if gone else ""]))
-            raise TableChanged(self.path, what, "a transaction")
+        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names), wanted.whole)
 
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
@@ -88,9 +87,11 @@ class _Collector:
     def refused(self, data: bytes) -> Exception:
         """What is wrong with a message that was not taken."""
         try:
-            pure.Rows(self.places, len(self.names)).add(messages.row_change(data), len(data))
+            pure.Rows(self.places, len(self.names), self._wanted.whole).add(messages.row_change(data), len(data))
         except pure.UnknownLarge as error:
             return IdentityMissing(self.path, ", ".join(self.names[n] for n in error.places))
+        except pure.NotWhole:
+            return NotFull(self.path)
         except SlotDamaged as error:
             return error
         return SlotDamaged(f"a row of {self.path}")
@@ -171,7 +172,7 @@ class Reading:
     def _truncated(self, message: bytes) -> None:
         for number in messages.truncated(message):
             path = self._path(self._layouts[number]) if number in self._layouts else ""
-            if path in self._tables:
+            if path in self._tables and not self._tables[path].passes_truncate:
                 raise TableChanged(path, "TRUNCATE", "a transaction")
 
     def rest(self) -> Iterator[Batch]:
