@@ -56,6 +56,8 @@ class TableInfo:
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
     comment: str = ""
+    deferrable_keys: tuple[tuple[str, ...], ...] = ()
+    """Keys that are checked at the end of a transaction only, so that two rows may have the same one until then."""
     kind: str = ""
     """What it is, where a database tells: `table`, `partitioned table`, `view` ..."""
 

@@ -21,7 +21,7 @@ select b.attname, format_type(b.type, b.size), not b.attnotnull, coalesce(col_de
     where c.oid = b.attcollation), ''), b.own_type, b.own_size, b.attnum
 from base b join pg_type t on t.oid = b.type where t.typtype <> 'd' order by b.attnum"""
 _KEYS = """
-select i.indexrelid::text, i.indisprimary, a.attname, a.attnotnull
+select i.indexrelid::text, i.indisprimary, a.attname, a.attnotnull, i.indimmediate
 from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
 where i.indrelid = to_regclass(%s) and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and k.place <= i.indnkeyatts
@@ -68,14 +68,25 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
     primary: list[str] = []
     others: dict[str, list[str]] = {}
     loose: set[str] = set()
-    for index, is_primary, column, not_null in session.query(_KEYS, (path,)):
+    late: dict[str, list[str]] = {}
+    for index, is_primary, column, not_null, immediate in session.query(_KEYS, (path,)):
         (primary if is_primary else others.setdefault(index, [])).append(column)
+        if not immediate:
+            late.setdefault(index, []).append(column)
         if not not_null:
             loose.add(index)
     unique = next((tuple(names) for index, names in others.items() if index not in loose), ())
     described = session.query("select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid = to_regclass(%s)", (path,))
     comment, kind = described[0] if described else ("", "r")
-    return TableInfo(name=name, columns=columns, primary_key=tuple(primary), unique_key=unique, comment=comment or "", kind=KINDS.get(str(kind), str(kind)))
+    return TableInfo(
+        name=name,
+        columns=columns,
+        primary_key=tuple(primary),
+        unique_key=unique,
+        deferrable_keys=tuple(map(tuple, late.values())),
+        comment=comment or "",
+        kind=KINDS.get(str(kind), str(kind)),
+    )
 
 
 def query_columns(session: Session, sql: str) -> list[NativeColumn]:

@@ -52,7 +52,7 @@ def differences(columns: Sequence[Sequence[Any]], known: Definition, now: Found 
     found = [*_publication(known, now.definition), *_columns(columns, now), *_parts(known, now, clean_s), *_key(known, now.definition)]
     found += [*_types(known, now.definition), *_traces(known, now.definition)]
     shown = any(d.weight is Weight.SHOWN for d in found)
-    if shown and not any(d.what.startswith(_PUBLICATION) for d in found):  # rows before the change are delivered, whatever else is different
+    if shown and not any(_PUBLICATION in d.what for d in found):  # rows before the change are delivered, whatever else is different
         found = [d for d in found if d.weight is Weight.SHOWN]
     return sorted(found, key=lambda d: -d.weight.value)
 
@@ -64,10 +64,10 @@ def _publication(known: Definition, now: Definition) -> Iterable[Difference]:
     before, after = known["publication"], now["publication"]
     if before == after:
         return
-    if not after:
-        yield Difference(Weight.SILENT, f"{_PUBLICATION} is gone, and changes since then are not in the log", REREAD)
-    elif before[0] != after[0] or before[3:] != after[3:]:
-        yield Difference(Weight.SILENT, f"{_PUBLICATION} was made anew, or the table was taken out of it: changes since then may not be in the log", REREAD)
+    if not after or not before or before[0] != after[0]:  # the server reads no log of a time when there was no publication of this name
+        yield Difference(Weight.SILENT, f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was dropped cannot be read", ())
+    elif before[3:] != after[3:]:
+        yield Difference(Weight.SILENT, f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log", REREAD)
     elif before[2] == after[2]:  # a new owner is no other publication
         yield Difference(Weight.SILENT, f"{_PUBLICATION} was altered: changes since then may not be in the log", REREAD)
 

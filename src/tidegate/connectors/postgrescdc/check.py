@@ -155,7 +155,7 @@ class CheckedSource(CaptureSource):
 
     def _with_cause(self, session: Session, path: str, now: Found, said: list[Difference]) -> list[Difference]:
         """What is wrong with the publication, where that is the difference."""
-        if known := self._publication_problems(session, {path: now}):
+        if said[0].choices and (known := self._publication_problems(session, {path: now})):
             return [Difference(Weight.SILENT, f"{known[path]}. Changes since then may not be in the log", REREAD), *said]
         return said
 

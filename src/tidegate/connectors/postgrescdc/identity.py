@@ -1,13 +1,13 @@
 """What the log keeps of a row before its change: whether that is enough. Called by source.py before it publishes a table, and when a definition changed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tidegate.connectors.postgrescdc.definition import Definition
 from tidegate.databases.capture.errors import NotSetUp
 
 
-def check_identities(definitions: Iterable[Definition], *, full: bool) -> None:
+def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
     """Of tables and all their partitions: NotSetUp with the statements that help. `full`: whether whole rows are needed."""
     parts = [(part, definition["key"][0]) for definition in definitions for part in definition["parts"]]
     if without := [part[1] for part, _ in parts if part[4] != "f" and not part[5]]:
@@ -20,6 +20,8 @@ def check_identities(definitions: Iterable[Definition], *, full: bool) -> None:
         raise NotSetUp(
             f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
         )
+    if late := [part[1] for d in definitions for part in d["parts"] if not d["key"][2] and part[4] != "f"]:
+        raise NotSetUp(f"the key is deferrable, so that two rows may have the same one for a while, which keys alone do not tell apart; run: {_full(late)}")
     for part, key in parts:
         if part[4] != "f" and (lacking := [name for name in key if name not in part[5]]):
             raise NotSetUp(

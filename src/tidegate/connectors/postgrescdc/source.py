@@ -17,8 +17,9 @@ from tidegate.connectors.postgrescdc.definition import Found
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
 from tidegate.databases.capture.errors import ChangeChoice, NotSetUp, PositionGone
+from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import Look
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
 from tidegate.databases.patience import patiently
 from tidegate.databases.pgoutput import lsn, messages
 from tidegate.databases.pgoutput.layout import layout_of
@@ -37,6 +38,7 @@ ASKED_BYTES_MAX = 1 << 20
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
 LOOKS_BEFORE_NUDGE = 4
+NO_SUCH_OBJECT = "42704"
 
 
 class PostgresCdcSource(CheckedSource):
@@ -102,7 +104,21 @@ class PostgresCdcSource(CheckedSource):
             )
         if self.values["startup.mode"] == "latest":
             return self.log_now(session)
+        if self.values["startup.mode"] in ("initial", "snapshot-only"):
+            state = self._with_readable_log(session, state)
         return _document(state.confirmed, self._history(session)[0])
+
+    def _with_readable_log(self, session: Session, state: SlotState) -> SlotState:
+        """A slot that was there, and whose log is of a time without the publication, moves on: nobody can read that, and the tables are read anew."""
+        _, written = self._history(session)
+        try:
+            self._anything(state.confirmed, written)
+        except StatementRefused as error:
+            if error.code != NO_SUCH_OBJECT:
+                raise
+            advance(session, self.slot, written)
+            return slot_state(session, self.slot) or state
+        return state
 
     def _published(self, session: Session, found: Mapping[str, Found]) -> None:
         """The publication, made or completed; NotSetUp where one that is there leaves changes out."""
@@ -148,10 +164,12 @@ class PostgresCdcSource(CheckedSource):
     @staticmethod
     def _history(session: Session) -> tuple[list[str], int]:
         """The server's identity and timeline, which give positions their meaning, and how far its log is written."""
-        identifier, file, written = session.query(
-            "select system_identifier::text, pg_walfile_name(written), written::text from pg_control_system(), pg_current_wal_flush_lsn() written"
-        )[0]
-        return [str(identifier), str(file)[:8]], lsn.number(str(written))
+        file, written = session.query("select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written")[0]
+        try:
+            identifier = str(session.one("select system_identifier::text from pg_control_system()"))
+        except AccessDenied:  # some hosters keep it to themselves
+            identifier = ""
+        return [identifier, str(file)[:8]], lsn.number(str(written))
 
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         """By number."""
@@ -196,7 +214,7 @@ class PostgresCdcSource(CheckedSource):
     def _gone(self, state: SlotState | None, log: Mapping[str, Any], history: list[str], written: int) -> str:
         begin = lsn.number(log["lsn"])
         identifier, timeline = log.get("history", history)
-        if identifier != history[0]:
+        if identifier and history[0] and identifier != history[0]:
             return f"this is another server: its system identifier is {history[0]}, and the position is of {identifier}"
         if timeline != history[1]:
             return (
@@ -250,12 +268,25 @@ class PostgresCdcSource(CheckedSource):
 
     def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes of these tables."""
-        tables = {
-            p: SlotTable(layout=layout_of(known), table=self.captured[p].table, whole=self.takes_back, passes_truncate=self._passes_truncate(p))
-            for p, known in columns.items()
-        }
+        tables = {p: self._slot_table(p, known) for p, known in columns.items()}
         wanted = SlotRange(slot=self.slot, publication=self.publication, start=lsn.number(start["lsn"]), end=lsn.number(end["lsn"]))
         return read_range(self._open, wanted, tables, self.address.database)
+
+    def relation(self, captured: CaptureTable) -> str:
+        """Only the table's own rows: the log has those of tables that inherit from it under their own names. Partitions are the table's own."""
+        name = super().relation(captured)
+        return f"only {name}" if captured.info.kind == "table" else name
+
+    def _slot_table(self, path: str, columns: list[Any]) -> SlotTable:
+        captured = self.captured[path]
+        key = set(captured.table.primary_key)
+        return SlotTable(
+            layout=layout_of(columns),
+            table=captured.table,
+            whole=self.takes_back,
+            passes_truncate=self._passes_truncate(path),
+            deferred=any(set(late) == key for late in captured.info.deferrable_keys),
+        )
 
     def _passes_truncate(self, path: str) -> bool:
         """Whether a person has passed over a TRUNCATE of a table; the driver has looked which one."""

@@ -1,6 +1,6 @@
 """The rows of a range of PostgreSQL's log: one read, however many tables. Called in tasks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from tidegate.databases.capture.filled import absent
 from tidegate.databases.pgoutput import messages
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.columns import array_of
+from tidegate.databases.pgoutput.deferred import Transaction
 from tidegate.databases.pgoutput.errors import IdentityMissing, NotFull, SlotDamaged
 from tidegate.databases.pgoutput.layout import Layout, difference
 from tidegate.databases.pgoutput.messages import Relation
@@ -24,6 +25,7 @@ BATCH_BYTES_MAX = 4 << 20
 BUFFERED_BYTES_MAX = 16 << 20
 INET = 869
 _CHANGES = (b"I", b"U", b"D")
+_COMMIT = b"C"
 Batch = tuple[str, pa.RecordBatch]
 
 
@@ -31,13 +33,15 @@ Batch = tuple[str, pa.RecordBatch]
 class SlotTable:
     """A table that is wanted: as it is known at the start of the range, and as it flows through the pipeline.
 
-    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied.
+    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied. `deferred`:
+    whether its key is checked at the end of transactions only.
     """
 
     layout: Layout
     table: Table
     whole: bool = False
     passes_truncate: bool = False
+    deferred: bool = False
 
 
 def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str) -> Iterator[Batch]:
@@ -69,10 +73,43 @@ class _Collector:
         self._inet = [place >= 0 and relation.columns[place][1] == INET for place in found]
         self.places = [place for place in found if place >= 0]
         self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names), wanted.whole)
+        flowing = [c.name for c, present in zip(wanted.table.columns, self._present, strict=True) if present]
+        self._transaction = Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing)) if wanted.deferred else None
+        self._settled_kinds = bytearray()
+        self._settled: list[list[Any]] = [[] for _ in flowing]
+
+    @property
+    def deferred(self) -> bool:
+        """Whether rows wait for the end of their transaction."""
+        return self._transaction is not None
+
+    def hold(self) -> None:
+        """Keep the rows so far until the end of their transaction."""
+        assert self._transaction is not None
+        kinds, columns = self.rows.take()
+        self._transaction.add(kinds, [pure.texts(column, len(kinds)).to_pylist() for column in columns])
+
+    def commit(self) -> int:
+        """End the transaction; how many rows are ready."""
+        assert self._transaction is not None
+        self.hold()
+        kinds, columns = self._transaction.take()
+        self._settled_kinds += kinds
+        for settled, column in zip(self._settled, columns, strict=True):
+            settled += column
+        return len(self._settled_kinds)
+
+    def settled(self) -> pa.RecordBatch:
+        """What transactions that have ended did, in the table's schema."""
+        batch = self._batch(bytes(self._settled_kinds), self._settled)
+        self._settled_kinds, self._settled = bytearray(), [[] for _ in self._settled]
+        return batch
 
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
-        kinds, columns = self.rows.take()
+        return self._batch(*self.rows.take())
+
+    def _batch(self, kinds: bytes, columns: Sequence[Any]) -> pa.RecordBatch:
         texts = iter(columns)
         arrays: list[Any] = []
         for column, present, inet in zip(self._wanted.table.columns, self._present, self._inet, strict=True):
@@ -105,15 +142,33 @@ class Reading:
         self._intake: Taking = (fast or pure).Intake(wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX)
         self._collectors: dict[int, _Collector] = {}
         self._layouts: dict[int, Relation] = {}  # of rows that have not come yet: looked at when there are any
+        self._deferred = any(table.deferred for table in tables.values())
 
     def take(self, data: list[bytes]) -> Iterator[Batch]:
         """Messages in the order of the log."""
+        begin = 0
+        for at, message in enumerate(data) if self._deferred else ():
+            if message[:1] == _COMMIT:
+                yield from self._take(data[begin : at + 1])
+                begin = at + 1
+                yield from self._committed()
+        yield from self._take(data[begin:] if begin else data)
+
+    def _committed(self) -> Iterator[Batch]:
+        """What the transaction did to tables whose key is checked only now."""
+        for collector in self._collectors.values():
+            if collector.deferred:
+                self._intake.total -= collector.rows.held
+                if collector.commit() >= BATCH_ROWS_MAX:
+                    yield collector.path, collector.settled()
+
+    def _take(self, data: list[bytes]) -> Iterator[Batch]:
         at = 0
         while at < len(data):
             at = self._intake.eat(data, at)
             full = self._full()
             if full:
-                yield from map(self._taken, full)
+                yield from self._all_taken(full)
             elif at < len(data):
                 yield from self._other(data[at])
                 at += data[at][:1] not in _CHANGES  # a row is tried again, now that its layout is there
@@ -123,10 +178,13 @@ class Reading:
         whole = self._intake.total >= BUFFERED_BYTES_MAX
         return [n for n, c in self._collectors.items() if c.rows.rows >= (1 if whole else BATCH_ROWS_MAX) or c.rows.held >= BATCH_BYTES_MAX]
 
-    def _taken(self, number: int) -> Batch:
-        collector = self._collectors[number]
-        self._intake.total -= collector.rows.held
-        return collector.path, collector.take()
+    def _all_taken(self, numbers: list[int]) -> Iterator[Batch]:
+        for collector in (self._collectors[number] for number in numbers):
+            self._intake.total -= collector.rows.held
+            if collector.deferred:
+                collector.hold()
+            else:
+                yield collector.path, collector.take()
 
     def _other(self, message: bytes) -> Iterator[Batch]:
         """A message that is no row of a table whose layout is known."""
@@ -146,7 +204,11 @@ class Reading:
     def _layout(self, relation: Relation) -> Iterator[Batch]:
         before = self._collectors.get(relation.id)
         if before is not None and before.rows.rows:
-            yield self._taken(relation.id)
+            yield from self._all_taken([relation.id])
+        if before is not None and before.deferred and self._layouts.get(relation.id) == relation:
+            return  # said once more, in the middle of a transaction
+        if before is not None and before.deferred:
+            yield before.path, before.settled()
         self._collectors.pop(relation.id, None)
         self._intake.tables.pop(relation.id, None)
         self._layouts[relation.id] = relation
@@ -177,4 +239,7 @@ class Reading:
 
     def rest(self) -> Iterator[Batch]:
         """What is collected and not taken yet."""
-        yield from (self._taken(number) for number, collector in self._collectors.items() if collector.rows.rows)
+        yield from self._all_taken([number for number, collector in self._collectors.items() if collector.rows.rows])
+        for collector in self._collectors.values():
+            if collector.deferred:
+                yield collector.path, collector.settled()
