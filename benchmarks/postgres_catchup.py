@@ -53,11 +53,21 @@ def _catch_up(bench: Bench, server: PostgresServer, changes: int) -> None:
     other = median(seen["pg_recvlogical"])
     for name, seconds in seen.items():
         value = median(seconds)
-        judged = {"against": "pg_recvlogical", "ratio": other / value} if name != "pg_recvlogical" else {}
-        if judged and changes >= JUDGED_FROM:
-            judged |= {"aim": f">= {RATIO_MIN}x", "met": other / value >= RATIO_MIN}
-        line = f"PostgreSQL, {changes:,} changes: {name}, {changes / value / 1000:,.0f}k/s"
-        bench.report.add(Figure(part="catchup", name=line, value=value, unit="s", spread=(min(seconds), max(seconds)), **judged))  # type: ignore[arg-type]
+        ratio = None if name == "pg_recvlogical" else other / value
+        judged = ratio is not None and changes >= JUDGED_FROM
+        bench.report.add(
+            Figure(
+                part="catchup",
+                name=f"PostgreSQL, {changes:,} changes: {name}, {changes / value / 1000:,.0f}k/s",
+                value=value,
+                unit="s",
+                spread=(min(seconds), max(seconds)),
+                against="pg_recvlogical" if ratio is not None else "",
+                ratio=ratio,
+                aim=f">= {RATIO_MIN}x" if judged else "",
+                met=ratio >= RATIO_MIN if judged and ratio is not None else None,
+            )
+        )
 
 
 def _tidegate(server: PostgresServer, slot: str, changes: int) -> float:

@@ -29,6 +29,8 @@ BURST_MESSAGES_MAX = 4096
 BURST_BYTES_MAX = 4 << 20
 GAP_BYTES_MAX = 128 << 20
 """A range that begins further after the last message is cheaper to find by a new stream, which sends nothing before it."""
+SENDER_TIMEOUT = "60s"
+"""After so long without a report the server takes us for lost."""
 REPORT_S = 10.0
 SILENCE_S_MAX = 600.0
 ASK_S = 0.02
@@ -91,7 +93,7 @@ class ReplicationStream:
     def _begin(self, slot: str, publication: str, start: int) -> None:
         copy = f"tidegate_{uuid.uuid4().hex}"
         self._check_standbys()
-        self._run("set wal_sender_timeout = '60s'")
+        self._run(f"set wal_sender_timeout = '{SENDER_TIMEOUT}'")
         self._run(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(copy)}, true)")
         name = _literal('"' + publication.replace('"', '""') + '"')
         self._run(f"START_REPLICATION SLOT {copy} LOGICAL {lsn.text(start)} (proto_version '1', publication_names {name})")
@@ -116,6 +118,10 @@ class ReplicationStream:
     def covers(self, start: int) -> bool:
         """Whether a range that begins there can be read from here."""
         return self._floor <= start <= max(self._seen, self._commit) + GAP_BYTES_MAX
+
+    def check(self) -> None:
+        """Raise where the server has ended the stream."""
+        self._pull(wait=False)
 
     def lists(self, start: int, end: int) -> Generator[list[bytes], None, None]:
         """The messages of the transactions with start <= commit < end.

@@ -24,7 +24,6 @@ from tidegate import __version__
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput.replication import ReplicationStream
 from tidegate.databases.url import Address
-from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError
 
 IDLE_S_MAX = 60.0
@@ -73,6 +72,7 @@ class _Holder:
             fresh = self._stream is None or not self._stream.covers(start)
             try:
                 stream = self._opened(start) if fresh or self._stream is None else self._stream
+                stream.check()
                 for many in stream.lists(start, end):
                     begun = True
                     yield many
@@ -87,7 +87,6 @@ class _Holder:
 
     def _opened(self, start: int) -> ReplicationStream:
         self._drop()
-        failpoint("postgrescdc.stream.open")
         self._stream = ReplicationStream(self._address, self._slot, self._publication, start)
         return self._stream
 
