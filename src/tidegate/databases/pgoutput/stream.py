@@ -22,6 +22,7 @@ from tidegate.databases.postgres import PostgresSession, ours
 NEAR_BYTES = 8 << 20
 RESTART_BYTES = 64 << 20
 """A slot that begins no further before the range is read itself, unless a long transaction lets it decode from far before."""
+FEW_BYTES = 2 << 20
 WAIT_S = 60.0
 PAUSE_S = 0.2
 CHUNKS_MAX = 4096
@@ -55,18 +56,37 @@ def message_lists(open_session: Open, wanted: SlotRange) -> Generator[list[bytes
     read from a replication stream, which goes on from range to range; where there is none, through a copy of the slot.
     """
     with open_session() as session:
-        assert isinstance(session, PostgresSession)
         far = _is_far(session, wanted)
         address = session.address
-    if far:
-        try:
-            yield from shared_lists(address, wanted.slot, wanted.publication, wanted.start, wanted.end)
-        except StreamUnavailable as error:
-            _log.warning("replication_stream_unavailable: slot %s is read without it: %s", wanted.slot, error)
-        else:
+        lists = iter(()) if far else _peeked(session, wanted, far=False)
+        few, whole = _few(lists)
+        if not whole:
+            yield from few
+            yield from lists
             return
+    if not far:
+        yield from few  # whoever wants no more of them does not end the session within a statement
+        return
+    try:
+        yield from shared_lists(address, wanted.slot, wanted.publication, wanted.start, wanted.end)
+    except StreamUnavailable as error:
+        _log.warning("replication_stream_unavailable: slot %s is read without it: %s", wanted.slot, error)
+    else:
+        return
     with open_session() as session:
-        yield from _peeked(session, wanted, far=far)
+        yield from _peeked(session, wanted, far=True)
+
+
+def _few(lists: Iterator[list[bytes]]) -> tuple[list[list[bytes]], bool]:
+    """The first lists, and whether they are all."""
+    found: list[list[bytes]] = []
+    size = 0
+    for many in lists:
+        found.append(many)
+        size += sum(map(len, many))
+        if size > FEW_BYTES:
+            return found, False
+    return found, True
 
 
 def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
@@ -111,6 +131,7 @@ def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
     copy = f"tidegate_{uuid.uuid4().hex}"
     if not copy_slot(session, wanted.slot, copy):
         return wanted.slot
+    session.reusable = False  # the copy ends with the connection
     if _begin_of(session, copy) < wanted.start:
         session.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (copy, lsn.text(wanted.start)))
     return copy
