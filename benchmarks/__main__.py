@@ -9,6 +9,7 @@ from benchmarks.api import api
 from benchmarks.collector import collector
 from benchmarks.control_plane import serve
 from benchmarks.databases import databases
+from benchmarks.databases_connections import connections
 from benchmarks.figures import HEADER, Report
 from benchmarks.parts import Bench, copy, small, sql
 from benchmarks.postgres_catchup import postgres_catchup
@@ -30,6 +31,7 @@ PARTS = {
     "collector": collector,
     "databases": databases,
     "pg-catchup": postgres_catchup,
+    "connections": connections,
 }
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from database_kit import Place
 
+from tidegate.databases.capture.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput import lsn, messages, replication, shared_stream, stream
 from tidegate.databases.pgoutput.reader import SlotTable, read_range
@@ -320,6 +321,17 @@ def test_a_slot_that_somebody_reads_is_neither_needed_nor_moved(log: Log) -> Non
         other.pgconn.exec_(f"START_REPLICATION SLOT {log.slot} LOGICAL 0/0 (proto_version '1', publication_names 'p')".encode())
         assert len(log.read(begin, log.now())) == 1
     assert log.confirmed() == before
+
+
+@pytest.mark.parametrize("near", [-1, 8 << 20])
+def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_rows(log: Log, near: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "NEAR_BYTES", near)
+    begin = log.now()
+    log("insert into t values (1, 'x')")
+    end = log.now()
+    log(f"select pg_replication_slot_advance('{log.slot}', '{lsn.text(end)}')")
+    with pytest.raises(PositionGone, match="moved on by somebody else"):
+        log.read(begin, end)
 
 
 def test_reading_moves_no_slot(log: Log) -> None:

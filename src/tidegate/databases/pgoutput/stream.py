@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from tidegate.databases.capture.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput import lsn
 from tidegate.databases.pgoutput import rows as pure
@@ -94,6 +95,9 @@ def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
     sql = "select confirmed_flush_lsn::text, restart_lsn::text from pg_replication_slots where slot_name = %s"
     found = session.query(sql, (wanted.slot,))
     begins, restarts = (lsn.number(str(position or "0/0")) for position in found[0]) if found else (wanted.start, wanted.start)
+    if begins > wanted.start:  # the server would leave out what lies before it, and say nothing
+        why = f"the replication slot {wanted.slot!r} was moved on by somebody else"
+        raise PositionGone(lsn.text(wanted.start), lsn.text(begins), why)
     return wanted.start - begins > NEAR_BYTES or wanted.start - restarts > RESTART_BYTES
 
 
