@@ -24,7 +24,7 @@ from tidegate.databases.binlog.definition import Recorded, RecordedColumn, is_wh
 from tidegate.databases.binlog.errors import LayoutChanged, LogReplaced
 from tidegate.databases.binlog.gtid import GtidSet
 from tidegate.databases.binlog.judge import Watched
-from tidegate.databases.binlog.layout import LogColumn
+from tidegate.databases.binlog.layout import log_columns
 from tidegate.databases.binlog.position import Position
 from tidegate.databases.binlog.reader import read_range
 from tidegate.databases.binlog.rows import LogTable
@@ -35,9 +35,10 @@ from tidegate.databases.capture.filled import Filled
 from tidegate.databases.capture.progress import is_done
 from tidegate.databases.capture.selection import CaptureTable, chosen_databases
 from tidegate.databases.capture.source import CaptureSource, Look
-from tidegate.databases.catalogue import NativeColumn, TableInfo
+from tidegate.databases.catalogue import TableInfo
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.mysql import connect
+from tidegate.databases.mysql_dialect import MySqlDialect
 from tidegate.databases.patience import patiently
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
@@ -62,6 +63,7 @@ class MySqlCdcSource(CaptureSource):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
+        self.dialect = MySqlDialect(time_as_text=bool(values["time-as-text"]))
         self._is_believed = False  # whether the first position was compared with the log
 
     def session(self) -> Session:
@@ -187,9 +189,9 @@ class MySqlCdcSource(CaptureSource):
             found = scan(self._log_connection, begin, watched, until)
         except LogReplaced as error:
             raise PositionGone(str(at), server.oldest, str(error)) from None
-        decisions = self._check_flow(start, found, watched)
+        decisions = self._check_keys(start, found, watched)
         if found.change is not None:
-            self._decide(session, found, watched, decisions)
+            self._decide(session, start, found, watched, decisions)
         decisions.columns |= self._refreshed(session, start, found)
         if any(not is_done(t["read"]) for t in start["tables"].values()):
             self._wait_until_seen(session, found)
@@ -207,7 +209,7 @@ class MySqlCdcSource(CaptureSource):
     def _watched(self, session: Session, server: ServerLog, start: Offset) -> Watched:
         """What the look at the log must know of the tables."""
         del session
-        read = {p: t for p, t in start["tables"].items() if p in self.captured or self._is_gone(p)}
+        read = {p: t for p, t in start["tables"].items() if p in self.captured}
         engines = {p: str(t["definition"]["engine"]) for p, t in read.items() if t.get("definition")}
         kept = [p for p, t in read.items() if t.get("definition") and not t["definition"]["transactional"]]
         return Watched(
@@ -221,14 +223,6 @@ class MySqlCdcSource(CaptureSource):
             hidden=self._does_more,
             search=lambda xid, before: self._find_prepared(server, xid, before),
         )
-
-    def _is_gone(self, path: str) -> bool:
-        """Whether a table that was read is still chosen, and the catalogue has it no more."""
-        database = path.partition(".")[0]
-        names = [str(name) for name in self.values.get("database-names") or ()]
-        is_chosen = database in names if names else for_names(str(self.values.get("database-pattern") or ".*")).fullmatch(database)
-        pattern = self.values.get("table-pattern")
-        return path not in self.captured and bool(pattern and is_chosen and for_names(str(pattern)).fullmatch(path))
 
     def _does_more(self, tables: Sequence[tuple[str, str | None]], text: str) -> bool:
         with self.session() as session:
@@ -279,23 +273,23 @@ class MySqlCdcSource(CaptureSource):
 
     # Changes of tables.
 
-    def _decide(self, session: Session, found: Scanned, watched: Watched, decisions: Decisions) -> None:
+    def _decide(self, session: Session, start: Offset, found: Scanned, watched: Watched, decisions: Decisions) -> None:
         """What becomes of every table that the change means; TableChanged where nobody has decided about one."""
         assert found.change is not None
         change = found.change.judged.statement
         if change.altered is not None and change.altered.cascades and self.values[CASCADES_OPTION] != "ignore":
             check_cascades(session, [c.info.name for c in self.captured.values()])
         for path in found.change.judged.paths:
-            captured = self.captured.get(path)
-            info = None if captured is None else self.dialect.table_info(session, captured.info.name)
-            now = None if info is None or captured is None else recorded(self.columns_of(replace(captured, info=info)))
+            info = self.dialect.table_info(session, self.captured[path].info.name)
+            now = None if info is None else recorded(self.columns_of(replace(self.captured[path], info=info)))
+            at = str(found.change.at) if info is not None else self.position_text(start["log"])  # as the next start names a table that is gone
             changed = Changed(
                 path=path,
                 recorded=watched.tables[path],
                 now=now,
                 change=change,
-                at=str(found.change.at),
-                accepted=self.accepted(path, str(found.change.at)),
+                at=at,
+                accepted=self.accepted(path, at),
                 is_settled=partial(self._is_settled, path, found, watched),
             )
             if changed.passes():
@@ -350,38 +344,22 @@ class MySqlCdcSource(CaptureSource):
                 return True
             start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
 
-    def _check_flow(self, start: Offset, found: Scanned, watched: Watched) -> Decisions:
-        """Rows flow as the catalogue had the table when the pipeline was built: they cannot where the table was another one then.
+    def _check_keys(self, start: Offset, found: Scanned, watched: Watched) -> Decisions:
+        """Rows flow with the key that the catalogue had when the pipeline was built: it cannot tell rows apart that were written under another.
 
-        That is so where the table was altered while the job was stopped, and changed before that. The statement that altered it is ahead in the log.
+        That is so where the key was changed while the job was stopped, and rows before that. The statement is ahead in the log.
         """
-        decisions, at = Decisions(), str(Position.of(start["log"]))
+        decisions, at = Decisions(), self.position_text(start["log"])
         for path in found.tables:
-            if path not in self.captured:
-                if self.accepted(path, at) is not ChangeChoice.SKIP:
-                    raise TableChanged(
-                        path, "rows were changed, and it was dropped or renamed since: they can no longer be read", at, choices=(ChangeChoice.SKIP,)
-                    )
+            was, now = key_of(watched.tables[path]), self.captured[path].table.primary_key
+            if was == now or not is_whole(watched.tables[path]):
                 continue
-            wrong = self._flow_difference(path, watched.tables[path])
-            if wrong and self.accepted(path, at) is not ChangeChoice.REREAD:
-                raise TableChanged(path, wrong, at, choices=(ChangeChoice.REREAD,))
-            if wrong:
-                decisions.columns[path] = self.columns_of(self.captured[path])
-                decisions.reread.add(path)
+            if self.accepted(path, at) is not ChangeChoice.REREAD:
+                text = f"rows were changed while its key was ({', '.join(was)}), and it is ({', '.join(now)}) now"
+                raise TableChanged(path, text, at, choices=(ChangeChoice.REREAD,))
+            decisions.columns[path] = self.columns_of(self.captured[path])
+            decisions.reread.add(path)
         return decisions
-
-    def _flow_difference(self, path: str, columns: Recorded) -> str:
-        table = self.captured[path].table
-        types = {c.name: c.type for c in table.columns}
-        for column in columns:
-            native = NativeColumn(name=column.log.name, native=column.log.type, charset=column.log.charset or "")
-            if types.get(column.log.name) != self.dialect.data_type(native):
-                was = f"{column.log.name} {column.log.type}"
-                return f"rows were changed while it had the column {was}, and it was altered since: they can no longer be read as they were"
-        if is_whole(columns) and key_of(columns) != table.primary_key:
-            return f"rows were changed while its key was ({', '.join(key_of(columns))}), and it is ({', '.join(table.primary_key)}) now"
-        return ""
 
     def filled(self, session: Session, captured: CaptureTable) -> Filled:
         """Defaults and zeros."""
@@ -393,9 +371,9 @@ class MySqlCdcSource(CaptureSource):
         key = configured or info.primary_key or info.unique_key
         sign = 1 if key == info.primary_key else -1
         found = []
-        for column in info.columns:
+        for column, logged in zip(info.columns, log_columns(info), strict=True):
             place = sign * (key.index(column.name) + 1) if column.name in key else 0
-            found.append(RecordedColumn(LogColumn(column.name, column.native, column.charset or None), column.nullable, place).json())
+            found.append(RecordedColumn(logged, column.nullable, place).json())
         return found
 
     def _configured_key(self, path: str) -> tuple[str, ...]:

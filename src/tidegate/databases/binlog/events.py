@@ -299,6 +299,9 @@ def _short_text(body: bytes, at: int) -> tuple[str, int]:
     return body[at + 1 : at + 1 + size].decode("utf-8"), at + size + 2
 
 
+_META_BYTES |= {140: 1, 141: 2, 242: 1}  # compressed columns of MariaDB, vectors of MySQL
+
+
 def _metas(types: bytes, data: bytes) -> tuple[int, ...]:
     found, at = [], 0
     for kind in types:

@@ -12,7 +12,7 @@ SIGNS, CHARSET_DEFAULT, CHARSETS, NAMES, SET_LABELS, ENUM_LABELS = 1, 2, 3, 4, 5
 SIMPLE_KEY, KEY_WITH_PREFIX, LABEL_CHARSET_DEFAULT, LABEL_CHARSETS = 8, 9, 10, 11
 _SIGNED_TYPES = {0, 1, 2, 3, 4, 5, 8, 9, 13, 246}
 _STRING, _ENUM, _SET = 254, 247, 248
-_TEXT_TYPES = {15, 249, 250, 251, 252, 253, _STRING}
+_TEXT_TYPES = {15, 140, 141, 249, 250, 251, 252, 253, _STRING}
 _YEAR = 13
 Number = tuple[int, int]
 
@@ -45,7 +45,7 @@ def read_metadata(types: bytes, metas: tuple[int, ...], nulls: bytes, extra: Map
     labels: dict[int, tuple[bytes, ...]] = {}
     for kind, field in ((_ENUM, ENUM_LABELS), (_SET, SET_LABELS)):
         if field in extra:
-            labels |= zip([n for n, k in enumerate(real) if k == kind], _labels(extra[field], number), strict=True)
+            labels |= zip([n for n, k in enumerate(real) if k == kind], _labels(extra[field], number), strict=False)
     return Metadata(
         nullable=tuple(bool(nulls[n // 8] >> n % 8 & 1) for n in range(len(types))),
         unsigned=_signs(types, extra[SIGNS]) if SIGNS in extra else None,
@@ -69,7 +69,8 @@ def _signs(types: bytes, bits: bytes) -> tuple[bool, ...]:
 def _collations(columns: list[int], default: bytes | None, each: bytes | None, number: Callable[[bytes, int], Number]) -> dict[int, int]:
     """Either a default and the columns that differ from it, or one for each column."""
     if each is not None:
-        return dict(zip(columns, _numbers(each, number), strict=True))
+        found = _numbers(each, number)
+        return dict(zip(columns, found, strict=True)) if len(found) == len(columns) else {}  # a type that is not known here has one too
     if default is None:
         return {}
     usual, *others = _numbers(default, number)
