@@ -295,7 +295,7 @@ class MySqlCdcSource(CaptureSource):
             if changed.passes():
                 continue
             if info is not None and change.effect is Effect.ADD_COLUMN and changed.accepted is None:
-                self._add_columns(session, changed, info, decisions, partial(self._is_last, path, found, watched))
+                self._add_columns(session, changed, info, decisions, partial(self._is_last, path, found, watched, now))
             else:
                 changed.decide(decisions)
 
@@ -332,9 +332,9 @@ class MySqlCdcSource(CaptureSource):
                 return True
             start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
 
-    def _is_last(self, path: str, found: Scanned, watched: Watched) -> bool:
+    def _is_last(self, path: str, found: Scanned, watched: Watched, columns: Recorded | None) -> bool:
         """Whether no statement about a table follows in the log."""
-        ahead = replace(watched, tables={path: watched.tables[path]}, waiting=frozenset(), every=True)
+        ahead = replace(watched, tables={path: columns or watched.tables[path]}, waiting=frozenset(), every=True)
         start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
             later = scan(self._log_connection, start, ahead, Until())
