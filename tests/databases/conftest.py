@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from binlog_kit import BinlogShop  # found beside this file
 from database_kit import Place  # found beside this file
+from postgres_kit import Shop
 
 from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.database import ServerMissing
@@ -87,6 +88,15 @@ def pg(postgres: PostgresServer) -> Place:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"create database {name}")  # type: ignore[call-overload]  # the name is ours
     return Place(url=f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}", user="postgres", password="any", database=name)
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer, pg: Place) -> Iterator[Shop]:
+    """An empty database of PostgreSQL that a CDC source reads."""
+    made = Shop(postgres, pg)
+    yield made
+    made.drop_slots()
+    made.connection.close()
 
 
 @pytest.fixture

@@ -287,7 +287,7 @@ class CaptureSource(Source):
         for path in todo:
             before = tables[path]["read"]
             key = self._split(path, (before or {}).get("order"))
-            tables[path]["read"] = next_cuts(session, self.dialect.qualified(self.captured[path].info.name), key, before, rows_each, left)
+            tables[path]["read"] = next_cuts(session, self.relation(self.captured[path]), key, before, rows_each, left)
             self._check_order(session, path, key)
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
@@ -297,6 +297,10 @@ class CaptureSource(Source):
         """Whether the catalogue has other columns than those that the pipeline was built with."""
         info = self.dialect.table_info(session, captured.info.name)
         return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(captured)
+
+    def relation(self, captured: CaptureTable) -> str:
+        """What the rows of a table are selected from."""
+        return self.dialect.qualified(captured.info.name)
 
     def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
         return split_key(self.captured[path], self.dialect, order)
@@ -389,7 +393,7 @@ class CaptureSource(Source):
         selected = ", ".join(self.dialect.expression(c, types[c.name]) for c in captured.info.columns)
         key = self._split(path, order)
         condition = key.condition(chunk) if key is not None else ""
-        sql = f"select {selected} from {self.dialect.qualified(captured.info.name)}" + (f" where {condition}" if condition else "")
+        sql = f"select {selected} from {self.relation(captured)}" + (f" where {condition}" if condition else "")
         return self.dialect.batches(self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"]))
 
     def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows

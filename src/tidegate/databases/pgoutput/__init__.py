@@ -3,6 +3,7 @@
     lsn.py        positions
     messages.py   messages of pgoutput from their bytes
     columns.py    values as the server writes them, to Arrow
+    stream.py     the messages of a range, as the server sends them
     reader.py     the rows of a range, as record batches with row kinds
     slots.py      slots and publications: made, copied, moved on, asked how they are
 

@@ -1,61 +1,47 @@
 """The rows of a range of PostgreSQL's log: one read, however many tables. Called in tasks."""
 
-import time
-import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 
 from tidegate.databases.capture.errors import TableChanged
 from tidegate.databases.capture.filled import absent
-from tidegate.databases.errors import DatabaseTrouble
-from tidegate.databases.pgoutput import lsn, messages
+from tidegate.databases.pgoutput import messages
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.columns import array_of
-from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
+from tidegate.databases.pgoutput.deferred import Transaction
+from tidegate.databases.pgoutput.errors import IdentityMissing, NotFull, SlotDamaged
+from tidegate.databases.pgoutput.layout import Layout, difference
 from tidegate.databases.pgoutput.messages import Relation
 from tidegate.databases.pgoutput.rows import TableRows, Taking, compiled
-from tidegate.databases.pgoutput.slots import IN_USE, copy_slot
-from tidegate.databases.postgres import PostgresSession, ours
+from tidegate.databases.pgoutput.stream import Open, SlotRange, message_lists
 from tidegate.model.types import Table
 from tidegate.plugin.arrow import table_schema
 
 BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 4 << 20
 BUFFERED_BYTES_MAX = 16 << 20
-NEAR_BYTES = 8 << 20
-"""A slot that begins no further before the range is read itself: a copy costs a few writes of the server."""
-WAIT_S = 60.0
-PAUSE_S = 0.2
 INET = 869
-CHUNKS_MAX = 4096
 _CHANGES = (b"I", b"U", b"D")
-_TRAILER = b"\xff\xff"
-_HEADER = b"PGCOPY\n\xff\r\n\0"
+_COMMIT = b"C"
 Batch = tuple[str, pa.RecordBatch]
-Open = Callable[[], PostgresSession]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SlotRange:
-    """What is read: transactions with start <= commit < end, of a publication, through a slot."""
-
-    slot: str
-    publication: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTable:
-    """A table that is wanted: the names of its columns as they are known at the start, and as it flows through the pipeline."""
+    """A table that is wanted: as it is known at the start of the range, and as it flows through the pipeline.
 
-    columns: tuple[str, ...]
+    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied. `deferred`:
+    whether its key is checked at the end of transactions only.
+    """
+
+    layout: Layout
     table: Table
+    whole: bool = False
+    passes_truncate: bool = False
+    deferred: bool = False
 
 
 def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str) -> Iterator[Batch]:
@@ -66,132 +52,6 @@ def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotT
     for data in message_lists(open_session, wanted):
         yield from reading.take(data)
     yield from reading.rest()
-
-
-def changes(open_session: Open, wanted: SlotRange) -> Generator[bytes, None, None]:
-    """The messages of a slot, one by one."""
-    with closing(message_lists(open_session, wanted)) as found:
-        for many in found:
-            yield from many
-
-
-def message_lists(open_session: Open, wanted: SlotRange) -> Generator[list[bytes], None, None]:
-    """The messages of a slot, many at a time. Where somebody reads it, or it begins far before the range, a temporary copy is read."""
-    with open_session() as session:
-        assert isinstance(session, PostgresSession)
-        _notice_lost_readers(session)
-        begins = _begin_of(session, wanted.slot)
-        ready = _own_slot(session, wanted) if wanted.start - begins > NEAR_BYTES else wanted.slot
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            try:
-                yield from _peek(session, wanted, ready)
-                return
-            except DatabaseTrouble as error:
-                if error.code != IN_USE or time.monotonic() > deadline_s:
-                    raise
-            if ready == wanted.slot:
-                ready = _own_slot(session, wanted)
-            if ready == wanted.slot:
-                time.sleep(PAUSE_S)  # another reader of the slot comes to its end
-
-
-def _notice_lost_readers(session: PostgresSession) -> None:
-    """So that the server ends our query soon when we are killed, and the slot is free again."""
-    if session.connection.info.server_version >= 140_000:
-        session.execute("set client_connection_check_interval = '500ms'")
-
-
-def _begin_of(session: PostgresSession, slot: str) -> int:
-    """Where the reading of a slot begins; 0 where it says nothing."""
-    return lsn.number(str(session.one("select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", (slot,)) or "0/0"))
-
-
-def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
-    """A copy that begins at the range; the slot itself where the server has no room for copies."""
-    copy = f"tidegate_{uuid.uuid4().hex}"
-    if not copy_slot(session, wanted.slot, copy):
-        return wanted.slot
-    if _begin_of(session, copy) < wanted.start:
-        session.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (copy, lsn.text(wanted.start)))
-    return copy
-
-
-def _peek(session: PostgresSession, wanted: SlotRange, slot: str) -> Iterator[list[bytes]]:
-    """Messages as the server sends them."""
-    call = "pg_logical_slot_peek_binary_changes({}, {}, null, 'proto_version', '1', 'publication_names', {})"
-    text = call.format(_literal(slot), _literal(lsn.text(wanted.end)), _literal('"' + wanted.publication.replace('"', '""') + '"'))
-    try:
-        with session.connection.cursor() as cursor, cursor.copy(f"copy (select data from {text}) to stdout (format binary)".encode()) as copy:
-            yield from rows_of_copy(chunks_of(copy, session.connection.pgconn), compiled())
-    except psycopg.Error as error:
-        raise ours(session.address, error.sqlstate, str(error)) from None
-
-
-def chunks_of(copy: Any, connection: Any) -> Iterator[list[bytes]]:
-    """What a copy gives: the first chunk is waited for, and those that have come with it are taken without a wait."""
-    more = connection.get_copy_data
-    while first := copy.read():
-        many = [bytes(first)]
-        size = len(first)
-        while size > len(_TRAILER) and len(many) < CHUNKS_MAX:
-            size, data = more(1)
-            if size > 0:
-                many.append(bytes(data))
-        if size < 0:
-            _check_end(connection)
-        yield many
-        if size < 0:
-            return
-
-
-def _check_end(connection: Any) -> None:
-    """The copy has ended: in good order, or by an error of the server."""
-    results = []
-    while (result := connection.get_result()) is not None:
-        results.append(result)
-    for one in results:
-        if one.status != psycopg.pq.ExecStatus.COMMAND_OK:
-            raise psycopg.errors.error_from_result(one)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def rows_of_copy(chunks: Iterable[list[bytes]], fast: Any = None) -> Iterator[list[bytes]]:
-    """The values of a binary copy of one column; the server sends each row in a chunk of its own, after a header."""
-    unframed = (fast or pure).unframed
-    rest = b""
-    begun = False
-    for many in chunks:
-        if begun and not rest and (whole := unframed(many)) is not None:
-            yield whole
-            continue
-        data = rest + b"".join(many)
-        if not begun:
-            if len(data) < 19:
-                rest = data
-                continue
-            if not data.startswith(_HEADER):
-                raise SlotDamaged("a copy does not begin as it should")
-            data, begun = data[19 + int.from_bytes(data[15:19], "big") :], True
-        found, rest = _cut(data)
-        yield found
-    if rest not in (b"", _TRAILER):
-        raise SlotDamaged("a copy ends within a row")
-
-
-def _cut(data: bytes) -> tuple[list[bytes], bytes]:
-    """The values of rows back to back, and what is left."""
-    at, found = 0, []
-    while len(data) - at >= 6 and data[at : at + 2] == b"\0\1":
-        size = int.from_bytes(data[at + 2 : at + 6], "big")
-        if len(data) - at - 6 < size:
-            break
-        found.append(data[at + 6 : at + 6 + size])
-        at += 6 + size
-    return found, data[at:]
 
 
 def with_mask(address: bytes | None) -> bytes | None:
@@ -205,25 +65,51 @@ class _Collector:
     def __init__(self, path: str, wanted: SlotTable, relation: Relation, fast: Any) -> None:
         self.path, self._wanted = path, wanted
         self.names = [name for name, _, _ in relation.columns]
-        self._check()
+        if what := difference(wanted.layout, relation):
+            raise TableChanged(path, what, "a transaction")
         self._schema = table_schema(wanted.table)
         found = [(self.names.index(c.name) if c.name in self.names else -1) for c in wanted.table.columns]
         self._present = [place >= 0 for place in found]
         self._inet = [place >= 0 and relation.columns[place][1] == INET for place in found]
         self.places = [place for place in found if place >= 0]
-        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names))
+        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names), wanted.whole)
+        flowing = [c.name for c, present in zip(wanted.table.columns, self._present, strict=True) if present]
+        self._transaction = Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing)) if wanted.deferred else None
+        self._settled_kinds = bytearray()
+        self._settled: list[list[Any]] = [[] for _ in flowing]
 
-    def _check(self) -> None:
-        """The layout must have the columns that are known."""
-        if set(self.names) != set(self._wanted.columns):
-            new = [n for n in self.names if n not in self._wanted.columns]
-            gone = [n for n in self._wanted.columns if n not in self.names]
-            what = " and ".join(filter(None, [f"it got {', '.join(new)}" if new else "", f"it lost {', '.join(gone)}" if gone else ""]))
-            raise TableChanged(self.path, what, "a transaction")
+    @property
+    def deferred(self) -> bool:
+        """Whether rows wait for the end of their transaction."""
+        return self._transaction is not None
+
+    def hold(self) -> None:
+        """Keep the rows so far until the end of their transaction."""
+        assert self._transaction is not None
+        kinds, columns = self.rows.take()
+        self._transaction.add(kinds, [pure.texts(column, len(kinds)).to_pylist() for column in columns])
+
+    def commit(self) -> int:
+        """End the transaction; how many rows are ready."""
+        assert self._transaction is not None
+        self.hold()
+        kinds, columns = self._transaction.take()
+        self._settled_kinds += kinds
+        for settled, column in zip(self._settled, columns, strict=True):
+            settled += column
+        return len(self._settled_kinds)
+
+    def settled(self) -> pa.RecordBatch:
+        """What transactions that have ended did, in the table's schema."""
+        batch = self._batch(bytes(self._settled_kinds), self._settled)
+        self._settled_kinds, self._settled = bytearray(), [[] for _ in self._settled]
+        return batch
 
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
-        kinds, columns = self.rows.take()
+        return self._batch(*self.rows.take())
+
+    def _batch(self, kinds: bytes, columns: Sequence[Any]) -> pa.RecordBatch:
         texts = iter(columns)
         arrays: list[Any] = []
         for column, present, inet in zip(self._wanted.table.columns, self._present, self._inet, strict=True):
@@ -238,9 +124,11 @@ class _Collector:
     def refused(self, data: bytes) -> Exception:
         """What is wrong with a message that was not taken."""
         try:
-            pure.Rows(self.places, len(self.names)).add(messages.row_change(data), len(data))
+            pure.Rows(self.places, len(self.names), self._wanted.whole).add(messages.row_change(data), len(data))
         except pure.UnknownLarge as error:
             return IdentityMissing(self.path, ", ".join(self.names[n] for n in error.places))
+        except pure.NotWhole:
+            return NotFull(self.path)
         except SlotDamaged as error:
             return error
         return SlotDamaged(f"a row of {self.path}")
@@ -254,15 +142,33 @@ class Reading:
         self._intake: Taking = (fast or pure).Intake(wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX)
         self._collectors: dict[int, _Collector] = {}
         self._layouts: dict[int, Relation] = {}  # of rows that have not come yet: looked at when there are any
+        self._deferred = any(table.deferred for table in tables.values())
 
     def take(self, data: list[bytes]) -> Iterator[Batch]:
         """Messages in the order of the log."""
+        begin = 0
+        for at, message in enumerate(data) if self._deferred else ():
+            if message[:1] == _COMMIT:
+                yield from self._take(data[begin : at + 1])
+                begin = at + 1
+                yield from self._committed()
+        yield from self._take(data[begin:] if begin else data)
+
+    def _committed(self) -> Iterator[Batch]:
+        """What the transaction did to tables whose key is checked only now."""
+        for collector in self._collectors.values():
+            if collector.deferred:
+                self._intake.total -= collector.rows.held
+                if collector.commit() >= BATCH_ROWS_MAX:
+                    yield collector.path, collector.settled()
+
+    def _take(self, data: list[bytes]) -> Iterator[Batch]:
         at = 0
         while at < len(data):
             at = self._intake.eat(data, at)
             full = self._full()
             if full:
-                yield from map(self._taken, full)
+                yield from self._all_taken(full)
             elif at < len(data):
                 yield from self._other(data[at])
                 at += data[at][:1] not in _CHANGES  # a row is tried again, now that its layout is there
@@ -272,10 +178,13 @@ class Reading:
         whole = self._intake.total >= BUFFERED_BYTES_MAX
         return [n for n, c in self._collectors.items() if c.rows.rows >= (1 if whole else BATCH_ROWS_MAX) or c.rows.held >= BATCH_BYTES_MAX]
 
-    def _taken(self, number: int) -> Batch:
-        collector = self._collectors[number]
-        self._intake.total -= collector.rows.held
-        return collector.path, collector.take()
+    def _all_taken(self, numbers: list[int]) -> Iterator[Batch]:
+        for collector in (self._collectors[number] for number in numbers):
+            self._intake.total -= collector.rows.held
+            if collector.deferred:
+                collector.hold()
+            else:
+                yield collector.path, collector.take()
 
     def _other(self, message: bytes) -> Iterator[Batch]:
         """A message that is no row of a table whose layout is known."""
@@ -295,7 +204,11 @@ class Reading:
     def _layout(self, relation: Relation) -> Iterator[Batch]:
         before = self._collectors.get(relation.id)
         if before is not None and before.rows.rows:
-            yield self._taken(relation.id)
+            yield from self._all_taken([relation.id])
+        if before is not None and before.deferred and self._layouts.get(relation.id) == relation:
+            return  # said once more, in the middle of a transaction
+        if before is not None and before.deferred:
+            yield before.path, before.settled()
         self._collectors.pop(relation.id, None)
         self._intake.tables.pop(relation.id, None)
         self._layouts[relation.id] = relation
@@ -321,9 +234,12 @@ class Reading:
     def _truncated(self, message: bytes) -> None:
         for number in messages.truncated(message):
             path = self._path(self._layouts[number]) if number in self._layouts else ""
-            if path in self._tables:
+            if path in self._tables and not self._tables[path].passes_truncate:
                 raise TableChanged(path, "TRUNCATE", "a transaction")
 
     def rest(self) -> Iterator[Batch]:
         """What is collected and not taken yet."""
-        yield from (self._taken(number) for number, collector in self._collectors.items() if collector.rows.rows)
+        yield from self._all_taken([number for number, collector in self._collectors.items() if collector.rows.rows])
+        for collector in self._collectors.values():
+            if collector.deferred:
+                yield collector.path, collector.settled()

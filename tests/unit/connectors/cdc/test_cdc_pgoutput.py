@@ -14,8 +14,9 @@ from tidegate.databases.errors import ValueUnreadable
 from tidegate.databases.pgoutput import lsn, messages
 from tidegate.databases.pgoutput.columns import array_of, elements
 from tidegate.databases.pgoutput.errors import SlotDamaged
-from tidegate.databases.pgoutput.reader import rows_of_copy, with_mask
+from tidegate.databases.pgoutput.reader import with_mask
 from tidegate.databases.pgoutput.rows import compiled
+from tidegate.databases.pgoutput.stream import rows_of_copy
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import parse_type
 
