@@ -194,7 +194,7 @@ def test_what_is_refused_is_known_before_anything_is_staged(maria: Place) -> Non
 
 # -- values without a counterpart ----------------------------------------------------------------------------------------------------------------
 
-FAR = {
+FAR: dict[str, Any] = {
     "double": [math.nan, math.inf, -math.inf],
     "float": [math.nan],
     "date": [-800_000, 2_932_897],
