@@ -157,7 +157,7 @@ class Merge:
     def _pairs(self, table: str, key: tuple[str, ...]) -> str:
         """The condition that a row of a table has the key of a staged row."""
         natives, numbers = self._native(key), self.target.positions(key)
-        return " and ".join(f"{table}.{self.dialect.quote(native.name)} = {self._value(n, native)}" for n, native in zip(numbers, natives, strict=True))
+        return " and ".join(self._same(table, n, native) for n, native in zip(numbers, natives, strict=True))
 
     def _staged_rows_of_target(self) -> str:
         """The rows of the target that have a key of the batch."""
@@ -232,10 +232,21 @@ class Merge:
         match self.dialect.system:
             case System.POSTGRES:
                 return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native, lossy=self.lossy)
-            case System.MYSQL if native.charset and native.collation and stage_type(column.type, self.dialect).startswith("longtext"):
-                return f"convert({name} using {native.charset}) collate {native.collation}"
-            case _:
+            case _:  # an explicit conversion would make a ? of a character that a column lacks; the server's own one is refused
                 return name
+
+    def _same(self, table: str, number: int, native: NativeColumn) -> str:
+        """The condition that a column of a key has the staged value, so that an index is used."""
+        mine = f"{table}.{self.dialect.quote(native.name)}"
+        text = stage_type(self.target.columns[number].type, self.dialect).startswith("longtext")
+        if self.dialect.system is not System.MYSQL or not (text and native.charset and native.collation):
+            return f"{mine} = {self._value(number, native)}"
+        staged = f"s.{self._staged(number)}"
+        converted = f"convert({staged} using {native.charset})"
+        same = f"{mine} = {converted} collate {native.collation}"
+        if native.charset == "utf8mb4":
+            return same
+        return f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as binary)"  # a ? is no other character
 
 
 def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
