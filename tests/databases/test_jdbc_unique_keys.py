@@ -9,7 +9,7 @@ import pytest
 from capture_kit import kept, make_source, rows_of
 from database_kit import Driven, Place, sink, table
 
-from tidegate.connectors.jdbc.merger import UniqueTaken
+from tidegate.connectors.jdbc.merger import KeysMerged, UniqueTaken
 from tidegate.model.types import RowKind
 from tidegate.plugin.contract import Limit
 
@@ -190,6 +190,26 @@ def _transaction(chance: random.Random, there: dict[int, tuple[int, str | None, 
         changes += [("-U", *gone[key]), ("+U", *row)] if key in gone else [("+I", *row)]
     there.update(after)
     return changes
+
+
+# -- keys of the sink ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: Place) -> None:
+    words = table("shop.words", ["id"], id="bigint", word="string", n="int")
+    driven = Driven(sink(place, table="words", primary_keys=["word"]))
+    with pytest.raises(KeysMerged, match=r"shop\.words have the key word = 'a'.*apart by id"):
+        driven.batch(1, (words, [(1, "a", 1), (2, "b", 2), (3, "a", 3)]))
+    driven.batch(1, (words, [(1, "a", 1), (2, "b", 2)]))
+    with pytest.raises(KeysMerged, match="word = 'b'"):
+        driven.batch(2, (words, [(3, "c", 3), (4, "b", 4)]))
+    driven.batch(2, (words, [(2, "b", 5), (3, "c", 3)]))
+    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (2, "b", 5), (3, "c", 3)]
+    messages = driven.stage(3, (words, [(5, "d", 1)])) + driven.stage(3, (words, [(6, "d", 1)]), subtask=1)
+    with pytest.raises(KeysMerged, match="word = 'd'"):
+        driven.commit(3, messages)
+    Driven(sink(place, table="words", primary_keys=["word"], allow_merged_keys=True), 2, checkpoint=2).batch(3, (words, [(4, "b", 4)]))
+    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (3, "c", 3), (4, "b", 4)]
 
 
 # -- from a log ------------------------------------------------------------------------------------------------------------------------------------

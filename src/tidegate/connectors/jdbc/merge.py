@@ -109,6 +109,23 @@ class Merge:
             Statement(self._insert(last=True, conflict=False, kept=extra), counts=True),
         ]
 
+    def merged_rows(self) -> list[str]:
+        """Queries for keys that several rows of the source have: in the batch, and between the batch and the target. None where the key holds that of
+        the source, and none for changes, which may move a key from one row to another."""
+        key, source = self.target.key, self.target.source_key
+        if self.target.kinds or not key or not source or set(source) <= set(key):
+            return []
+        columns = ", ".join(f"s.{self._staged(number)}" for number in self.target.positions(key))
+        stage, table = self.dialect.qualified(self.stage), self.dialect.qualified(self.info.name)
+        differs = " or ".join(f"t.{self.dialect.quote(native.name)} <> {self._value(n, native)}" for n, native in self._columns(source))
+        return [
+            f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
+            f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where {differs} limit 1",
+        ]
+
+    def _columns(self, names: tuple[str, ...]) -> list[tuple[int, NativeColumn]]:
+        return list(zip(self.target.positions(names), self._native(names), strict=True))
+
     @property
     def _kept(self) -> str:
         """The temporary table of what only the target has of rows that are replaced."""
