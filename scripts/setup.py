@@ -210,6 +210,14 @@ def need_servers():
         )
 
 
+def fetch_mysql():
+    """A MySQL server for the tests, which few distributions have. Tests that need it are skipped where it cannot be had."""
+    try:
+        run("fetch a MySQL server for the tests", [VENV_PYTHON, "-m", "tidegate.testing.servers.mysql_packages"])
+    except SetUpError as error:
+        say(f"{error}; its tests are skipped")
+
+
 def warm_up():
     """Let Spark's JVM write down its classes once: every later start is twice as quick. Nothing depends on it."""
     if not (VENV / "share" / "tidegate" / "cds").is_dir():
@@ -235,6 +243,7 @@ def set_up(arguments):
             warm_up()
         if "--with-servers" in arguments:
             need_servers()
+            fetch_mysql()
 
 
 def main():

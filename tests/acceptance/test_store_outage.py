@@ -68,6 +68,17 @@ def says_why(server: Server, job: Job, words: str) -> None:
         assert (refusal.status, words in refusal.message) == (503, True), refusal
 
 
+def stalled(server: Server, job: Job) -> Refused:
+    """Wait until the refusal to show a job says that it is STALLED."""
+    last: list[Refused | None] = [None]
+
+    def says_stalled() -> Refused | None:
+        last[0] = refused(lambda: server.get(f"/job-info/{job.id}"))
+        return last[0] if last[0] is not None and "STALLED" in last[0].message else None
+
+    return until("a job that is stalled", says_stalled, told=lambda: f"last answer: {last[0]!r}")
+
+
 def goes_on(job: Job, driver: Any) -> None:
     """With the same driver, and every row once."""
     job.gets_on()
@@ -82,14 +93,14 @@ def goes_on(job: Job, driver: Any) -> None:
 def test_a_home_that_is_away_is_noticed_and_waited_for(cluster: Cluster, what: str, empty: bool) -> None:
     server = cluster.server(worker=True)
     job = cluster.submit(STREAM)
-    job.gets_on()
+    job.gets_on(1)
     driver = job.driver().process
     away = cluster.root / what
     away.rename(cluster.root / "away")
     if empty:
         (cluster.root / what).mkdir()
     says_why(server, job, "is gone")
-    shown = until("a job that is stalled", lambda: (no := refused(lambda: server.get(f"/job-info/{job.id}"))) and "STALLED" in no.message and no)
+    shown = stalled(server, job)
     assert (shown.status, f"job {job.id} is RUNNING and STALLED" in shown.message) == (503, True), shown
     assert is_alive(driver)
     assert not (cluster.root / what / ("store" if what == "home" else "tidegate.db")).exists(), "nothing is made in its place"

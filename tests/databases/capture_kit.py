@@ -1,9 +1,10 @@
 """A CDC source, driven by hand as the pipeline does, and a mirror that is stricter than any sink: every change must fit the rows that it has."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidegate.model.change import AcceptedChange
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.problem import Location
 from tidegate.plugin.contract import JOINT_TABLE, Limit, OperatorContext
@@ -13,14 +14,15 @@ from tidegate.plugin.registry import find
 ROUNDS_MAX = 500
 
 
-def make_source(name: str, options: dict[str, Any], mode: JobMode = JobMode.STREAMING) -> Any:
-    """The source of a block with these options."""
+def make_source(name: str, options: dict[str, Any], mode: JobMode = JobMode.STREAMING, *, accept: Sequence[str] = ()) -> Any:
+    """The source of a block with these options. `accept`: decisions about changes, as --accept-change takes them."""
     connector = find(BlockKind.SOURCE, name)
     block = Block(options, lambda _: Location(""), "source[0]")
     values, problems = connector.options.read(block)
     assert [p.message for p in problems] == []
     assert [p.message for p in connector.check(block, values)] == []
-    context = OperatorContext(job_id=1, job_name="test", pipeline=1, operator="Source[0]", mode=mode, parallelism=2)
+    changes = tuple(map(AcceptedChange.parse, accept))
+    context = OperatorContext(job_id=1, job_name="test", pipeline=1, operator="Source[0]", mode=mode, parallelism=2, accepted_changes=changes)
     return connector.load()(values, context)
 
 

@@ -1,8 +1,9 @@
-"""One MariaDB and one PostgreSQL for the whole tier. A test takes a database, or a schema, of its own."""
+"""One MariaDB, one MySQL and one PostgreSQL for the whole tier. A test takes a database, or a schema, of its own."""
 
 import itertools
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -10,9 +11,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from binlog_kit import BinlogShop  # found beside this file
 from database_kit import Place  # found beside this file
+from postgres_kit import Shop
 
+from tidegate.testing.servers.binlog import BinlogServer
+from tidegate.testing.servers.database import ServerMissing
 from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.mysql import MySqlServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 _numbers = itertools.count(1)
@@ -26,6 +32,24 @@ def mariadb() -> Iterator[MariaDbServer]:
 
 
 @pytest.fixture(scope="session")
+def mysql() -> Iterator[MySqlServer]:
+    """For all that do not end it; fetched once for each user, and where it cannot be had these tests are skipped."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(MySqlServer())
+        except ServerMissing as missing:
+            pytest.skip(str(missing))
+        yield server
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def binlog_server(request: pytest.FixtureRequest) -> BinlogServer:
+    """Both servers that write a binary log."""
+    found: BinlogServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """For all that do not end it."""
     settings = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "fsync": "off", "max_connections": "100"}
@@ -36,9 +60,25 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def maria(mariadb: MariaDbServer) -> Place:
     """An empty database of MariaDB."""
+    return binlog_place_on(mariadb)
+
+
+@pytest.fixture
+def binlog_place(binlog_server: BinlogServer) -> Place:
+    """An empty database of MariaDB, and one of MySQL."""
+    return binlog_place_on(binlog_server)
+
+
+@pytest.fixture
+def binlog_shop(binlog_server: BinlogServer, binlog_place: Place) -> BinlogShop:
+    """The same, as a CDC source reads it."""
+    return BinlogShop(binlog_server, binlog_place)
+
+
+def binlog_place_on(server: BinlogServer) -> Place:
     name = f"shop{next(_numbers)}"
-    mariadb.execute(f"create database {name} character set utf8mb4")
-    return Place(url=mariadb.url(name), user=mariadb.user, password=mariadb.password, database=name)
+    server.execute(f"create database {name} character set utf8mb4")
+    return Place(url=server.url(name), user=server.user, password=server.password, database=name)
 
 
 @pytest.fixture
@@ -48,6 +88,15 @@ def pg(postgres: PostgresServer) -> Place:
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"create database {name}")  # type: ignore[call-overload]  # the name is ours
     return Place(url=f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}", user="postgres", password="any", database=name)
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer, pg: Place) -> Iterator[Shop]:
+    """An empty database of PostgreSQL that a CDC source reads."""
+    made = Shop(postgres, pg)
+    yield made
+    made.drop_slots()
+    made.connection.close()
 
 
 @pytest.fixture

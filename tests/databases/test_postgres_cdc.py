@@ -1,76 +1,20 @@
 """Postgres-CDC on a real PostgreSQL: snapshot, slot and the hand-over between them, types, positions, changes of tables, what is gone."""
 
-import contextlib
-import itertools
 import random
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import Mirror, kept, make_source, rows_of
-from database_kit import Place
+from capture_kit import Mirror, kept, rows_of
+from postgres_kit import FULL, ORDERS, Shop
 
 from tidegate.databases.capture.errors import ColumnsAdded, NotSetUp, PositionGone, TableChanged
-from tidegate.databases.dialect import dialect_of
 from tidegate.databases.pgoutput import lsn
 from tidegate.databases.pgoutput.errors import IdentityMissing
-from tidegate.databases.url import System, parse_url
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer
 
-ORDERS = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
-FULL = "alter table orders replica identity full"
 ROWS = "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then repeat('x', s % 50) end from generate_series(1, {}) s"
-_slots = itertools.count(1)
-
-
-class Shop:
-    """A database of the server that a source reads, with a slot of its own."""
-
-    def __init__(self, server: PostgresServer, place: Place) -> None:
-        self.place, self.name, self.slot = place, place.database, f"slot_{next(_slots)}"
-        self.connection = psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{self.name}", autocommit=True)
-
-    def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
-        for statement in statements:
-            cursor = self.connection.execute(statement.encode())
-        return cursor.fetchall() if cursor.description else []
-
-    def source(self, **more: Any) -> Any:
-        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100, "slot.name": self.slot}
-        given = {"table-pattern": rf"{self.name}\.public\..*", **{key.replace("__", "."): value for key, value in more.items()}}
-        return make_source("Postgres-CDC", {**options, **given})
-
-    def drop_slots(self) -> None:
-        """Readers that were cut off may hold them for a moment."""
-        mine = "from pg_replication_slots where database = current_database() and not temporary"
-        deadline_s = time.monotonic() + 60
-        while self(f"select 1 {mine}"):
-            assert time.monotonic() < deadline_s, "a slot stays in use"
-            with contextlib.suppress(psycopg.errors.ObjectInUse):
-                self(f"select pg_terminate_backend(active_pid) {mine} and active", f"select pg_drop_replication_slot(slot_name) {mine}")
-
-    def path(self, table: str) -> str:
-        return f"{self.name}.public.{table}"
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """What the database itself says, read as the snapshot is."""
-        dialect, address = dialect_of(System.POSTGRES), parse_url(self.place.url, self.place.user, self.place.password)
-        captured = self.source().captured[self.path(table)]
-        types = {c.name: c.type for c in captured.table.columns}
-        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
-        found = [row for batch in dialect.batches(address, f"select {selected} from {table}", list(types.items()), 0) for row in batch.to_pylist()]
-        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
-
-
-@pytest.fixture
-def shop(postgres: PostgresServer, pg: Place) -> Iterator[Shop]:
-    made = Shop(postgres, pg)
-    yield made
-    made.drop_slots()
-    made.connection.close()
 
 
 def change(rng: random.Random, number: int) -> list[str]:
@@ -159,6 +103,10 @@ def test_large_values_that_an_update_leaves_alone_stay_what_they_are(shop: Shop)
     mirror.run()
     assert mirror.table(shop.path("orders")) == shop.rows("orders")
     shop("alter table orders replica identity default", "update orders set name = 'z'")
+    with pytest.raises(TableChanged, match="REPLICA IDENTITY was FULL and is DEFAULT"):
+        mirror.run()
+    mirror = Mirror(shop.source(startup__mode="latest", **{"require-replica-identity-full": False}))
+    shop("update orders set name = 'z'")
     with pytest.raises(IdentityMissing, match="left note unchanged"):
         mirror.run()
 
@@ -351,7 +299,7 @@ def test_an_emptied_table_is_seen_without_a_look_at_every_message(shop: Shop, mo
     mirror = Mirror(shop.source())
     mirror.run()
     looks: list[Any] = []
-    monkeypatch.setattr("tidegate.connectors.postgrescdc.source.first_change", lambda *given: looks.append(given))
+    monkeypatch.setattr("tidegate.connectors.postgrescdc.check.scan", lambda *given: looks.append(given))
     shop("insert into orders values (4, 'x', 1, null)")
     mirror.run()
     assert looks == []

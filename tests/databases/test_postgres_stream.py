@@ -20,6 +20,7 @@ from database_kit import Place
 from tidegate.databases.capture.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput import lsn, messages, replication, shared_stream, stream
+from tidegate.databases.pgoutput.layout import layout_of
 from tidegate.databases.pgoutput.reader import SlotTable, read_range
 from tidegate.databases.pgoutput.shared_stream import close_streams
 from tidegate.databases.pgoutput.stream import SlotRange, message_lists
@@ -202,7 +203,7 @@ def test_rows_are_the_same_from_any_range_with_both_decoders(log: Log, pure: str
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", pure)
     path = f"{log.database}.public.t"
     columns = (Column(name="id", type=parse_type("bigint")), Column(name="note", type=parse_type("string")))
-    tables = {path: SlotTable(columns=("id", "note"), table=Table(path=path, columns=columns, primary_key=("id",), kinds=True))}
+    tables = {path: SlotTable(layout=layout_of([["id", "bigint"], ["note", "text"]]), table=Table(path=path, columns=columns, primary_key=("id",), kinds=True))}
     cuts = [log.now()]
     for turn in range(5):
         log(f"insert into t select n, 'note ' || n from generate_series({turn * 100}, {turn * 100 + 99}) n", f"delete from t where id = {turn * 100}")

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from tidegate.api.reads import job_id_of
-from tidegate.coordinator.wish import From, RestoreWish, answer, files_of
+from tidegate.coordinator.wish import From, RestoreWish, answer, changes_of, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
@@ -22,6 +22,7 @@ PARAMETERS = {
     "--on-not-held": "onNotHeld",
     "--skip-file": "skipFile",
     "--accept-file": "acceptFile",
+    "--accept-change": "acceptChange",
     "--on-sink-lost": "onSinkLost",
 }
 FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
@@ -59,6 +60,7 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         duplicates=_flag(query, "allowDuplicates"),
         skip_files=files_of("--skip-file", _all(query, "skipFile")),
         accept_files=files_of("--accept-file", _all(query, "acceptFile")),
+        accept_changes=changes_of(_all(query, "acceptChange")),
         on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.coordinator.wish import RestoreWish, answer, files_of
+from tidegate.coordinator.wish import RestoreWish, answer, changes_of, files_of
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
@@ -31,6 +31,7 @@ NAMES = (
     "allow_duplicates",
     "skip_file",
     "accept_file",
+    "accept_change",
 )
 
 
@@ -79,6 +80,7 @@ def _restoring(said: dict[str, Any]) -> Restoring:
         duplicates=said["allow_duplicates"],
         skip_files=files_of("--skip-file", map(absolute, said["skip_file"])),
         accept_files=files_of("--accept-file", map(absolute, said["accept_file"])),
+        accept_changes=changes_of(said["accept_change"]),
         on_missing=answer(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
         on_incompatible=answer(OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL),
@@ -97,7 +99,7 @@ def absolute(path: str) -> str:
     return path if path.startswith("file:") else os.path.abspath(path)
 
 
-FILE_OPTIONS = (
+CONSENT_OPTIONS = (
     click.option(
         "--skip-file",
         multiple=True,
@@ -109,6 +111,12 @@ FILE_OPTIONS = (
         multiple=True,
         metavar="PATH",
         help="Read this file, or all below this directory, as it is now although it changed. Repeatable.",
+    ),
+    click.option(
+        "--accept-change",
+        multiple=True,
+        metavar="[TABLE@]POSITION=CHOICE",
+        help="Decide about a change of a table that stopped the job: adopt, reread or skip. Repeatable.",
     ),
 )
 _OPTIONS = (
@@ -127,5 +135,5 @@ _OPTIONS = (
     _choice("--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."),
     _choice("--on-sink-lost", OnSinkLost, "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays lost)."),
     click.option("--allow-duplicates", is_flag=True, help="Agree that rows come twice where a sink cannot take them back."),
-    *FILE_OPTIONS,
+    *CONSENT_OPTIONS,
 )

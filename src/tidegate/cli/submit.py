@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tidegate.cli import exits, job_file, remote
-from tidegate.cli.restore_words import FILE_OPTIONS, absolute
+from tidegate.cli.restore_words import CONSENT_OPTIONS, absolute
 from tidegate.client import Client
 from tidegate.config.load import resolved_json
 from tidegate.model.ids import JOB_ID_MAX
@@ -26,8 +26,9 @@ EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.SAVEPOINT_DONE: exit
 @click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it a new one is made.")
 @click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
 @click.option("--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ...")
-@FILE_OPTIONS[0]
-@FILE_OPTIONS[1]
+@CONSENT_OPTIONS[0]
+@CONSENT_OPTIONS[1]
+@CONSENT_OPTIONS[2]
 @click.option("--wait", is_flag=True, help="Wait for its end; the exit code tells how it ended.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @job_file.options
@@ -40,6 +41,7 @@ def submit(
     restore: str | None,
     skip_file: Sequence[str],
     accept_file: Sequence[str],
+    accept_change: Sequence[str],
     wait: bool,
     as_json: bool,
     variable: Sequence[str],
@@ -59,6 +61,8 @@ def submit(
     query = {key: value for key, value in (("jobName", name), ("restore", restore)) if value}
     for parameter, paths in (("skipFile", skip_file), ("acceptFile", accept_file)):
         query |= {parameter: "\n".join(map(absolute, paths))} if paths else {}
+    if accept_change:
+        query["acceptChange"] = "\n".join(accept_change)
     if job_id is not None:
         query["jobId"] = str(job_id)
     taken = send(client, file, variable, strict, query)

@@ -6,7 +6,7 @@ is written, and nothing is done about it here. Called by the loop that refreshes
 """
 
 from tidegate.coordinator.observe import Picture
-from tidegate.lifecycle.health import SEVERITY, Stall, health_of
+from tidegate.lifecycle.health import SEVERITY, Rhythm, Stall, health_of
 from tidegate.lifecycle.view import Health
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
@@ -25,10 +25,15 @@ class OutageHealth:
         self.settings = settings
         self.clock = clock
         self._judged_s = float("-inf")
+        self._since_s: float | None = None  # when the trouble began
 
     def step(self, trouble: str) -> None:
         """One turn; `trouble` is why the store cannot be used at the moment, empty where it can."""
         damaged = self.picture.damaged_jobs()
+        if not trouble:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = self.clock.monotonic_s()
         if not trouble and not damaged:
             self._judged_s = float("-inf")
             self.picture.show_health({})
@@ -51,7 +56,7 @@ class OutageHealth:
             return None
         now_s = self.clock.monotonic_s()
         pipelines, metrics = self.picture.pipelines(job_id), self.picture.metrics(job_id)
-        health = health_of(
+        level = health_of(
             record.value.plan.env,
             self.settings.checkpoint,
             tuple(p.value for p in pipelines),
@@ -59,10 +64,15 @@ class OutageHealth:
             {p.value.pipeline: round((now_s - p.since_s) * 1000) for p in pipelines},
             {m.value.pipeline: round((now_s - m.since_s) * 1000) for m in metrics},
             start_ms=self.settings.coordinator.start_timeout_ms,
-        )
-        if health.level is CheckpointHealth.OK or SEVERITY[health.level] < SEVERITY[stored.value.health]:
+        ).level
+        if self._since_s is not None:
+            # No start can make progress without the store: its extra window does not apply.
+            rhythm = Rhythm.of(record.value.plan.env, self.settings.checkpoint)
+            outage_level = rhythm.level(round((now_s - self._since_s) * 1000))
+            level = max(level, outage_level, key=SEVERITY.__getitem__)
+        if level is CheckpointHealth.OK or SEVERITY[level] < SEVERITY[stored.value.health]:
             return None
-        return Health(health.level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
+        return Health(level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
 
 
 def jobs_in_words(picture: Picture) -> str:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 E = TypeVar("E", bound=StrEnum)
 FILES_MAX = 100
 FILES_CHARS_MAX = 20_000
+CHANGES_MAX = 100
 WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
@@ -45,6 +47,7 @@ class RestoreWish:
     duplicates: bool = False  # consent: rows may be there twice
     skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
     accept_files: tuple[str, ...] = ()  # and of those that are read although they have changed
+    accept_changes: tuple[AcceptedChange, ...] = ()  # what is decided about changes of tables
 
     @staticmethod
     def parse(text: str | None) -> "RestoreWish":
@@ -88,6 +91,18 @@ def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
             f"at most {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
         )
     return tuple(dict.fromkeys(found))
+
+
+def changes_of(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
+    """The values of --accept-change; one position and table can have one choice only."""
+    found: dict[tuple[str, str], AcceptedChange] = {}
+    for change in map(AcceptedChange.parse, texts):
+        before = found.setdefault((change.at, change.table), change)
+        if before != change:
+            raise UserError(f"--accept-change is given both as {before} and as {change}: choose one")
+    if len(found) > CHANGES_MAX:
+        raise UserError(f"--accept-change is given {len(found)} times: at most {CHANGES_MAX}")
+    return tuple(found.values())
 
 
 def answer(kind: type[E], option: str, text: str | None, default: E) -> E:

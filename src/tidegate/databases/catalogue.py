@@ -6,6 +6,9 @@ from typing import Any
 from tidegate.model.types import Column, DataType, Table
 from tidegate.plugin.placeholders import NAME_PARTS
 
+SOURCE_TYPES = "source-types"
+"""The key in Table.options under which a source leaves { column: [type, collation] } in the words of its database."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
@@ -40,6 +43,11 @@ class NativeColumn:
     charset: str = ""
     collation: str = ""
     generated: bool = False
+    type_id: int = 0
+    """The number of the type itself, where a database has one; of a domain its own, not that of the type below it."""
+    modifier: int = -1
+    number: int = 0
+    """What stays the same of a column when it is renamed, and differs when it is dropped and added again; 0 where a database has no such number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +59,10 @@ class TableInfo:
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
     comment: str = ""
+    deferrable_keys: tuple[tuple[str, ...], ...] = ()
+    """Keys that are checked at the end of a transaction only, so that two rows may have the same one until then."""
+    kind: str = ""
+    """What it is, where a database tells: `table`, `partitioned table`, `view` ..."""
 
     def column(self, name: str) -> NativeColumn | None:
         """A column by its name: exactly, else in any case."""
@@ -66,5 +78,5 @@ class TableInfo:
             unique_key=self.unique_key,
             comment=self.comment,
             kinds=kinds,
-            options=self.name.options(),
+            options={**self.name.options(), SOURCE_TYPES: {c.name: [c.native, c.collation] for c in self.columns}},
         )

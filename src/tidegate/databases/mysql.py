@@ -23,6 +23,7 @@ _LOST = {2003, 2002, 2005}
 _UNTRUSTED = ("certificate verify failed", "ssl is required", "wrong_version_number", "wrong version number", "support ssl")
 # Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
 _PASSING = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1290, 1412, 1637, 1927, 2006, 2013, 2014, 2055, 3024, 4031}
+_NEEDS_ENCRYPTION = "caching_sha2_password"  # pymysql says so where it cannot encrypt the password alone
 SET_UP = (
     "set session time_zone = '+00:00'",
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -73,6 +74,10 @@ def translated(address: Address, act: Callable[[], T]) -> T:
     except pymysql.err.MySQLError as error:
         raise _ours(address, error) from None
     except (OSError, RuntimeError) as error:
+        if _NEEDS_ENCRYPTION in str(error):
+            raise AccessDenied(
+                str(address), "this server takes the password of this user (caching_sha2_password) only encrypted: add ?sslMode=REQUIRED to the URL"
+            ) from None
         raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
 
 

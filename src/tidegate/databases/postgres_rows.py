@@ -20,16 +20,18 @@ from tidegate.model.types import DataType
 
 ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
+READING = {"row_security": "off"}
+"""Rows that a policy hides from the user are an error, and never left out."""
 FIRST_MICROS = -210_866_803_200_000_000
 """The first moment that the server has, in 4714 before Christ. One after the last that Arrow has, in the year 294247, comes round to before it."""
 
 
-def connect(address: Address, *, known: bool = False, settings: Mapping[str, str] | None = None) -> dbapi.Connection:
+def connect(address: Address, *, known: bool = False, settings: Mapping[str, str] | None = None, autocommit: bool = False) -> dbapi.Connection:
     """A connection of the Arrow driver, in autocommit; `known` where another one was just made. With settings of its own it is for one transaction."""
     if not known:
         check_session(address)  # it tells better what is wrong
     try:
-        return dbapi.connect(uri_of(address, settings or {}), autocommit=settings is None)
+        return dbapi.connect(uri_of(address, settings or {}), autocommit=autocommit or settings is None)
     except adbc_driver_manager.Error as error:
         raise translated(address, error) from None
 
@@ -44,7 +46,7 @@ def translated(address: Address, error: adbc_driver_manager.Error) -> TidegateEr
 
 def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
-    with closing(connect(address)) as connection, closing(connection.cursor()) as cursor:
+    with closing(connect(address, settings=READING, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
         try:
             if rows_max:
                 cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(rows_max * ROW_BYTES)})

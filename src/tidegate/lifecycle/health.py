@@ -118,8 +118,17 @@ def mark(state: PipelineState, metrics: PipelineMetrics | None) -> Mark:
 
 
 def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
-    """Whether the driver still starts, or the pipeline restores."""
-    return state.status is PipelineStatus.CREATED or _phase(state, metrics) in STARTING_PHASES
+    """Whether the driver still starts, or the pipeline restores.
+
+    The phase is written less often than checkpoints complete: once this generation has completed
+    one, only a phase that says "starting" itself (a batch that waits for executors) counts.
+    """
+    if state.status is PipelineStatus.CREATED:
+        return True
+    phase = _phase(state, metrics)
+    if state.latest is not None and state.latest.generation == state.generation:
+        return phase == "starting"
+    return phase in STARTING_PHASES
 
 
 def shown_age_ms(state: PipelineState, now_ms: int) -> int | None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tidegate.model.change import AcceptedChange, ChangeStop
 from tidegate.model.job_events import JobEvent as JobEvent
 from tidegate.model.job_events import JobEventKind as JobEventKind
 from tidegate.model.members import Beat as Beat
@@ -119,6 +120,7 @@ class Failure:
     condition: str = "error"
     domain: str = "internal"
     message: str = ""
+    change: ChangeStop | None = None  # a change of a table, which a person can accept
 
 
 class Wish(StrEnum):
@@ -203,6 +205,7 @@ class JobRecord:
     restore: RestoreReport | None = None  # what was planned when it was submitted
     skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
     accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
+    accepted_changes: tuple[AcceptedChange, ...] = ()  # what was decided about changes of tables, also for earlier incarnations of this lineage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -448,6 +451,8 @@ class JobOutcome:
     restorable: bool | None = None  # whether it left a checkpoint to continue from; None = not recorded
     last_checkpoint: int = 0
     last_checkpoint_ms: int = 0
+    accepted_changes: tuple[AcceptedChange, ...] = ()
+    file: str = ""  # the job file of `tidegate run`; empty where servers have run it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,9 @@
 """Errors as records. Called by the loop, its retries and the driver."""
 
+from dataclasses import replace
+
 from tidegate.logs import bare
+from tidegate.model.change import ChangeStop, StoppedByChange
 from tidegate.model.errors import TidegateError, system_sentence
 from tidegate.model.records import Failure
 from tidegate.plugin.secret import masked_text
@@ -20,7 +23,15 @@ def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int
         condition=error.condition if isinstance(error, TidegateError) else "error",
         domain=_domain(error),
         message=(text if known else f"{type(error).__name__}: {text}")[:MESSAGE_CHARS_MAX],
+        change=_change(error),
     )
+
+
+def _change(error: BaseException) -> ChangeStop | None:
+    """What a person can decide about, without secrets."""
+    if not isinstance(error, StoppedByChange):
+        return None
+    return replace(error.change, statement=masked_text(bare(error.change.statement)))
 
 
 def _domain(error: BaseException) -> str:

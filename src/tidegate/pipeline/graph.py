@@ -76,6 +76,7 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
             parallelism=action.parallelism,
             skip_files=job.skip_files,
             accept_files=job.accept_files,
+            accepted_changes=job.accepted_changes,
         )
         nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(values, context))
     return Graph(pipeline=plan.id, nodes=nodes)

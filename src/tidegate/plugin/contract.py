@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
 from tidegate.model.types import Table
@@ -43,6 +44,7 @@ class OperatorContext:
     parallelism: int
     skip_files: tuple[str, ...] = ()  # left out by --skip-file: paths of files or directories
     accept_files: tuple[str, ...] = ()  # read as they are now, by --accept-file
+    accepted_changes: tuple[AcceptedChange, ...] = ()  # what people have decided about changes of tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -43,6 +43,7 @@ class RunRequest:
     restore_from: int | None = None  # another job, whose state it takes
     save: bool = False  # end with a savepoint, unless there is one
     skip_files: tuple[str, ...] = ()  # left out, as --skip-file says
+    accept_changes: tuple[str, ...] = ()  # decided, as --accept-change says
     command: tuple[str, ...] = ()  # not a run: this command of the CLI
 
 
@@ -133,6 +134,7 @@ def _run(request: RunRequest) -> dict[str, Any]:
         restore_from=request.restore_from,
         save=request.save,
         skip_files=request.skip_files,
+        accept_changes=request.accept_changes,
     )
     failures = "; ".join(f.message for f in ran.outcome.failures)
     return {"status": ran.outcome.status.value, "restored": {str(p): c for p, c in ran.claim.restored.items()}, "error": failures}

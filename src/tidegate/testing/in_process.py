@@ -14,7 +14,7 @@ from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.registry import look
 from tidegate.coordinator.savepoints import ask, request_of
 from tidegate.coordinator.sink_memory import ask_recorded
-from tidegate.coordinator.wish import RestoreWish, Start
+from tidegate.coordinator.wish import RestoreWish, Start, changes_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -75,6 +75,7 @@ def run_in_process(
     save: bool = False,
     skip_files: Sequence[str] = (),
     accept_files: Sequence[str] = (),
+    accept_changes: Sequence[str] = (),
     on_sink_lost: str = "fail",
 ) -> Ran:
     """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
@@ -93,6 +94,7 @@ def run_in_process(
                 RestoreWish.parse(restore).of_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
                 accept_files=tuple(accept_files),
+                accept_changes=changes_of(accept_changes),
                 on_sink_lost=OnSinkLost(on_sink_lost),
             ),
             me=reference(os.getpid()),

@@ -118,6 +118,17 @@ def test_a_store_that_cannot_be_read_is_answered_with_the_jobs_as_they_were_last
     assert site.get("/health").status_code == 200
 
 
+def test_a_start_has_no_extra_window_while_the_store_is_away(site) -> None:
+    site.running(1)
+    site.place(1, status=PipelineStatus.CREATED)
+    site.desk.catch_up()
+    site.fault = Fault.UNAVAILABLE
+    for seconds in (6, 40, 30):
+        site.clock.turn(seconds)
+        site.get("/health")
+    assert site.get("/job-info/1").json()["message"].endswith("job 1 is RUNNING and STALLED")
+
+
 @pytest.mark.parametrize("map", [JOBS, STATES])
 def test_a_job_whose_record_is_damaged_is_named_and_the_others_are_shown(site, map: str) -> None:
     for job_id in (1, 2):

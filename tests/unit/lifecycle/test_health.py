@@ -21,7 +21,14 @@ from tidegate.lifecycle.health import (
 from tidegate.lifecycle.view import Health
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.model.records import CheckpointHealth, PendingBatch, PipelineMetrics, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    CheckpointHealth,
+    CheckpointRef,
+    PendingBatch,
+    PipelineMetrics,
+    PipelineState,
+    PipelineStatus,
+)
 
 OK, LATE, STALLED = CheckpointHealth.OK, CheckpointHealth.LATE, CheckpointHealth.STALLED
 TEN = Rhythm(interval_ms=10_000, timeout_ms=30_000)  # late after 40 s, stalled after 60 s
@@ -122,6 +129,16 @@ def test_figures_of_an_older_generation_say_that_it_starts(make, signs) -> None:
     assert is_starting(make.pipeline(), None)
     assert is_starting(make.pipeline(PipelineStatus.CREATED), signs("idle").metrics)
     assert not is_starting(make.pipeline(), signs("idle").metrics)
+
+
+@pytest.mark.parametrize("phase", ["", "restoring"])
+def test_a_checkpoint_of_this_generation_ends_the_start_before_the_phase_says_so(make, signs, phase) -> None:
+    state = make.pipeline()
+    ref = CheckpointRef(checkpoint=1, path="1", generation=state.generation, begun_ms=1, completed_ms=2)
+    assert not is_starting(replace(state, retained=(ref,)), signs(phase).metrics)
+    assert is_starting(replace(state, retained=(ref,)), signs("starting").metrics)
+    earlier = replace(ref, generation=state.generation - 1)
+    assert is_starting(replace(state, retained=(earlier,)), signs(phase).metrics)
 
 
 @pytest.mark.parametrize("status", [PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED])

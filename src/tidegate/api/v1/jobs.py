@@ -60,7 +60,7 @@ def routes(desk: Desk) -> APIRouter:
         idempotency_key: Annotated[str | None, Header(max_length=KEY_MAX, description="the same key is the same job, however often it is sent")] = None,
     ) -> models.Accepted:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
-        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.file_parameters()}
+        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.list_parameters()}
         query["lenient"] = str(body.lenient)
         record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")

@@ -70,7 +70,7 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/restore-plan", dependencies=[OPERATOR])
     def plan_restore(body: models.Submission) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
-        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.file_parameters()}
+        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.list_parameters()}
         plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
         return restore_plan(desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query)
 

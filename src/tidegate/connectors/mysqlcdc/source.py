@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.mysqlcdc.filled import filled, why_not
+from tidegate.connectors.mysqlcdc.server_checks import FILTERS_OPTION, check_settings
 from tidegate.databases.binlog.ddl import Effect, TableStatement
 from tidegate.databases.binlog.errors import LogBehind
 from tidegate.databases.binlog.failover import begins_with, find
 from tidegate.databases.binlog.gtid import GtidSet
-from tidegate.databases.binlog.layout import LogColumn, columns_of
+from tidegate.databases.binlog.layout import columns_of, log_columns
 from tidegate.databases.binlog.position import FIRST, Position
 from tidegate.databases.binlog.reader import read_range
 from tidegate.databases.binlog.rows import LogTable
@@ -24,24 +25,29 @@ from tidegate.databases.binlog.scan import Scanned, Until, scan
 from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
 from tidegate.databases.capture.filled import Filled
 from tidegate.databases.capture.progress import is_done
-from tidegate.databases.capture.selection import CaptureTable
+from tidegate.databases.capture.selection import CaptureTable, chosen_databases
 from tidegate.databases.capture.source import CaptureSource, Look
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.mysql import connect
+from tidegate.databases.mysql_dialect import MySqlDialect
 from tidegate.databases.patience import patiently
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
-from tidegate.plugin.contract import Limit, Offset, Runway
+from tidegate.plugin.contract import Limit, Offset, OperatorContext, Runway
+from tidegate.plugin.option import Values
 
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
-_NEEDED = {"log_bin": ("ON", "1"), "binlog_format": ("ROW",), "binlog_row_image": ("FULL",)}
 
 
 class MySqlCdcSource(CaptureSource):
     """Snapshot and binary log."""
 
     system = System.MYSQL
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self.dialect = MySqlDialect(time_as_text=bool(values["time-as-text"]))
 
     def session(self) -> Session:
         """A connection."""
@@ -51,11 +57,8 @@ class MySqlCdcSource(CaptureSource):
         return patiently(lambda: connect(replace(self.address, database="")), int(self.values["connect.max-retries"]))
 
     def check_server(self, session: Session) -> None:
-        """Row events with whole images are needed."""
-        found = {name: str(session.one(f"select @@global.{name}")).upper() for name in _NEEDED}
-        wrong = [f"{name} = {'ON' if 'ON' in good else good[0]} (it is {found[name]})" for name, good in _NEEDED.items() if found[name] not in good]
-        if wrong:
-            raise NotSetUp(f"the source {self.address} does not write the log that is needed; set in its configuration: {', '.join(wrong)}")
+        """Row events with whole images, of all changes, are needed."""
+        check_settings(session, lambda: chosen_databases(session, self.dialect, self.values), filters_accepted=bool(self.values[FILTERS_OPTION]))
 
     def log_begin(self, session: Session) -> dict[str, Any]:
         """By startup.mode."""
@@ -224,7 +227,7 @@ class MySqlCdcSource(CaptureSource):
 
     def columns_of(self, captured: CaptureTable) -> list[Any]:
         """Name, type and character set of each."""
-        return [LogColumn(c.name, c.native, c.charset or None).json() for c in captured.info.columns]
+        return [column.json() for column in log_columns(captured.info)]
 
     def runway(self, offset: Offset) -> Runway:
         """Whether the file is still there, and which is the oldest."""

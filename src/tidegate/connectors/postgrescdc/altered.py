@@ -1,63 +1,195 @@
-"""Tables that were altered or emptied: what the catalogue tells, and the first transaction of the slot that shows it. Called by source.py, in the driver.
+"""Tables that are not as they were: what the catalogue tells, and the first transaction of the slot that shows it. Called by source.py, in the driver.
 
-A table that is emptied gets new files, and so does one that is rewritten: as long as the files of a table are the same, nothing emptied it. Only when they are
-not, or when somebody holds the lock that such a statement takes, the messages of a range are looked through before a batch is made of it.
+The catalogue is as it is now, and the log tells of the past. So each difference says how it is found in the log:
+
+    LOOK     the log decides. A table got new files: it was emptied, which the log tells, or written anew with the same rows (VACUUM FULL), which it does not.
+    SHOWN    the table stops the job, and every row after the change is preceded by the table's new form: rows before it are delivered first.
+    SILENT   the table stops the job, and rows after the change look as those before it: nothing more is delivered.
+
+A column that was written anew with other values (ALTER COLUMN ... USING) has a new row in the catalogue, and the table new files. VACUUM FULL leaves the
+rows of columns alone, but for those that were added with a constant default, which it writes after it has changed the files: `definition.py` asks for that
+order.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
 
+from tidegate.connectors.postgrescdc.definition import Definition, Files, Found
+from tidegate.connectors.postgrescdc.identity import identity_words
+from tidegate.databases.capture.errors import ChangeChoice
 from tidegate.databases.pgoutput import messages
-from tidegate.databases.session import Session
+from tidegate.databases.pgoutput.layout import Layout, difference
 
-_FILES = """
-with held as (select relation from pg_locks where mode = 'AccessExclusiveLock' and relation is not null
-  and database = (select oid from pg_database where datname = current_database()) and pid is distinct from pg_backend_pid())
-select name, md5(string_agg(coalesce(pg_relation_filenode(part), 0)::text, ',' order by part)), bool_or(part in (select relation from held))
-from unnest(%s::text[]) name, lateral (select to_regclass(name)::oid as part union select relid::oid from pg_partition_tree(to_regclass(name))) parts
-group by name"""
+REREAD = (ChangeChoice.REREAD,)
+ADOPT_OR_REREAD = (ChangeChoice.ADOPT, ChangeChoice.REREAD)
+
+
+class Weight(Enum):
+    """What a difference means for the log."""
+
+    LOOK = auto()
+    SHOWN = auto()
+    SILENT = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """The files of tables, by path, and the tables that somebody may be altering or emptying right now."""
+class Difference:
+    """One thing that is not as it was."""
 
-    names: Mapping[str, str]
-    locked: frozenset[str]
+    weight: Weight
+    what: str
+    choices: tuple[ChangeChoice, ...] = ADOPT_OR_REREAD
 
 
-def files_of(session: Session, tables: Mapping[str, str]) -> Files:
-    """Of tables by path, with their quoted names."""
-    paths = {quoted: path for path, quoted in tables.items()}
-    rows = session.query(_FILES, (list(paths),))
-    return Files({paths[name]: str(files) for name, files, _ in rows}, frozenset(paths[name] for name, _, locked in rows if locked))
+def differences(columns: Sequence[Sequence[Any]], known: Definition, now: Found | None, clean_s: float | None) -> list[Difference]:
+    """Of a table that an offset knows with these columns and this definition; the gravest first. `clean_s`: when it was last seen as it was."""
+    if now is None:
+        return [Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))]
+    if known["oid"] != now.definition["oid"]:
+        return [Difference(Weight.SHOWN, "another table has its name now: it was dropped and made again, or renamed")]
+    found = [*_publication(known, now.definition), *_columns(columns, now), *_parts(known, now, clean_s), *_key(known, now.definition)]
+    found += [*_types(known, now.definition), *_traces(known, now.definition)]
+    shown = any(d.weight is Weight.SHOWN for d in found)
+    if shown and not any(_PUBLICATION in d.what for d in found):  # rows before the change are delivered, whatever else is different
+        found = [d for d in found if d.weight is Weight.SHOWN]
+    return sorted(found, key=lambda d: -d.weight.value)
+
+
+_PUBLICATION = "its publication"
+
+
+def _publication(known: Definition, now: Definition) -> Iterable[Difference]:
+    before, after = known["publication"], now["publication"]
+    if before == after:
+        return
+    if not after or not before or before[0] != after[0]:  # the server reads no log of a time when there was no publication of this name
+        yield Difference(Weight.SILENT, f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was dropped cannot be read", ())
+    elif before[3:] != after[3:]:
+        yield Difference(Weight.SILENT, f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log", REREAD)
+    elif before[2] == after[2]:  # a new owner is no other publication
+        yield Difference(Weight.SILENT, f"{_PUBLICATION} was altered: changes since then may not be in the log", REREAD)
+
+
+def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Difference]:
+    before = [(str(c[0]), int(c[2]), int(c[3])) for c in columns]
+    after = [(name, kind, modifier) for name, kind, modifier, _ in now.columns]
+    if before != after:
+        yield Difference(Weight.SHOWN, "its columns were changed")
+        return
+    moved = [name for (name, _, _, number), c in zip(now.columns, columns, strict=True) if number != int(c[4])]
+    if moved:
+        yield Difference(Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again")
+
+
+def _parts(known: Definition, found: Found, clean_s: float | None) -> Iterable[Difference]:
+    """Partitions that came, went, or were emptied; identities; files."""
+    now = found.definition
+    before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
+    if gone := [before[n][1] for n in before if n not in after]:
+        yield Difference(Weight.SILENT, f"its partition {', '.join(gone)} was dropped or detached")
+    if again := [after[n][1] for n in after if n in before and before[n][3] != after[n][3]]:
+        yield Difference(Weight.SILENT, f"its partition {', '.join(again)} was detached and attached again")
+    for number, part in after.items():
+        if number in before:
+            yield from _identity(before[number], part, len(after) > 1)
+            if before[number][2] != part[2]:
+                yield _new_files(part, None if number == now["oid"] else found.files[number], _rewritten(known, now), clean_s)
+        else:
+            yield Difference(Weight.LOOK, f"it has a new partition {part[1]}")
+    if known["persistence"] != now["persistence"]:
+        yield Difference(Weight.SILENT, "it became unlogged, or logged again: changes of it were not in the log", REREAD)
+
+
+def _identity(before: Sequence[Any], after: Sequence[Any], is_partitioned: bool) -> Iterable[Difference]:
+    if before[4:6] != after[4:6] and after[4] != "f":  # whole rows are never too little
+        what = f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is {identity_words(after)}"
+        yield Difference(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
+
+
+def _new_files(part: Sequence[Any], files: Files | None, rewritten: Sequence[str], clean_s: float | None) -> Difference:
+    """`files` of a partition; None for a table itself, of which the log tells when it is emptied."""
+    if rewritten:
+        return Difference(Weight.SILENT, f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ... TYPE ... USING)")
+    counted_before = files is not None and (files.counted_s is None or (clean_s is not None and files.counted_s < clean_s))
+    if files is None or (not files.uncounted and files.with_indexes and counted_before):
+        return Difference(Weight.LOOK, f"{part[1]} has new files")
+    doubt = "" if files.uncounted else ", or written anew (VACUUM FULL), which cannot be told apart any more"
+    return Difference(Weight.SILENT, f"its partition {part[1]} was emptied (TRUNCATE){doubt}", (ChangeChoice.SKIP, ChangeChoice.REREAD))
+
+
+def _rewritten(known: Definition, now: Definition) -> list[str]:
+    """The numbers of columns whose own row in the catalogue was written since, by more than a rewrite of the files."""
+    before = known["columns"]
+    return [f"column {n}" for n, (written, by_rewrite) in now["columns"].items() if n in before and before[n][0] != written and not by_rewrite]
+
+
+def _key(known: Definition, now: Definition) -> Iterable[Difference]:
+    (before, guard_before, _), (after, guard_after, _) = known["key"], now["key"]
+    if before != after:
+        yield Difference(Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}")
+    elif guard_before and not guard_after:
+        yield Difference(Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more")
+    elif guard_before != guard_after:
+        yield Difference(Weight.SILENT, f"its key {', '.join(before)} was dropped and made again: rows with the same key may have been there meanwhile")
+
+
+def _types(known: Definition, now: Definition) -> Iterable[Difference]:
+    before, after = known.get("types", {}), now.get("types", {})
+    for number, parts in before.items():
+        lost = [part for part in parts if part not in after.get(number, [])]
+        labels = [str(part[1]) for part in lost]
+        if lost and len(parts[0]) == 3:
+            yield Difference(Weight.SILENT, f"labels of an enum were renamed: {', '.join(labels)}")
+        elif lost or (parts and len(parts[0]) == 4 and parts != after.get(number)):
+            yield Difference(Weight.SILENT, "a composite type of its columns was altered")
+
+
+def _traces(known: Definition, now: Definition) -> Iterable[Difference]:
+    if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get("types") != now.get("types"):
+        yield Difference(Weight.LOOK, "its row of the catalogue was written")
 
 
 @dataclass(frozen=True, slots=True)
 class FirstChange:
-    """The commit of the first transaction that shows another layout than the known one, and the columns that it shows; None where it empties the table."""
+    """The commit of the first transaction that shows another table than the known one, and how; `columns` are those that it shows, None for a TRUNCATE."""
 
     commit: int
     path: str
+    what: str
     columns: tuple[str, ...] | None
 
 
-def first_change(found: Iterable[bytes], database: str, known: Mapping[str, Iterable[str]], begin: int) -> FirstChange | None:
-    """From the messages of a range; None where all tables are as they are known."""
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What messages of a range show: the first change that is not passed over, and whether transactions before it have rows of ours."""
+
+    first: FirstChange | None
+    rows: bool
+
+
+def scan(found: Iterable[bytes], database: str, known: Mapping[str, Layout], begin: int, passed: Callable[[str, int], bool]) -> Scan:
+    """Messages up to the first change. `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there."""
     at = begin
-    paths: dict[int, str] = {}
+    rows = earlier = False
+    tables: dict[int, tuple[str, messages.Relation]] = {}
     for data in found:
         match data[:1]:
             case b"B":
-                at = messages.begin(data)[0]
+                at, earlier = messages.begin(data)[0], rows
             case b"R":
                 table = messages.relation(data)
-                paths[table.id] = path = ".".join((database, table.schema, table.table))
-                columns = tuple(name for name, _, _ in table.columns)
-                if at >= begin and path in known and set(columns) != set(known[path]):
-                    return FirstChange(at, path, columns)
+                tables[table.id] = ".".join((database, table.schema, table.table)), table
+            case b"I" | b"U" | b"D" if at >= begin:
+                path, table = tables[int.from_bytes(data[1:5], "big")]
+                if path in known:
+                    if what := difference(known[path], table):
+                        return Scan(FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)), earlier)
+                    rows = True
             case b"T" if at >= begin:
                 for number in messages.truncated(data):
-                    if paths.get(number) in known:
-                        return FirstChange(at, paths[number], None)
-    return None
+                    path = tables[number][0] if number in tables else ""
+                    if path in known and not passed(path, at):
+                        return Scan(FirstChange(at, path, "TRUNCATE", None), earlier)
+    return Scan(None, rows)

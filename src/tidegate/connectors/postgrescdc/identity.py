@@ -1,40 +1,40 @@
-"""What the log keeps of a row before its change, by table. Called by source.py before it publishes a table."""
+"""What the log keeps of a row before its change: whether that is enough. Called by source.py before it publishes a table, and when a definition changed."""
 
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Sequence
+from typing import Any
 
-from tidegate.databases.catalogue import TableName
-from tidegate.databases.dialect import Dialect
-from tidegate.databases.session import Session
-
-# Of a partitioned table, each partition has its own say.
-_IDENTITIES = """
-select n.nspname, c.relname, case c.relreplident when 'f' then 'f' when 'i' then 'k' when 'n' then 'n' else
-  case when exists (select 1 from pg_index i where i.indrelid = c.oid and i.indisprimary) then 'k' else 'n' end end
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.oid = to_regclass(%s) or c.oid in (select p.relid from pg_partition_tree(to_regclass(%s)) p where p.isleaf) order by c.relkind = 'p' desc, 1, 2"""
+from tidegate.connectors.postgrescdc.definition import Definition
+from tidegate.databases.capture.errors import NotSetUp
 
 
-class Kept(Enum):
-    """How much of a row."""
+def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
+    """Of tables and all their partitions: NotSetUp with the statements that help. `full`: whether whole rows are needed."""
+    parts = [(part, definition["key"][0]) for definition in definitions for part in definition["parts"]]
+    if without := [part[1] for part, _ in parts if part[4] != "f" and not part[5]]:
+        raise NotSetUp(
+            "the server refuses updates and deletes of a published table whose rows its log could not tell apart (REPLICA IDENTITY NOTHING, or "
+            f"no primary key that is checked at once: one that is deferrable does not count); run: {_full(without)}"
+        )
+    short = [part[1] for part, _ in parts if part[4] != "f"]
+    if short and full:
+        raise NotSetUp(
+            f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
+        )
+    if late := [part[1] for d in definitions for part in d["parts"] if not d["key"][2] and part[4] != "f"]:
+        raise NotSetUp(f"the key is deferrable, so that two rows may have the same one for a while, which keys alone do not tell apart; run: {_full(late)}")
+    for part, key in parts:
+        if part[4] != "f" and (lacking := [name for name in key if name not in part[5]]):
+            raise NotSetUp(
+                f"of rows of {part[1]} before a change the log has only {', '.join(part[5])}, and not {', '.join(lacking)}, which belongs to the key "
+                f"that tells rows apart in the target: deletes would be lost; run: {_full([part[1]])}"
+            )
 
-    WHOLE = auto()
-    KEY = auto()
-    NOTHING = auto()
+
+def identity_words(part: Sequence[Any]) -> str:
+    """As a statement has it."""
+    kind = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}.get(part[4], str(part[4]))
+    return kind + (f" ({', '.join(part[5])})" if part[5] else "")
 
 
-_KEPT = {"f": Kept.WHOLE, "k": Kept.KEY, "n": Kept.NOTHING}
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A table, as a statement names it, and what is kept of its rows."""
-
-    table: str
-    kind: Kept
-
-
-def identities(session: Session, dialect: Dialect, name: TableName) -> list[Identity]:
-    """Of a table and of all its partitions."""
-    path = dialect.qualified(name)
-    return [Identity(dialect.qualified(TableName("", schema, table)), _KEPT[kept]) for schema, table, kept in session.query(_IDENTITIES, (path, path))]
+def _full(tables: list[str]) -> str:
+    return "; ".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables)

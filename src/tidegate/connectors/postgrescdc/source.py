@@ -1,31 +1,30 @@
 """Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine through plugin.contract.
 
-A position is {"lsn", "files"}: transactions whose commit lies at or after it are not read yet; altered.py tells what the files are for. Any position is a
-good end of a range, as whole transactions belong to ranges by the position of their commit; so the driver does not read the log, it only asks whether there is
-something in it. Columns are [name, type].
+A position is {"lsn", "history"}: transactions whose commit lies at or after it are not read yet. Any position is a good end of a range, as whole transactions
+belong to ranges by the position of their commit; so the driver does not read the log, it only asks whether there is something in it, unless the catalogue shows
+that a table is not what it was (check.py). Columns are [name, type in words, type, modifier, number].
 """
 
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.postgrescdc.altered import Files, FirstChange, files_of, first_change
-from tidegate.connectors.postgrescdc.filled import filled
-from tidegate.connectors.postgrescdc.identity import Kept, identities
+from tidegate.connectors.postgrescdc.check import CheckedSource
+from tidegate.connectors.postgrescdc.definition import Found
+from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
-from tidegate.databases.capture.errors import NotSetUp, PositionGone, TableChanged
-from tidegate.databases.capture.filled import UNKNOWN, Filled
+from tidegate.databases.capture.errors import ChangeChoice, NotSetUp, PositionGone
 from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import CaptureSource, Look
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.capture.source import Look
+from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
 from tidegate.databases.patience import patiently
 from tidegate.databases.pgoutput import lsn, messages
+from tidegate.databases.pgoutput.layout import layout_of
 from tidegate.databases.pgoutput.reader import SlotTable, read_range
-from tidegate.databases.pgoutput.slots import SlotState, advance, make_slot, publish, slot_state
+from tidegate.databases.pgoutput.slots import PLUGIN, SlotState, advance, drop_lost_slot, make_slot, publish, slot_state
 from tidegate.databases.pgoutput.stream import SlotRange, changes
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.session import Session
@@ -39,14 +38,14 @@ ASKED_BYTES_MAX = 1 << 20
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
 LOOKS_BEFORE_NUDGE = 4
+NO_SUCH_OBJECT = "42704"
 
 
-class PostgresCdcSource(CaptureSource):
+class PostgresCdcSource(CheckedSource):
     """Snapshot and slot."""
 
     system = System.POSTGRES
     _book: Book | None = None
-    _seen: tuple[int, dict[str, str]] = (0, {})
     logs_generated = False
 
     def session(self) -> Session:
@@ -77,29 +76,57 @@ class PostgresCdcSource(CaptureSource):
         if level != "logical":
             raise NotSetUp(f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})")
 
-    def _check_identity(self, session: Session) -> None:
-        told = [identity for c in self.captured.values() for identity in identities(session, self.dialect, c.info.name)]
-        if without := [identity.table for identity in told if identity.kind is Kept.NOTHING]:
-            raise NotSetUp(f"the server refuses updates and deletes of a published table whose rows its log could not tell apart; run: {_full(without)}")
-        short = [identity.table for identity in told if identity.kind is not Kept.WHOLE]
-        if short and self.takes_back:
+    def _check_tables(self, session: Session) -> dict[str, Found]:
+        """Before anything is published or changed: each table must be one whose changes the log can tell."""
+        found = self.definitions(session)
+        if unlogged := [path for path, table in found.items() if table.definition["persistence"] != "p"]:
+            raise NotSetUp(f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged or temporary: make it logged, or leave it out")
+        if hidden := [path for path, table in found.items() if table.hidden]:
             raise NotSetUp(
-                f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
+                f"row security hides rows of {', '.join(hidden)} from the user {self.address.user}, which the log would show: "
+                "give that user BYPASSRLS, or let it own the table without FORCE ROW LEVEL SECURITY"
             )
+        check_identities([table.definition for table in found.values()], full=self.takes_back)
+        return found
 
     def log_begin(self, session: Session) -> dict[str, Any]:
         """The publication first: the slot's plugin looks for it in the past."""
-        self._check_identity(session)
-        self._record_new(session)
-        publish(session, self.publication, [self.dialect.qualified(c.info.name) for c in self.captured.values()])
+        found = self._check_tables(session)
+        self._published(session, found)
+        drop_lost_slot(session, self.slot)
         make_slot(session, self.slot)
         state = slot_state(session, self.slot)
         assert state is not None, "it was made before"
-        if state.lost:
-            raise NotSetUp(f"the replication slot {self.slot!r} was invalidated and cannot be used any more: drop it, or choose another slot.name")
+        if state.plugin != PLUGIN or state.database != self.address.database:
+            raise NotSetUp(
+                f"the replication slot {self.slot!r} is of the plugin {state.plugin} and the database {state.database}, "
+                f"and not of {PLUGIN} and {self.address.database}: choose another slot.name"
+            )
         if self.values["startup.mode"] == "latest":
             return self.log_now(session)
-        return _document(state.confirmed)
+        if self.values["startup.mode"] in ("initial", "snapshot-only"):
+            state = self._with_readable_log(session, state)
+        return _document(state.confirmed, self._history(session)[0])
+
+    def _with_readable_log(self, session: Session, state: SlotState) -> SlotState:
+        """A slot that was there, and whose log is of a time without the publication, moves on: nobody can read that, and the tables are read anew."""
+        _, written = self._history(session)
+        try:
+            self._anything(state.confirmed, written)
+        except StatementRefused as error:
+            if error.code != NO_SUCH_OBJECT:
+                raise
+            advance(session, self.slot, written)
+            return slot_state(session, self.slot) or state
+        return state
+
+    def _published(self, session: Session, found: Mapping[str, Found]) -> None:
+        """The publication, made or completed; NotSetUp where one that is there leaves changes out."""
+        self.check_publication(session, found, members=False)
+        self._record_new(session)
+        tables = {self.dialect.qualified(self.captured[path].info.name): int(table.definition["oid"]) for path, table in found.items()}
+        publish(session, self.publication, tables)
+        self.check_publication(session, found)
 
     def equip(self, book: Book) -> None:
         """What it makes on the server is recorded first."""
@@ -131,53 +158,71 @@ class PostgresCdcSource(CaptureSource):
                 with suppress(TidegateError):
                     session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
             time.sleep(PAUSE_S)  # the server's own writer comes by
-        return {"lsn": str(session.one("select pg_current_wal_flush_lsn()::text"))}
+        history, written = self._history(session)
+        return _document(written, history)
+
+    @staticmethod
+    def _history(session: Session) -> tuple[list[str], int]:
+        """The server's identity and timeline, which give positions their meaning, and how far its log is written."""
+        file, written = session.query("select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written")[0]
+        try:
+            identifier = str(session.one("select system_identifier::text from pg_control_system()"))
+        except AccessDenied:  # some hosters keep it to themselves
+            identifier = ""
+        return [identifier, str(file)[:8]], lsn.number(str(written))
 
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         """By number."""
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
     def look(self, session: Session, start: Offset, limit: Limit) -> Look:
-        """As far as the log is written, within the limit."""
+        """As far as the log is written, within the limit, and up to the first change of a table that is not carried on."""
         begin = lsn.number(start["log"]["lsn"])
-        self._slot(session, begin)
-        before = self._files(session)
-        written = lsn.number(str(session.one("select pg_current_wal_flush_lsn()::text")))
-        end = min(written, begin + max(RANGE_BYTES_MIN, limit.bytes or 0))
-        if "stop" in start:
-            end = min(end, lsn.number(start["stop"]["lsn"]))
-        caught_up = end == written or ("stop" in start and end == lsn.number(start["stop"]["lsn"]))
-        end, columns = self._before_changes(session, start, (begin, max(begin, end), written), before)
+        history, written = self._history(session)
+        self._check_position(session, start["log"], history, written)
         self._publish_new(session, start)
-        quiet = end - begin <= ASKED_BYTES_MAX and not self._anything(begin, end)
+
+        def bound(written: int) -> int:
+            end = min(written, begin + max(RANGE_BYTES_MIN, limit.bytes or 0))
+            return max(begin, min(end, lsn.number(start["stop"]["lsn"])) if "stop" in start else end)
+
+        checked = self.checked(session, start, begin, written, bound)
+        end = checked.end
+        caught_up = (
+            not checked.stopped and end == bound(max(written, end)) and (end >= written or ("stop" in start and end == lsn.number(start["stop"]["lsn"])))
+        )
+        quiet = end - begin <= ASKED_BYTES_MAX and not (self._anything(begin, end) if checked.rows is None else checked.rows)
         if caught_up and any(t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()):
             self._wait_until_seen(session, begin, end)
         return Look(
-            log=_document(end, self._known_files(start, begin)),
+            log=_document(end, history),
             touched=frozenset() if quiet else frozenset(self.captured),
-            caught_up=caught_up and not columns,
+            caught_up=caught_up,
             idle_bytes=end - begin,
-            columns=columns,
+            columns=checked.columns,
+            definitions={**checked.definitions, **self.vanished(start)},
+            reread=checked.reread,
         )
 
-    def _files(self, session: Session) -> Files:
-        return files_of(session, {path: self.dialect.qualified(c.info.name) for path, c in self.captured.items()})
-
-    def _known_files(self, start: Offset, begin: int) -> dict[str, str]:
-        """The files of tables that nothing has emptied between a position and the moment when they had these files."""
-        seen_from, seen = self._seen
-        known = {**start["log"].get("files", {}), **(seen if begin >= seen_from else {})}
-        return {path: files for path, files in known.items() if path in self.captured}
-
-    def _slot(self, session: Session, begin: int) -> SlotState:
-        """The slot, which must hold everything from a position on."""
+    def _check_position(self, session: Session, log: Mapping[str, Any], history: list[str], written: int) -> None:
+        """PositionGone where this is not the log that the position is of, or it does not hold everything from there on."""
         state = slot_state(session, self.slot)
-        why = self._gone(state, begin)
-        if state is None or why:
-            raise PositionGone(lsn.text(begin), _oldest(state), why)
-        return state
+        why = self._gone(state, log, history, written)
+        if why:
+            raise PositionGone(log["lsn"], _oldest(state), why)
 
-    def _gone(self, state: SlotState | None, begin: int) -> str:
+    def _gone(self, state: SlotState | None, log: Mapping[str, Any], history: list[str], written: int) -> str:
+        begin = lsn.number(log["lsn"])
+        identifier, timeline = log.get("history", history)
+        if identifier and history[0] and identifier != history[0]:
+            return f"this is another server: its system identifier is {history[0]}, and the position is of {identifier}"
+        if timeline != history[1]:
+            return (
+                f"the server has another history: it is on timeline {int(history[1], 16)}, and the position is of timeline {int(timeline, 16)}; "
+                "a replica was promoted, or a backup restored"
+            )
+        if begin > written:
+            return f"the server's log ends at {lsn.text(written)}, before the position: it was restored to an earlier state"
         if state is None:
             return f"there is no replication slot {self.slot!r} any more"
         if state.lost:
@@ -189,8 +234,7 @@ class PostgresCdcSource(CaptureSource):
     def _publish_new(self, session: Session, start: Offset) -> None:
         """Tables that are new since the last start."""
         if any(t["read"] is None for t in start["tables"].values()):
-            self._check_identity(session)
-            publish(session, self.publication, [self.dialect.qualified(c.info.name) for c in self.captured.values()])
+            self._published(session, self._check_tables(session))
 
     def _anything(self, begin: int, end: int) -> bool:
         """Whether a transaction of ours is in a range."""
@@ -205,72 +249,6 @@ class PostgresCdcSource(CaptureSource):
                 elif inside and data[0] in (messages.INSERT, messages.UPDATE, messages.DELETE, messages.TRUNCATE):
                     return True
         return False
-
-    def _before_changes(self, session: Session, start: Offset, span: tuple[int, int, int], before: Files) -> tuple[int, dict[str, list[Any]]]:
-        """Where a table does not look any more as it did, or was emptied: the end before the first transaction that shows it; if it is the first, its columns.
-
-        The span is where the range begins, where it may end, and how far the log was written when `before` was known and nothing later was.
-        """
-        begin, end, written = span
-        now = self._files(session)  # after the end was taken: what is in the range can be seen here, or holds its lock
-        altered = self._altered(session, start)
-        if not altered and not now.locked and now.names == self._known_files(start, begin):
-            return end, {}
-        known = {path: [str(c[0]) for c in entry["columns"]] for path, entry in start["tables"].items() if path in self.captured}
-        first = None
-        if begin < end:
-            with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
-                first = first_change(found, self.address.database, known, begin)
-        if first is not None:
-            return (first.commit, {}) if self._anything(begin, first.commit) else (begin, self._carried_on(session, start, first))
-        if end == written and not now.locked and now.names == before.names:
-            self._seen = (begin, dict(now.names))
-        if begin < end or not altered:
-            return end, {}
-        return begin, {path: self._columns_after(session, start, path, None, begin) for path in altered}
-
-    def _altered(self, session: Session, start: Offset) -> set[str]:
-        """Tables that have other columns now than they are known with."""
-        altered = set()
-        for path, captured in self.captured.items():
-            now = self._columns_now(session, captured)
-            if now != start["tables"].get(path, {"columns": now})["columns"]:
-                altered.add(path)
-        return altered
-
-    def _columns_now(self, session: Session, captured: CaptureTable) -> list[Any] | None:
-        info = self.dialect.table_info(session, captured.info.name)
-        return None if info is None else self.columns_of(replace(captured, info=info))
-
-    def _carried_on(self, session: Session, start: Offset, first: FirstChange) -> dict[str, list[Any]]:
-        if first.columns is None:
-            raise TableChanged(first.path, "TRUNCATE", lsn.text(first.commit))
-        return {first.path: self._columns_after(session, start, first.path, first.columns, first.commit)}
-
-    def _columns_after(self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int) -> list[Any]:
-        """Those of the catalogue that a transaction shows, as later ones are not there yet; TableChanged where they are not carried on."""
-        before = start["tables"][path]["columns"]
-        found = self._columns_now(session, self.captured[path])
-        now = found if found is None or shown is None else [c for c in found if c[0] in shown]
-        whole = now is not None and (shown is None or len(now) == len(shown)) and [c for c in now if c in before] == before
-        if now is None or not whole or not self.values["schema-changes.enabled"]:
-            raise TableChanged(path, f"its columns were {_shown(before)} and are {_shown(now)}", lsn.text(at))
-        names = {c[0] for c in before}
-        values = self.filled(session, self._as_now(session, path))
-        unknown = [str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN]
-        if unknown:
-            what = f"it got {', '.join(unknown)}, and what the rows of before have in it cannot be told (its default differs from row to row)"
-            raise TableChanged(path, what, lsn.text(at))
-        return now
-
-    def _as_now(self, session: Session, path: str) -> CaptureTable:
-        captured = self.captured[path]
-        info = self.dialect.table_info(session, captured.info.name) or captured.info
-        return replace(captured, info=info, table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}))
-
-    def filled(self, session: Session, captured: CaptureTable) -> Filled:
-        """As the catalogue keeps it."""
-        return filled(session, self.dialect, captured)
 
     def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
         """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
@@ -290,19 +268,35 @@ class PostgresCdcSource(CaptureSource):
 
     def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes of these tables."""
-        tables = {p: SlotTable(columns=tuple(str(c[0]) for c in known), table=self.captured[p].table) for p, known in columns.items()}
+        tables = {p: self._slot_table(p, known) for p, known in columns.items()}
         wanted = SlotRange(slot=self.slot, publication=self.publication, start=lsn.number(start["lsn"]), end=lsn.number(end["lsn"]))
         return read_range(self._open, wanted, tables, self.address.database)
 
-    def columns_of(self, captured: CaptureTable) -> list[Any]:
-        """Name and type of each that the log has."""
-        return [[c.name, c.native] for c in captured.info.columns if not c.generated]
+    def relation(self, captured: CaptureTable) -> str:
+        """Only the table's own rows: the log has those of tables that inherit from it under their own names. Partitions are the table's own."""
+        name = super().relation(captured)
+        return f"only {name}" if captured.info.kind == "table" else name
+
+    def _slot_table(self, path: str, columns: list[Any]) -> SlotTable:
+        captured = self.captured[path]
+        key = set(captured.table.primary_key)
+        return SlotTable(
+            layout=layout_of(columns),
+            table=captured.table,
+            whole=self.takes_back,
+            passes_truncate=self._passes_truncate(path),
+            deferred=any(set(late) == key for late in captured.info.deferrable_keys),
+        )
+
+    def _passes_truncate(self, path: str) -> bool:
+        """Whether a person has passed over a TRUNCATE of a table; the driver has looked which one."""
+        return any(c.choice is ChangeChoice.SKIP and c.table in ("", path) for c in self.context.accepted_changes)
 
     def runway(self, offset: Offset) -> Runway:
         """Whether the slot holds the position, and how much more may be written."""
         with self.session() as session:
             state = slot_state(session, self.slot)
-        why = self._gone(state, lsn.number(offset["log"]["lsn"]))
+            why = self._gone(state, offset["log"], *self._history(session))
         if state is None or why:
             return Runway(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
         room = "without a limit" if state.safe_bytes is None else f"until {state.safe_bytes >> 20} MiB more are written"
@@ -314,18 +308,10 @@ class PostgresCdcSource(CaptureSource):
             advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
 
 
-def _full(tables: list[str]) -> str:
-    return "; ".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL" for table in tables)
-
-
 def _oldest(state: SlotState | None) -> str:
     """The first position that can still be read."""
     return lsn.text(state.confirmed) if state is not None and not state.lost else "none"
 
 
-def _document(position: int, files: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"lsn": lsn.text(position), **({"files": files} if files else {})}
-
-
-def _shown(columns: list[Any] | None) -> str:
-    return "gone" if columns is None else ", ".join(f"{name} {kind}" for name, kind in columns)
+def _document(position: int, history: list[str]) -> dict[str, Any]:
+    return {"lsn": lsn.text(position), "history": history}

@@ -1,6 +1,13 @@
 """What can be wrong with change data capture, each as one fact with its way out."""
 
+from collections.abc import Sequence
+
+from tidegate.model.change import ChangeChoice, ChangeStop, StoppedByChange
 from tidegate.model.errors import Domain, TerminalError, TransientError, UserError
+
+__all__ = ["ChangeChoice", "ColumnsAdded", "NoKey", "NoTables", "NotSetUp", "OrderChanged", "PositionGone", "TableChanged"]
+
+STATEMENT_CHARS_MAX = 300
 
 
 class PositionGone(TerminalError):
@@ -43,18 +50,39 @@ class NoTables(UserError):
     condition = "no-tables"
 
 
-class TableChanged(UserError):
-    """A statement in the log changes a table in a way that is not carried on."""
+class TableChanged(StoppedByChange):
+    """A table was changed in a way that only a person can decide about: raised before the first row that differs.
 
-    condition = "table-changed"
+    `at` is the same at every restart from the checkpoint before it: an accepted change is found by it.
+    """
 
-    def __init__(self, path: str, statement: str, at: str) -> None:
-        super().__init__(
-            f"{path} was changed at {at} of the log, in a way that is not carried on: {statement[:300]}. Everything before it is delivered, and the last "
-            "checkpoint stands right before it. Change the target in the same way and start with --restore fresh, or restore that checkpoint once the "
-            "table has its former columns again"
+    def __init__(self, path: str, statement: str, at: str, *, choices: Sequence[ChangeChoice] = ()) -> None:
+        self.path = path
+        self.statement = statement
+        self.at = at
+        self.change = ChangeStop(table=path, at=at, statement=statement[:STATEMENT_CHARS_MAX], choices=tuple(choices))
+        super().__init__(self.sentence("JOB"))
+
+    @property
+    def choices(self) -> tuple[ChangeChoice, ...]:
+        """What a person can choose from."""
+        return self.change.choices
+
+    def sentence(self, job: str) -> str:
+        """What happened, and the command for each choice."""
+        happened = (
+            f"{self.path} was changed at {self.at} of the log, in a way that is not carried on: {self.change.statement}. "
+            "Everything before it is delivered, and the last checkpoint stands right before it. "
         )
-        self.path, self.statement, self.at = path, statement, at
+        if not self.choices:
+            return happened + "Bring the target in line with the source by hand, and start with --restore fresh"
+        command = self.change.command(job)
+        return happened + "Choose how to go on:" + "".join(f"\n  {command} {choice.value}\n    {choice.meaning}" for choice in self.choices)
+
+    def of_job(self, job_id: int) -> "TableChanged":
+        """The same, with the commands for this job."""
+        self.args = (self.sentence(str(job_id)),)
+        return self
 
 
 class OrderChanged(UserError):

@@ -13,6 +13,19 @@ class SlotDamaged(TerminalError):
         super().__init__(f"the log of the source cannot be understood: {what}")
 
 
+class NotFull(UserError):
+    """A change without the whole row before it, where that is needed."""
+
+    condition = "replica-identity"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"an update or a delete of {path} came without the whole row before it: the replica identity of the table, or of one of its partitions, "
+            f"was not FULL when it was made. Run ALTER TABLE {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source (and on each partition), "
+            "and start with --restore fresh; or set require-replica-identity-full = false"
+        )
+
+
 class IdentityMissing(UserError):
     """A change that lacks values of its row."""
 

@@ -68,19 +68,21 @@ cdef const uint8_t* walk(const uint8_t* b, const uint8_t* end, Value* values, Py
 
 
 cdef class Rows:
-    """Rows of one table, column by column. `places` tells for each column which value of a row it is; a row has `count` values."""
+    """Rows of one table, column by column. `places` tells for each column which value of a row it is; a row has `count` values; `whole`: a change must have the whole row before it."""
 
     cdef readonly Py_ssize_t rows
     cdef readonly int64_t held
     cdef Py_ssize_t count, width, room
+    cdef bint whole
     cdef int32_t* places
     cdef Texts* texts
     cdef int8_t* kinds
     cdef Value* before
     cdef Value* after
 
-    def __cinit__(self, places, Py_ssize_t count):
+    def __cinit__(self, places, Py_ssize_t count, bint whole=False):
         cdef Py_ssize_t n
+        self.whole = whole
         self.width, self.count = len(places), count
         self.places = <int32_t*>malloc((self.width + 1) * sizeof(int32_t))
         self.texts = <Texts*>malloc((self.width + 1) * sizeof(Texts))
@@ -168,6 +170,8 @@ cdef class Rows:
             b = walk(b + 1, end, self.before, self.count)
             if not b:
                 return 0
+        if self.whole and what != c'I' and known != c'O':
+            return 0
         if what == c'D':
             if not known or b != end:
                 return 0

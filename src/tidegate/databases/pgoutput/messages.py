@@ -21,12 +21,18 @@ Values = list[bytes | Unchanged | None]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as the rows that follow have it. `columns` are (name, type, modifier)."""
+    """A table as the rows that follow have it. `columns` are (name, type, modifier).
+
+    `identity` is what the log keeps of a row before its change: f, d, i, n.
+    """
 
     id: int
     schema: str
     table: str
     columns: tuple[tuple[str, int, int], ...]
+    identity: str = "f"
+    key: tuple[str, ...] = ()
+    """The columns that the identity has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +66,22 @@ def _relation(data: bytes) -> Relation:
     (number,) = struct.unpack_from(">I", data, 1)
     schema, at = _text(data, 5)
     table, at = _text(data, at)
+    identity = chr(data[at])
     (count,) = struct.unpack_from(">H", data, at + 1)
     at += 3
     if count > _COLUMNS_MAX:
         raise ValueError(f"{count} columns")
     columns = []
+    key = []
     for _ in range(count):
+        flags = data[at]
         name, at = _text(data, at + 1)
+        if flags & 1:
+            key.append(name)
         kind, modifier = struct.unpack_from(">Ii", data, at)
         at += 8
         columns.append((name, kind, modifier))
-    return Relation(number, schema or "pg_catalog", table, tuple(columns))
+    return Relation(number, schema or "pg_catalog", table, tuple(columns), identity, tuple(key))
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

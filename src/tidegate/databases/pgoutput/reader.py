@@ -1,6 +1,6 @@
 """The rows of a range of PostgreSQL's log: one read, however many tables. Called in tasks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ from tidegate.databases.capture.filled import absent
 from tidegate.databases.pgoutput import messages
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.columns import array_of
-from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
+from tidegate.databases.pgoutput.deferred import Transaction
+from tidegate.databases.pgoutput.errors import IdentityMissing, NotFull, SlotDamaged
+from tidegate.databases.pgoutput.layout import Layout, difference
 from tidegate.databases.pgoutput.messages import Relation
 from tidegate.databases.pgoutput.rows import TableRows, Taking, compiled
 from tidegate.databases.pgoutput.stream import Open, SlotRange, message_lists
@@ -23,15 +25,23 @@ BATCH_BYTES_MAX = 4 << 20
 BUFFERED_BYTES_MAX = 16 << 20
 INET = 869
 _CHANGES = (b"I", b"U", b"D")
+_COMMIT = b"C"
 Batch = tuple[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTable:
-    """A table that is wanted: the names of its columns as they are known at the start, and as it flows through the pipeline."""
+    """A table that is wanted: as it is known at the start of the range, and as it flows through the pipeline.
 
-    columns: tuple[str, ...]
+    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied. `deferred`:
+    whether its key is checked at the end of transactions only.
+    """
+
+    layout: Layout
     table: Table
+    whole: bool = False
+    passes_truncate: bool = False
+    deferred: bool = False
 
 
 def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str) -> Iterator[Batch]:
@@ -55,25 +65,51 @@ class _Collector:
     def __init__(self, path: str, wanted: SlotTable, relation: Relation, fast: Any) -> None:
         self.path, self._wanted = path, wanted
         self.names = [name for name, _, _ in relation.columns]
-        self._check()
+        if what := difference(wanted.layout, relation):
+            raise TableChanged(path, what, "a transaction")
         self._schema = table_schema(wanted.table)
         found = [(self.names.index(c.name) if c.name in self.names else -1) for c in wanted.table.columns]
         self._present = [place >= 0 for place in found]
         self._inet = [place >= 0 and relation.columns[place][1] == INET for place in found]
         self.places = [place for place in found if place >= 0]
-        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names))
+        self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names), wanted.whole)
+        flowing = [c.name for c, present in zip(wanted.table.columns, self._present, strict=True) if present]
+        self._transaction = Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing)) if wanted.deferred else None
+        self._settled_kinds = bytearray()
+        self._settled: list[list[Any]] = [[] for _ in flowing]
 
-    def _check(self) -> None:
-        """The layout must have the columns that are known."""
-        if set(self.names) != set(self._wanted.columns):
-            new = [n for n in self.names if n not in self._wanted.columns]
-            gone = [n for n in self._wanted.columns if n not in self.names]
-            what = " and ".join(filter(None, [f"it got {', '.join(new)}" if new else "", f"it lost {', '.join(gone)}" if gone else ""]))
-            raise TableChanged(self.path, what, "a transaction")
+    @property
+    def deferred(self) -> bool:
+        """Whether rows wait for the end of their transaction."""
+        return self._transaction is not None
+
+    def hold(self) -> None:
+        """Keep the rows so far until the end of their transaction."""
+        assert self._transaction is not None
+        kinds, columns = self.rows.take()
+        self._transaction.add(kinds, [pure.texts(column, len(kinds)).to_pylist() for column in columns])
+
+    def commit(self) -> int:
+        """End the transaction; how many rows are ready."""
+        assert self._transaction is not None
+        self.hold()
+        kinds, columns = self._transaction.take()
+        self._settled_kinds += kinds
+        for settled, column in zip(self._settled, columns, strict=True):
+            settled += column
+        return len(self._settled_kinds)
+
+    def settled(self) -> pa.RecordBatch:
+        """What transactions that have ended did, in the table's schema."""
+        batch = self._batch(bytes(self._settled_kinds), self._settled)
+        self._settled_kinds, self._settled = bytearray(), [[] for _ in self._settled]
+        return batch
 
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
-        kinds, columns = self.rows.take()
+        return self._batch(*self.rows.take())
+
+    def _batch(self, kinds: bytes, columns: Sequence[Any]) -> pa.RecordBatch:
         texts = iter(columns)
         arrays: list[Any] = []
         for column, present, inet in zip(self._wanted.table.columns, self._present, self._inet, strict=True):
@@ -88,9 +124,11 @@ class _Collector:
     def refused(self, data: bytes) -> Exception:
         """What is wrong with a message that was not taken."""
         try:
-            pure.Rows(self.places, len(self.names)).add(messages.row_change(data), len(data))
+            pure.Rows(self.places, len(self.names), self._wanted.whole).add(messages.row_change(data), len(data))
         except pure.UnknownLarge as error:
             return IdentityMissing(self.path, ", ".join(self.names[n] for n in error.places))
+        except pure.NotWhole:
+            return NotFull(self.path)
         except SlotDamaged as error:
             return error
         return SlotDamaged(f"a row of {self.path}")
@@ -104,15 +142,33 @@ class Reading:
         self._intake: Taking = (fast or pure).Intake(wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX)
         self._collectors: dict[int, _Collector] = {}
         self._layouts: dict[int, Relation] = {}  # of rows that have not come yet: looked at when there are any
+        self._deferred = any(table.deferred for table in tables.values())
 
     def take(self, data: list[bytes]) -> Iterator[Batch]:
         """Messages in the order of the log."""
+        begin = 0
+        for at, message in enumerate(data) if self._deferred else ():
+            if message[:1] == _COMMIT:
+                yield from self._take(data[begin : at + 1])
+                begin = at + 1
+                yield from self._committed()
+        yield from self._take(data[begin:] if begin else data)
+
+    def _committed(self) -> Iterator[Batch]:
+        """What the transaction did to tables whose key is checked only now."""
+        for collector in self._collectors.values():
+            if collector.deferred:
+                self._intake.total -= collector.rows.held
+                if collector.commit() >= BATCH_ROWS_MAX:
+                    yield collector.path, collector.settled()
+
+    def _take(self, data: list[bytes]) -> Iterator[Batch]:
         at = 0
         while at < len(data):
             at = self._intake.eat(data, at)
             full = self._full()
             if full:
-                yield from map(self._taken, full)
+                yield from self._all_taken(full)
             elif at < len(data):
                 yield from self._other(data[at])
                 at += data[at][:1] not in _CHANGES  # a row is tried again, now that its layout is there
@@ -122,10 +178,13 @@ class Reading:
         whole = self._intake.total >= BUFFERED_BYTES_MAX
         return [n for n, c in self._collectors.items() if c.rows.rows >= (1 if whole else BATCH_ROWS_MAX) or c.rows.held >= BATCH_BYTES_MAX]
 
-    def _taken(self, number: int) -> Batch:
-        collector = self._collectors[number]
-        self._intake.total -= collector.rows.held
-        return collector.path, collector.take()
+    def _all_taken(self, numbers: list[int]) -> Iterator[Batch]:
+        for collector in (self._collectors[number] for number in numbers):
+            self._intake.total -= collector.rows.held
+            if collector.deferred:
+                collector.hold()
+            else:
+                yield collector.path, collector.take()
 
     def _other(self, message: bytes) -> Iterator[Batch]:
         """A message that is no row of a table whose layout is known."""
@@ -145,7 +204,11 @@ class Reading:
     def _layout(self, relation: Relation) -> Iterator[Batch]:
         before = self._collectors.get(relation.id)
         if before is not None and before.rows.rows:
-            yield self._taken(relation.id)
+            yield from self._all_taken([relation.id])
+        if before is not None and before.deferred and self._layouts.get(relation.id) == relation:
+            return  # said once more, in the middle of a transaction
+        if before is not None and before.deferred:
+            yield before.path, before.settled()
         self._collectors.pop(relation.id, None)
         self._intake.tables.pop(relation.id, None)
         self._layouts[relation.id] = relation
@@ -171,9 +234,12 @@ class Reading:
     def _truncated(self, message: bytes) -> None:
         for number in messages.truncated(message):
             path = self._path(self._layouts[number]) if number in self._layouts else ""
-            if path in self._tables:
+            if path in self._tables and not self._tables[path].passes_truncate:
                 raise TableChanged(path, "TRUNCATE", "a transaction")
 
     def rest(self) -> Iterator[Batch]:
         """What is collected and not taken yet."""
-        yield from (self._taken(number) for number, collector in self._collectors.items() if collector.rows.rows)
+        yield from self._all_taken([number for number, collector in self._collectors.items() if collector.rows.rows])
+        for collector in self._collectors.values():
+            if collector.deferred:
+                yield collector.path, collector.settled()

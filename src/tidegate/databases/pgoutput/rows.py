@@ -58,11 +58,15 @@ class UnknownLarge(Exception):
         self.places = places
 
 
-class Rows:
-    """In Python. `places` tells for each column which value of a row it is; a row has `count` values."""
+class NotWhole(Exception):
+    """An update or a delete without the whole row before it, where that is needed."""
 
-    def __init__(self, places: Sequence[int], count: int) -> None:
-        self._places, self._count = places, count
+
+class Rows:
+    """In Python. `places` tells for each column which value of a row it is; a row has `count` values; `whole`: a change must have the whole row before it."""
+
+    def __init__(self, places: Sequence[int], count: int, whole: bool = False) -> None:
+        self._places, self._count, self._whole = places, count, whole
         self._columns: list[list[Any]] = [[] for _ in places]
         self._kinds = bytearray()
         self.held = 0
@@ -78,6 +82,8 @@ class Rows:
         for values in (before, after):
             if values is not None and len(values) != self._count:
                 raise SlotDamaged(f"a row has {len(values)} values and its layout {self._count}")
+        if self._whole and change.kind != messages.INSERT and not change.whole:
+            raise NotWhole
         if after is not None:
             after = _complete(after, before if change.whole else None)
         if change.kind == messages.INSERT:
@@ -142,7 +148,7 @@ class Intake:
                     return number
                 try:
                     enough = self._add(self.tables[table], message)
-                except (SlotDamaged, UnknownLarge):
+                except (SlotDamaged, UnknownLarge, NotWhole):
                     return number
                 if enough:
                     return number + 1

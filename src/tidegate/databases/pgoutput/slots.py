@@ -3,7 +3,7 @@
 A slot's name comes from the job file, which is in the store before anything is made: a crash between making and recording finds the same slot again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
@@ -13,6 +13,7 @@ from tidegate.failpoint import failpoint
 
 IN_USE = "55006"
 NO_FREE_SLOT = "53400"
+PLUGIN = "pgoutput"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,23 +54,29 @@ def make_slot(session: Session, name: str) -> None:
     """Make a slot unless it is there."""
     failpoint("postgrescdc.slot.before")
     if slot_state(session, name) is None:
-        session.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+        session.execute("select pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN))
     failpoint("postgrescdc.slot.after")
 
 
-def publish(session: Session, publication: str, tables: Sequence[str]) -> None:
-    """Make a publication of tables (quoted) unless it is there; tables that it lacks are added."""
+def drop_lost_slot(session: Session, name: str) -> None:
+    """Drop a slot that was invalidated: nobody can read it any more, and its name is free again."""
+    state = slot_state(session, name)
+    if state is not None and state.lost:
+        session.execute("select pg_drop_replication_slot(%s)", (name,))
+
+
+def publish(session: Session, publication: str, tables: Mapping[str, int]) -> None:
+    """Make a publication of tables (quoted, with their oids) unless it is there; tables that it lacks are added."""
     name = '"' + publication.replace('"', '""') + '"'
-    found = session.query("select puballtables from pg_publication where pubname = %s", (publication,))
+    found = session.query(
+        "select oid, puballtables, array(select relid::bigint from pg_get_publication_tables(pubname)) from pg_publication where pubname = %s",
+        (publication,),
+    )
     failpoint("postgrescdc.publication.before")
     if not found:
         session.execute(f"create publication {name} for table {', '.join(tables)} with (publish_via_partition_root = true)")
-    elif not found[0][0]:
-        sql = "select format('%I.%I', schemaname, tablename), format('\"%s\".\"%s\"', schemaname, tablename) from pg_publication_tables where pubname = %s"
-        have = {text for row in session.query(sql.replace("'%I", "'%%I").replace(".%I'", ".%%I'").replace('"%s"', '"%%s"'), (publication,)) for text in row}
-        lacking = [table for table in tables if table not in have]
-        if lacking:
-            session.execute(f"alter publication {name} add table {', '.join(lacking)}")
+    elif lacking := [table for table, oid in tables.items() if oid not in found[0][2] and not found[0][1]]:
+        session.execute(f"alter publication {name} add table {', '.join(lacking)}")
     failpoint("postgrescdc.publication.after")
 
 

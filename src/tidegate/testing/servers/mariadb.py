@@ -4,20 +4,14 @@ Used as `with MariaDbServer() as server: ... server.url ...`. Its data directory
 the thread that started it, also when that is killed: start it in the main thread. Servers of the machine are never touched.
 """
 
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import pymysql
-
-from tidegate.testing.servers.database import DatabaseServer, ServerMissing
+from tidegate.testing.servers.binlog import BinlogServer, as_root
+from tidegate.testing.servers.database import ServerMissing
 
 SYSTEM_TABLES = ("system_tables", "performance_tables", "system_tables_data")
 SMALL = ("--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M:autoextend")
@@ -45,7 +39,7 @@ def _template() -> Path:
         if found is None:
             raise ServerMissing(f"{_share()} has no file for {name}; it comes with the package mariadb-server-core")
         statements.append(found.read_text(encoding="utf-8"))
-    command = [find_server(), "--no-defaults", *_as_root(), "--bootstrap", f"--datadir={data}", "--log-warnings=0", "--enforce-storage-engine="]
+    command = [find_server(), "--no-defaults", *as_root(), "--bootstrap", f"--datadir={data}", "--log-warnings=0", "--enforce-storage-engine="]
     command += ["--max_allowed_packet=8M", "--net_buffer_length=16K", *SMALL]
     done = subprocess.run(command, input="\n".join(statements), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -59,11 +53,6 @@ def _share() -> Path:
     return next((prefix / "share" / name for name in ("mysql", "mariadb") if (prefix / "share" / name).is_dir()), prefix / "share")
 
 
-def _as_root() -> list[str]:
-    """The server refuses to be root unless it is told."""
-    return ["--user=root"] if os.geteuid() == 0 else []
-
-
 @cache
 def _scratch() -> Path:
     return Path(tempfile.mkdtemp(prefix="tidegate-mariadb-"))
@@ -72,14 +61,10 @@ def _scratch() -> Path:
 _alive: set["MariaDbServer"] = set()
 
 
-class MariaDbServer(DatabaseServer):
+class MariaDbServer(BinlogServer):
     """One server of MariaDB."""
 
     called = "MariaDB"
-    stops_at = signal.SIGTERM
-    refuses = pymysql.err.OperationalError
-    user = "tidegate"
-    password = 'p"ss wörd%/@'
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
         own = {"log-bin": "binlog", "binlog-format": "ROW", "binlog-row-image": "FULL", "binlog-row-metadata": "FULL", "server-id": "1"}
@@ -87,27 +72,6 @@ class MariaDbServer(DatabaseServer):
         self._program = find_server()
         super().__init__(Path(tempfile.mkdtemp(prefix="server-", dir=_scratch())))
         _alive.add(self)
-
-    def url(self, database: str = "") -> str:
-        """Its address as job files write it."""
-        return f"jdbc:mysql://127.0.0.1:{self.port}/{database}"
-
-    def connect(self, database: str | None = None) -> "pymysql.Connection[Any]":
-        """A connection of the administrator, in autocommit."""
-        return pymysql.connect(
-            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, charset="utf8mb4", ssl_disabled=True, connect_timeout=60
-        )
-
-    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run statements one after the other; the rows of the last."""
-        connection = self.connect(database)
-        try:
-            with connection.cursor() as cursor:
-                for statement in statements:
-                    cursor.execute(statement)
-                return list(cursor.fetchall())
-        finally:
-            connection.close()
 
     def make(self) -> None:
         """A copy of the template."""
@@ -117,32 +81,8 @@ class MariaDbServer(DatabaseServer):
         """The server in the foreground."""
         places = {"datadir": self._data, "socket": self._base / "s", "pid-file": self._base / "pid", "log-error": self._base / "log"}
         settings = [f"--{name}={value}" for name, value in {**places, **self._settings}.items()]
-        command = ["setpriv", "--pdeathsig", "KILL", self._program, "--no-defaults", *_as_root(), f"--port={self.port}", "--bind-address=127.0.0.1"]
+        command = ["setpriv", "--pdeathsig", "KILL", self._program, "--no-defaults", *as_root(), f"--port={self.port}", "--bind-address=127.0.0.1"]
         return [*command, "--skip-name-resolve", *SMALL, *settings]
-
-    def probe(self) -> None:
-        """Connect once."""
-        self.connect().close()
-
-    def begin(self) -> None:
-        """The user of the tests."""
-        connection = self.connect()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("create user tidegate@'127.0.0.1' identified by %s", (self.password,))
-                cursor.execute("grant all on *.* to tidegate@'127.0.0.1'")
-        finally:
-            connection.close()
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """SIGSTOP: packets are still acknowledged, and nothing is answered."""
-        assert self._process is not None, "the server does not run"
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
         """End it at once and remove its data; with the last server of the process the template goes too."""

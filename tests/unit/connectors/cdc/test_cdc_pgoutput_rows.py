@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidegate.databases.capture.errors import TableChanged
 from tidegate.databases.pgoutput import messages, reader, rows
 from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
+from tidegate.databases.pgoutput.layout import layout_of
 from tidegate.databases.pgoutput.reader import Reading, SlotTable
 from tidegate.databases.pgoutput.rows import compiled
 from tidegate.databases.pgoutput.stream import SlotRange
@@ -45,7 +46,8 @@ def row(kind: bytes, *images: tuple[bytes, tuple[Any, ...]], number: int = ORDER
 def reading(fast: Any, start: int = 100, end: int = 200) -> Reading:
     columns = tuple(Column(name=name, type=parse_type(kind)) for name, kind in TYPES.items())
     table = Table(path=PATH, columns=columns, primary_key=("id",), kinds=True)
-    return Reading(SlotRange(slot="s", publication="p", start=start, end=end), {PATH: SlotTable(columns=tuple(TYPES), table=table)}, "shop", fast)
+    wanted = SlotTable(layout=layout_of([[name, kind] for name, kind in TYPES.items()]), table=table)
+    return Reading(SlotRange(slot="s", publication="p", start=start, end=end), {PATH: wanted}, "shop", fast)
 
 
 def outcome(fast: Any, data: list[bytes], size: int = 1000) -> tuple[list[list[dict[str, Any]]], str]:

@@ -1,0 +1,243 @@
+"""The definition of tables as the catalogue has it: what an offset records of each, beside its columns. Called by source.py, in the driver.
+
+`fingerprint` is one cheap query for all tables, read with every plan: the transactions that wrote the rows of the catalogue. Only where it is another one than
+before, `definitions_of` reads the definitions themselves. A definition is JSON:
+
+    oid          the table
+    attributes   how many columns it ever had
+    persistence  p where the log has its changes
+    row          the transaction that wrote its row of the catalogue
+    columns      by number: the transaction that wrote the column's row, and whether a rewrite of the files alone has done so
+    parts        the table and its partitions: [oid, name, file, attached by, identity, identity's columns]
+    key          columns, the constraint or index behind them, whether it is checked at once
+    types        by number, of types that can be changed: enums as [[number, label, transaction]], composites as [[number, name, type, modifier]]
+    publication  [its number, the transaction that wrote it, its owner, membership of the table, of the schema]
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.databases.pgoutput.layout import Layout, layout_of
+from tidegate.databases.session import Session
+
+FIRST_OWN_OID = 16_384
+"""Types below it are the server's own and never change."""
+Definition = dict[str, Any]
+
+_TREE = """
+with recursive named as materialized (
+  select ord, to_regclass(name)::oid as root from unnest(%s::text[]) with ordinality u(name, ord)),
+tree as (
+  select ord, root as id, 0 as depth, '0'::xid as since from named where root is not null
+  union all
+  select t.ord, i.inhrelid, t.depth + 1, i.xmin from tree t join pg_inherits i on i.inhparent = t.id
+  join pg_class c on c.oid = i.inhrelid where c.relispartition {attached})"""
+_FINGERPRINT = (
+    _TREE
+    + """,
+ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
+select extract(epoch from now()), md5(concat_ws('|',
+  (select array_agg(root)::text from named),
+  (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
+  (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
+  (select array_agg(i.xmin)::text from pg_index i, ids where i.indrelid = any(ids.found)),
+  (select array_agg(e.xmin)::text from pg_enum e where e.enumtypid = any(%s::oid[])),
+  (select array_agg(r.xmin)::text from pg_publication_rel r, ids where r.prrelid = any(ids.found)),
+  {schemas}
+  (select array[oid::text, xmin::text]::text from pg_publication where pubname = %s))),
+array(select distinct t.ord from tree t join pg_locks l on l.relation = t.id
+  where l.mode = 'AccessExclusiveLock' and l.granted and l.pid is distinct from pg_backend_pid()
+  and l.database = (select oid from pg_database where datname = current_database()))"""
+)
+_TABLES = (
+    _TREE
+    + """,
+parts as (
+  select t.ord, json_agg(json_build_array(c.oid::bigint,
+    format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')), coalesce(pg_relation_filenode(c.oid), 0)::bigint,
+    t.since::text, c.relreplident,
+    coalesce((select json_agg(a.attname order by k.place) from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
+      join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
+      where i.indrelid = c.oid and i.indisvalid and i.indimmediate and k.place <= i.indnkeyatts
+      and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end), '[]'::json),
+    c.reltuples < 0, (select bool_and(x.xmin = c.xmin) from pg_index i join pg_class x on x.oid = i.indexrelid where i.indrelid = c.oid),
+    extract(epoch from greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid),
+      pg_stat_get_last_analyze_time(c.oid), pg_stat_get_last_autoanalyze_time(c.oid)))
+  ) order by t.depth, c.oid) as parts
+  from tree t join pg_class c on c.oid = t.id join pg_namespace n on n.oid = c.relnamespace group by t.ord),
+columns as (
+  select n.ord, json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull,
+    a.attgenerated <> '', a.xmin::text, a.xmin = c.xmin and a.cmin::text::bigint > c.cmin::text::bigint) order by a.attnum) as columns
+  from named n join pg_class c on c.oid = n.root join pg_attribute a on a.attrelid = n.root
+  where a.attnum > 0 and not a.attisdropped group by n.ord),
+keys as (
+  select n.ord, json_agg(json_build_array(i.indisprimary, i.indimmediate, coalesce(k.oid, i.indexrelid)::bigint,
+    (select json_agg(e.number order by e.place) from unnest(i.indkey) with ordinality e(number, place) where e.place <= i.indnkeyatts))
+    order by i.indisprimary desc, i.indexrelid) as keys
+  from named n join pg_index i on i.indrelid = n.root
+  left join pg_constraint k on k.conindid = i.indexrelid and k.conrelid = i.indrelid and k.contype in ('p', 'u')
+  where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null group by n.ord)
+select n.ord, n.root::bigint, c.relkind::text, c.relpersistence::text, c.relnatts, c.xmin::text, row_security_active(c.oid), p.parts, a.columns, k.keys
+from named n join pg_class c on c.oid = n.root left join parts p using (ord) left join columns a using (ord) left join keys k using (ord)"""
+)
+_TYPES = """
+with recursive used as (
+  select a.attrelid as root, a.atttypid as type from pg_attribute a
+  where a.attrelid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped and a.atttypid >= %s
+  union
+  select u.root, x.type from used u join pg_type t on t.oid = u.type cross join lateral (
+    select t.typelem as type union all select t.typbasetype
+    union all select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and t.typtype = 'c' and a.attnum > 0 and not a.attisdropped
+    union all select r.rngsubtype from pg_range r where r.rngtypid = t.oid) x
+  where x.type >= %s)
+select u.root::bigint, t.oid::bigint, t.typrelid::bigint, t.typtype::text, case t.typtype
+  when 'e' then (select json_agg(json_build_array(e.oid::bigint, e.enumlabel, e.xmin::text) order by e.oid) from pg_enum e where e.enumtypid = t.oid)
+  else (select json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod) order by a.attnum) from pg_attribute a
+    where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) end
+from used u join pg_type t on t.oid = u.type where t.typtype in ('e', 'c') order by 1, 2"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What changes with every definition, when it was read by the server's clock, and the tables that somebody may be altering or emptying right now."""
+
+    read_s: float
+    value: str
+    locked: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What tells of files that are new why they are. TRUNCATE forgets how many rows there are; VACUUM FULL and CLUSTER count them, and write all indexes."""
+
+    uncounted: bool
+    with_indexes: bool
+    counted_s: float | None
+    """When somebody else counted rows, by the server's clock."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A table as the catalogue has it: what is recorded of it, and what is needed once. `columns` are (name, type, modifier, number) of those that the log
+    has."""
+
+    definition: Definition
+    columns: tuple[tuple[str, int, int, int], ...]
+    kind: str
+    hidden: bool
+    """Whether row security hides rows of it from this user."""
+    files: dict[int, "Files"]
+    """Of the table and its partitions, by oid."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A table that is read: its quoted name, and the columns of its key where the job file names them."""
+
+    quoted: str
+    key: tuple[str, ...] = ()
+
+
+def layout_of_definition(columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None) -> Layout:
+    """Of a table whose definition is recorded; of its columns only where it is not. The log shows the identity of a partitioned table, not of its parts."""
+    if not definition or "oid" not in definition:
+        return layout_of(columns)
+    root = definition["parts"][0]
+    return layout_of(columns, int(definition["oid"]), str(root[4]), root[5])
+
+
+def fingerprint(session: Session, tables: Mapping[str, Wanted], publication: str, types: "Types", version: int) -> Fingerprint:
+    """Of all tables, and of the types that their columns have."""
+    sql = _for_version(_FINGERPRINT, version)
+    paths = list(tables)
+    read_s, value, locked = session.query(sql, ([tables[p].quoted for p in paths], types.relations, types.enums, publication))[0]
+    return Fingerprint(float(read_s), str(value), frozenset(paths[int(n) - 1] for n in locked))
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The types of columns that can be changed: enums, and the relations behind composite types."""
+
+    enums: list[int]
+    relations: list[int]
+
+
+def definitions_of(session: Session, tables: Mapping[str, Wanted], publication: str, version: int) -> tuple[dict[str, Found], Types]:
+    """By path; a table that is not there is left out."""
+    paths = list(tables)
+    rows = session.query(_for_version(_TABLES, version), ([tables[p].quoted for p in paths],))
+    types, own = _types_of(session, rows)
+    members = _memberships(session, publication, [int(row[1]) for row in rows], version)
+    found = {}
+    for ord_, root, kind, persistence, attributes, written, hidden, parts, columns, keys in rows:
+        path = paths[int(ord_) - 1]
+        definition = {
+            "oid": int(root),
+            "attributes": int(attributes),
+            "persistence": persistence,
+            "row": written,
+            "columns": {str(c[0]): [c[6], c[7]] for c in columns or ()},
+            "parts": [part[:6] for part in parts],
+            "key": list(_key(tables[path].key, columns or (), keys or ())),
+            **({"types": types[int(root)]} if int(root) in types else {}),
+            "publication": members[int(root)],
+        }
+        logged = tuple((str(c[1]), int(c[2]), int(c[3]), int(c[0])) for c in columns or () if not c[5])
+        found[path] = Found(definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden), files={int(x[0]): _files(x) for x in parts})
+    return found, own
+
+
+def _files(part: Sequence[Any]) -> Files:
+    return Files(bool(part[6]), part[7] is not False, None if part[8] is None else float(part[8]))
+
+
+def _for_version(sql: str, version: int) -> str:
+    schemas = "(select array_agg(s.oid)::text from pg_publication_namespace s)," if version >= 150_000 else ""
+    return sql.replace("{attached}", "and not i.inhdetachpending" if version >= 140_000 else "").replace("{schemas}", schemas)
+
+
+def _types_of(session: Session, rows: Sequence[Sequence[Any]]) -> tuple[dict[int, dict[str, Any]], Types]:
+    roots = [int(row[1]) for row in rows if any(int(c[2]) >= FIRST_OWN_OID for c in row[8] or ())]
+    found: dict[int, dict[str, Any]] = {}
+    enums: set[int] = set()
+    relations: set[int] = set()
+    if roots:
+        for root, type_id, relation, kind, parts in session.query(_TYPES, (roots, FIRST_OWN_OID, FIRST_OWN_OID)):
+            found.setdefault(int(root), {})[str(type_id)] = parts or []
+            if kind == "e":
+                enums.add(int(type_id))
+            else:
+                relations.add(int(relation))
+    return found, Types(sorted(enums), sorted(relations))
+
+
+def _key(configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) -> tuple[list[str], int, bool]:
+    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it, and whether it does so at every moment."""
+    names = {int(c[0]): (str(c[1]), bool(c[4])) for c in columns}
+    usable = [
+        ([names[n][0] for n in numbers], int(guard), bool(immediate))
+        for primary, immediate, guard, numbers in keys
+        if all(n in names for n in numbers) and (primary or all(names[n][1] for n in numbers))
+    ]
+    if configured:
+        same = next((key for key in usable if set(key[0]) == set(configured)), None)
+        return list(configured), same[1] if same else 0, same[2] if same else True
+    return usable[0] if usable else ([], 0, True)
+
+
+def _memberships(session: Session, publication: str, roots: Sequence[int], version: int) -> dict[int, list[Any]]:
+    """What ties each table to the publication; numbers that are made anew when it is taken out and put back."""
+    found = session.query("select oid::bigint, xmin::text, pubowner::bigint from pg_publication where pubname = %s", (publication,))
+    if not found:
+        return {root: [] for root in roots}
+    number, written, owner = found[0]
+    direct: dict[Any, Any] = dict(session.query("select prrelid::bigint, oid::bigint from pg_publication_rel where prpubid = %s", (number,)))
+    schemas: dict[Any, Any] = {}
+    if version >= 150_000:
+        sql = (
+            "select c.oid::bigint, s.oid::bigint from pg_publication_namespace s "
+            "join pg_class c on c.relnamespace = s.pnnspid where s.pnpubid = %s and c.oid = any(%s::oid[])"
+        )
+        schemas = dict(session.query(sql, (number, list(roots))))
+    return {root: [int(number), str(written), int(owner), int(direct.get(root, 0)), int(schemas.get(root, 0))] for root in roots}

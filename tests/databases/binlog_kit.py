@@ -1,0 +1,43 @@
+"""A database of MariaDB or MySQL that a MySQL-CDC source reads, and its rows by the snapshot and by Jdbc."""
+
+from dataclasses import replace
+from typing import Any
+
+from capture_kit import make_source
+from database_kit import Place, everything, source
+
+from tidegate.databases.dialect import dialect_of
+from tidegate.databases.url import System, parse_url
+from tidegate.testing.servers.binlog import BinlogServer
+
+
+class BinlogShop:
+    """A database of the server that a source reads. Called with statements, it runs them as the administrator."""
+
+    def __init__(self, server: BinlogServer, place: Place) -> None:
+        self.server, self.place, self.name = server, place, place.database
+
+    def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(*statements, database=self.name)
+
+    def source(self, **more: Any) -> Any:
+        """A MySQL-CDC source of all tables; `startup__mode` is the option startup.mode."""
+        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100}
+        given = {"table-pattern": rf"{self.name}\..*", **{key.replace("__", "."): value for key, value in more.items()}}
+        return make_source("MySQL-CDC", {**options, **{k: v for k, v in given.items() if v is not None}})
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What the database itself says, read as the snapshot is."""
+        dialect, address = dialect_of(System.MYSQL), parse_url(self.place.url, self.place.user, self.place.password)
+        captured = self.source().captured[f"{self.name}.{table}"]
+        types = {c.name: c.type for c in captured.table.columns}
+        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        batches = dialect.batches(address, f"select {selected} from {self.name}.{table}", list(types.items()), 0)
+        found = [row for batch in batches for row in batch.to_pylist()]
+        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+
+    def by_jdbc(self, table: str, parameters: str = "") -> list[dict[str, Any]]:
+        """The rows as a Jdbc source reads them; `parameters` of the URL, such as ?sslMode=REQUIRED."""
+        place = replace(self.place, url=self.place.url + parameters)
+        found: list[dict[str, Any]] = everything(source(place, table_path=f"{self.name}.{table}")).to_pylist()
+        return found

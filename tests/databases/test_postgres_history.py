@@ -1,0 +1,121 @@
+"""Postgres-CDC: what tables hold and the log does not, rows that a user may not see, and servers that are not the one that a position is of."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from capture_kit import Mirror, kept, make_source
+from database_kit import Place, everything
+from database_kit import source as jdbc_source
+from postgres_kit import Shop
+
+from tidegate.databases.capture.errors import NotSetUp, PositionGone
+from tidegate.databases.errors import AccessDenied
+from tidegate.plugin.contract import Limit
+from tidegate.testing.servers.postgres import PostgresServer
+
+A = ("create table a (id int primary key, v text)", "alter table a replica identity full", "insert into a values (1, 'x'), (2, 'y')")
+
+
+def test_rows_of_a_table_that_inherits_are_its_own_only(shop: Shop) -> None:
+    shop(*A, "create table child (primary key (id)) inherits (a)", "alter table child replica identity full", "insert into child values (2, 'child'), (3, 'c')")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    assert [(row["id"], row["v"]) for row in mirror.table(shop.path("a"))] == [(1, "x"), (2, "y")]
+    shop("update a set v = v || '!'", "delete from a where id = 2", "insert into child values (4, 'd')")
+    mirror.run()
+    assert [(row["id"], row["v"]) for row in mirror.table(shop.path("a"))] == [(1, "x!")]
+    assert mirror.table(shop.path("child")) == shop.rows("child")
+
+
+@pytest.fixture
+def reader(shop: Shop) -> Iterator[Place]:
+    """A user that sees rows with id < 2 only."""
+    shop(*A, "drop role if exists only_some", "create role only_some login replication", "grant select on a to only_some")
+    shop("alter table a enable row level security", "create policy few on a for select to only_some using (id < 2)")
+    yield Place(url=shop.place.url, user="only_some", password="any", database=shop.name)
+    shop("drop owned by only_some", "drop role only_some")
+
+
+def test_a_policy_that_hides_rows_is_refused_and_never_obeyed(shop: Shop, reader: Place) -> None:
+    with pytest.raises(AccessDenied, match="row-level security"):
+        everything(jdbc_source(reader, query="select id, v from a"))
+    with pytest.raises(AccessDenied, match="row-level security"):
+        everything(jdbc_source(reader, table_path=shop.path("a")))
+    options = {"url": reader.url, "username": reader.user, "password": "any", "slot.name": shop.slot, "table-names": [shop.path("a")]}
+    with pytest.raises(NotSetUp, match=r"row security hides rows of .*a from the user only_some"):
+        make_source("Postgres-CDC", options).initial()
+    shop("alter role only_some bypassrls", "create publication mine for table a")
+    mirror = Mirror(make_source("Postgres-CDC", {**options, "publication.name": "mine"}))
+    mirror.run()
+    assert len(mirror.rows) == 2
+    assert everything(jdbc_source(reader, table_path=shop.path("a"))).num_rows == 2
+
+
+@pytest.fixture
+def own() -> Iterator[PostgresServer]:
+    """A server that a test may end."""
+    with PostgresServer(settings={"wal_level": "logical", "fsync": "off"}) as server:
+        yield server
+
+
+def execute(server: PostgresServer, *statements: str) -> list[Any]:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def source_of(server: PostgresServer) -> Any:
+    url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+    return make_source("Postgres-CDC", {"url": url, "username": "postgres", "password": "any", "slot.name": "s", "table-pattern": r"postgres\.public\..*"})
+
+
+def test_a_position_of_another_server_or_of_another_past_is_not_believed(own: PostgresServer, postgres: PostgresServer) -> None:
+    execute(own, *A)
+    mirror = Mirror(source_of(own))
+    mirror.run()
+    own.stop()
+    earlier = own._data.with_name("earlier")
+    shutil.copytree(own._data, earlier, symlinks=True, copy_function=shutil.copy2)
+    _give(earlier, own)
+    own.start()
+    execute(own, "insert into a select s, 'later' from generate_series(10, 2000) s", "select pg_switch_wal()")
+    mirror.source = source_of(own)
+    mirror.run()
+    later = mirror.offset
+    own.stop()
+    shutil.rmtree(own._data)
+    earlier.rename(own._data)
+    own.start()
+    source = source_of(own)
+    with pytest.raises(PositionGone, match="it was restored to an earlier state"):
+        source.latest(later, Limit())
+    assert not source.runway(later).held
+    mirror = Mirror(source)
+    mirror.run()
+    own.stop()
+    (own._data / "standby.signal").touch()
+    _give(own._data, own)
+    own.start()
+    execute(own, "select pg_promote()")
+    source = source_of(own)
+    with pytest.raises(PositionGone, match="another history: it is on timeline 2, and the position is of timeline 1"):
+        source.latest(mirror.offset, Limit())
+    execute(postgres, "drop table if exists a", *A)
+    other = source_of(postgres)
+    other.initial()
+    try:
+        with pytest.raises(PositionGone, match="this is another server: its system identifier is"):
+            other.latest(kept({**mirror.offset, "log": {**mirror.offset["log"], "lsn": "0/1"}}), Limit())
+    finally:
+        execute(postgres, "select pg_drop_replication_slot('s')", "drop publication tidegate_s", "drop table a")
+
+
+def _give(path: Any, server: PostgresServer) -> None:
+    """To who runs the server."""
+    owner = server._base.stat()
+    for found in (path, *path.rglob("*")):
+        shutil.chown(found, owner.st_uid, owner.st_gid)
