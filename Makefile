@@ -32,6 +32,7 @@ check: venv ## Format, lint, types, layers, tidiness: what must hold before a co
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports
 	$(PYTEST) -q tests/tidy
 

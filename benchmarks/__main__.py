@@ -9,8 +9,10 @@ from benchmarks.api import api
 from benchmarks.collector import collector
 from benchmarks.control_plane import serve
 from benchmarks.databases import databases
+from benchmarks.databases_connections import connections
 from benchmarks.figures import HEADER, Report
 from benchmarks.parts import Bench, copy, small, sql
+from benchmarks.postgres_catchup import postgres_catchup
 from benchmarks.starts import start
 from benchmarks.storage import storage
 from benchmarks.store_growth import growth
@@ -28,6 +30,8 @@ PARTS = {
     "storage": storage,
     "collector": collector,
     "databases": databases,
+    "pg-catchup": postgres_catchup,
+    "connections": connections,
 }
 ROWS, ROWS_QUICK = 5_000_000, 500_000
 REPEATS, REPEATS_QUICK = 5, 3
@@ -35,6 +39,7 @@ BATCHES, BATCHES_QUICK = 60, 50
 JOBS, JOBS_QUICK = 2_000, 200
 UPDATES, UPDATES_QUICK = 100_000, 10_000
 DATABASE_ROWS, DATABASE_ROWS_QUICK = 2_000_000, 20_000
+CHANGES, CHANGES_QUICK = "250000,1000000,4000000", "100000"
 STEADY_S, STEADY_S_QUICK = 30.0, 3.0
 STORES = ("sqlite", "postgresql", "etcd")
 
@@ -58,6 +63,7 @@ def main() -> int:
             stores=tuple(given.stores),
             database_rows=given.rows or (DATABASE_ROWS_QUICK if given.quick else DATABASE_ROWS),
             peers=not given.quick,
+            changes=tuple(map(int, (given.changes or (CHANGES_QUICK if given.quick else CHANGES)).split(","))),
             steady_s=STEADY_S_QUICK if given.quick else STEADY_S,
         )
         print(HEADER, flush=True)
@@ -84,6 +90,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help=f"jobs of the control plane ({JOBS:,})")
     parser.add_argument("--updates", type=int, help=f"updates of a store that must not grow ({UPDATES:,})")
     parser.add_argument("--stores", type=lambda text: text.split(","), default=list(STORES), help=f"stores of the control plane: {','.join(STORES)}")
+    parser.add_argument("--changes", help=f"lengths of PostgreSQL's log for pg-catchup ({CHANGES})")
     parser.add_argument("--quick", action="store_true", help=f"{ROWS_QUICK:,} rows, {REPEATS_QUICK} repeats: to see that it runs, not to quote")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidegate-benchmarks", help="where rows are kept, and scratch")

@@ -55,7 +55,7 @@ def _measured(bench: Bench, place: Servers, name: str, file: Path) -> tuple[list
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(), cwd=ROOT)
     try:
         with Writer(place, name) as writer, place.connect() as looking:
-            until(f"the first row of {name} in the target (see {said})", FIRST_S, lambda: _newest(looking) > 0, every_s=0.05)
+            until(f"the first row of {name} in the target (see {said})", FIRST_S, lambda: newest_row(looking) > 0, every_s=0.05)
             begin_s = time.perf_counter() + LEFT_OUT_S
             seen = _watch(looking, writer, begin_s, begin_s + bench.steady_s)
         found = _latencies(writer.commits, seen, begin_s)
@@ -119,7 +119,7 @@ def _execute(cursor: Any, statement: str | bytes) -> None:
         cursor.execute(statement)
 
 
-def _newest(connection: "psycopg.Connection[tuple[int | None, ...]]") -> int:
+def newest_row(connection: "psycopg.Connection[tuple[int | None, ...]]") -> int:
     """The number of the newest row in the target; 0 where there is none, or no table."""
     try:
         found = connection.execute("select max(id) from by_tidegate").fetchone()
@@ -132,7 +132,7 @@ def _watch(connection: "psycopg.Connection[tuple[int | None, ...]]", writer: Wri
     """When each new row was the newest in the target for the first time; at least until one is seen that was committed after the beginning."""
     seen: list[tuple[float, int]] = []
     while writer.trouble is None:
-        newest = _newest(connection)
+        newest = newest_row(connection)
         now_s = time.perf_counter()
         if not seen or newest > seen[-1][1]:
             seen.append((now_s, newest))

@@ -36,6 +36,7 @@ class Bench:
     database_rows: int = 2_000_000
     peers: bool = True
     steady_s: float = 30.0
+    changes: tuple[int, ...] = (250_000, 1_000_000, 4_000_000)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,3 +1,3 @@
 """Tidegate: data-integration jobs on Spark that never lose their place."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -231,6 +231,6 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
             file = bundle.extractfile(name)
             assert file is not None
             shows_no_secret(f"bundle: {name}", file.read().decode("utf-8", "replace"))
-    for file in (tmp_path / "server.txt", *site.home.rglob("*")):
-        if file.is_file() and "store" not in file.relative_to(tmp_path).parts:
-            shows_no_secret(str(file), file.read_bytes().decode("utf-8", "replace"))
+    for written in (tmp_path / "server.txt", *site.home.rglob("*")):
+        if written.is_file() and "store" not in written.relative_to(tmp_path).parts:
+            shows_no_secret(str(written), written.read_bytes().decode("utf-8", "replace"))

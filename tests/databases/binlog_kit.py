@@ -1,5 +1,6 @@
 """A database of MariaDB or MySQL that a MySQL-CDC source reads, and its rows by the snapshot and by Jdbc."""
 
+from dataclasses import replace
 from typing import Any
 
 from capture_kit import make_source
@@ -35,7 +36,8 @@ class BinlogShop:
         found = [row for batch in batches for row in batch.to_pylist()]
         return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
 
-    def by_jdbc(self, table: str) -> list[dict[str, Any]]:
-        """The rows as a Jdbc source reads them."""
-        found: list[dict[str, Any]] = everything(source(self.place, table_path=f"{self.name}.{table}")).to_pylist()
+    def by_jdbc(self, table: str, parameters: str = "") -> list[dict[str, Any]]:
+        """The rows as a Jdbc source reads them; `parameters` of the URL, such as ?sslMode=REQUIRED."""
+        place = replace(self.place, url=self.place.url + parameters)
+        found: list[dict[str, Any]] = everything(source(place, table_path=f"{self.name}.{table}")).to_pylist()
         return found

@@ -111,9 +111,13 @@ class Driven:
         """One task; its message."""
         task = WriteTask(lineage=self.lineage, checkpoint=checkpoint, generation=self.generation, subtask=subtask, token=uuid4().hex)
         writer = self.sink.writer(task)
-        for to, rows in parts:
-            writer.write(to, batch_of(to, rows))
-        return [writer.close()]
+        try:
+            for to, rows in parts:
+                writer.write(to, batch_of(to, rows))
+            return [writer.close()]
+        except BaseException:
+            writer.abort()  # as the engines do
+            raise
 
     def commit(self, checkpoint: int, messages: Sequence[Mapping[str, Any]], offsets: Mapping[str, Any] | None = None) -> Committed | AlreadyCommitted:
         return self.committer.commit(

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 from binlog_kit import BinlogShop
 from database_kit import Place
 
 from tidegate.databases.capture.errors import NotSetUp
+from tidegate.databases.errors import AccessDenied
 from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.mysql import MySqlServer
@@ -81,3 +83,12 @@ def test_a_log_without_names_of_columns_is_warned_of(start: Start, caplog: pytes
         shop(f"set global binlog_row_metadata = {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}")
         shop.source().initial()
     assert "set binlog_row_metadata = FULL" in caplog.text
+
+
+def test_a_password_that_must_be_encrypted_is_said_so(mysql: MySqlServer) -> None:
+    mysql.execute("create user fresh@'%' identified by 'secret'", "grant all on *.* to fresh@'%'")
+    place = Place(url=mysql.url("mysql"), user="fresh", password="secret", database="mysql")
+    with pytest.raises(AccessDenied, match=r"only encrypted: add \?sslMode=REQUIRED to the URL"):
+        place.session()
+    encrypted = replace(place, url=f"{place.url}?sslMode=REQUIRED")
+    assert encrypted.execute("select current_user()") == [("fresh@%",)]

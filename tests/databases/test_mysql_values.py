@@ -1,13 +1,141 @@
-"""Values of MariaDB and MySQL: the log, the snapshot and the Jdbc read give the same."""
+"""Values of MariaDB and MySQL: the log, by both decoders, the snapshot and the Jdbc read give the same."""
 
+from typing import Any
+
+import pytest
 from binlog_kit import BinlogShop
-from capture_kit import Mirror
+from binlog_values import GROUPS, MARIADB, MYSQL
+from capture_kit import kept, rows_of
+from database_kit import Place
+
+from tidegate.databases.errors import LoggedValueUnfit, ValueUnreadable
+from tidegate.model.errors import Unsupported
+from tidegate.plugin.contract import Limit
+from tidegate.testing.servers.binlog import BinlogServer
+from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.mysql import MySqlServer
+
+LATER = 1000
+ANY_DATE = "set sql_mode = 'ALLOW_INVALID_DATES'"
 
 
-def test_a_snapshot_and_the_changes_after_it_are_the_table(binlog_shop: BinlogShop) -> None:
-    binlog_shop("create table t (id int primary key, v varchar(20))", "insert into t values (1, 'a'), (2, 'b')")
-    mirror = Mirror(binlog_shop.source())
-    mirror.run()
-    binlog_shop("insert into t values (3, 'ü')", "update t set v = 'c' where id = 1", "delete from t where id = 2")
-    mirror.run()
-    assert mirror.table(f"{binlog_shop.name}.t") == binlog_shop.rows("t") == binlog_shop.by_jdbc("t")
+def insert(name: str, columns: str, rows: list[str], first: int) -> list[str]:
+    names = ", ".join(column.split()[0] for column in columns.split(", "))
+    return ["set time_zone = '+00:00'", ANY_DATE, *(f"insert into {name} (id, {names}) values ({first + n}, {row[1:]}" for n, row in enumerate(rows))]
+
+
+def read(source: Any, start: Any, end: Any) -> dict[str, dict[int, dict[str, str]]]:
+    """The rows by table and id; values as Python shows them, which tells -0.0 from 0.0 and a decimal from a float."""
+    found: dict[str, dict[int, dict[str, str]]] = {}
+    for path, row in rows_of(source, start, end):
+        found.setdefault(path.split(".")[1], {})[row["id"] % LATER] = {name: repr(value) for name, value in row.items() if name not in ("id", "__row_kind")}
+    return found
+
+
+def by_id(rows: list[dict[str, Any]]) -> dict[int, dict[str, str]]:
+    """The rows of before the snapshot, in the same way."""
+    return {row["id"]: {name: repr(value) for name, value in row.items() if name != "id"} for row in rows if row["id"] < LATER}
+
+
+def test_values_are_the_same_by_every_way(binlog_shop: BinlogShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {**GROUPS, **(MYSQL if isinstance(binlog_shop.server, MySqlServer) else MARIADB)}
+    for name, (columns, rows) in groups.items():
+        binlog_shop("set sql_mode = ''", f"create table {name} (id int primary key, {columns}) character set utf8mb4")
+        binlog_shop(*insert(name, columns, rows, 1))
+    source = binlog_shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    snapshot = read(source, start, middle)
+    for name, (columns, rows) in groups.items():
+        binlog_shop(*insert(name, columns, rows, LATER + 1))
+    end = kept(source.latest(middle, Limit()))
+    log = read(source, middle, end)
+    monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
+    pure = read(source, middle, end)
+    for name, (_, rows) in groups.items():
+        jdbc = by_id(binlog_shop.by_jdbc(name))
+        assert len(jdbc) == len(rows), name
+        assert log[name] == snapshot[name], name
+        assert pure[name] == snapshot[name], name
+        assert jdbc == snapshot[name], name
+        if isinstance(binlog_shop.server, MySqlServer):  # it has certificates by itself
+            assert by_id(binlog_shop.by_jdbc(name, "?sslMode=REQUIRED")) == jdbc, name
+
+
+def test_dates_that_are_not_in_the_calendar_are_null(binlog_shop: BinlogShop) -> None:
+    binlog_shop("create table t (id int primary key, d date, t datetime(6))")
+    binlog_shop(
+        ANY_DATE, *(f"insert into t values ({n}, '{date}', '{date}')" for n, date in enumerate(["0000-05-05", "2023-02-29", "2024-02-29", "2024-00-01"]))
+    )
+    assert [row["id"] for row in binlog_shop.by_jdbc("t") if row["d"] is not None and row["t"] is not None] == [2]
+
+
+def test_numbers_that_are_texts_have_no_exponent_and_no_zeros_in_front(binlog_shop: BinlogShop) -> None:
+    binlog_shop("create table t (id int primary key, a decimal(65,30), b decimal(65,30) zerofill)", "insert into t values (1, 0, 1.5)")
+    assert binlog_shop.by_jdbc("t") == [{"id": 1, "a": f"0.{'0' * 30}", "b": f"1.5{'0' * 29}"}]
+
+
+def test_blanks_that_a_mode_of_the_server_adds_are_left_out(binlog_server: BinlogServer, binlog_shop: BinlogShop) -> None:
+    binlog_shop("create table t (id int primary key, a char(5), b char(5) character set utf16, c binary(3))", "insert into t values (1, 'ab ', 'é', 'z')")
+    source = binlog_shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    binlog_server.execute("set global sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'")
+    try:
+        snapshot = read(source, start, middle)
+        jdbc = by_id(binlog_shop.by_jdbc("t"))
+    finally:
+        binlog_server.execute("set global sql_mode = default")
+    binlog_shop(f"insert into t select id + {LATER}, a, b, c from t")
+    assert read(source, middle, source.latest(middle, Limit())) == snapshot == {"t": jdbc}
+    assert jdbc[1] == {"a": "'ab'", "b": "'é'", "c": repr(b"z\0\0")}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("time", "-01:00:00"), ("time(6)", "24:00:00.500000"), ("time(3)", "838:59:59.000")])
+def test_a_span_is_no_time_of_day_and_can_be_read_as_text(binlog_shop: BinlogShop, kind: str, value: str) -> None:
+    binlog_shop(f"create table spans (k varchar(5) primary key, t {kind}, n int)")
+    source = binlog_shop.source(startup__mode="latest")
+    texts = binlog_shop.source(**{"time-as-text": True})
+    start, begin = kept(source.initial()), kept(texts.initial())
+    binlog_shop(f"insert into spans values ('one', '{value}', 1), ('two', '10:00:00', 2)")
+    shown = value if "." not in value else value.split(".")[0] + r"\.\d+"
+    end = source.latest(start, Limit())
+    with pytest.raises(LoggedValueUnfit, match=rf"a change of {binlog_shop.name}.spans \(k = one\) has a value of column 't'.*{shown}.*time-as-text = true"):
+        list(rows_of(source, start, end))
+    with pytest.raises(ValueUnreadable, match=rf"column 't' does not fit time: {value.split('.')[0]}.*k = one"):
+        binlog_shop.by_jdbc("spans")
+    snapshot = [row["t"] for _, row in rows_of(texts, begin, texts.latest(begin, Limit()))]
+    log = [row["t"] for _, row in rows_of(texts, start, end)]
+    assert snapshot == log
+    assert log[0] == value
+
+
+def test_text_that_is_no_unicode_is_an_error_with_its_row(mariadb: MariaDbServer, maria: Place) -> None:
+    shop = BinlogShop(mariadb, maria)  # MySQL does not store surrogates
+    shop("create table t (id int primary key, v varchar(5) character set utf8mb4)")
+    source = shop.source(startup__mode="latest")
+    start = kept(source.initial())
+    shop("insert into t values (1, 'a'), (2, x'eda080')")
+    with pytest.raises(LoggedValueUnfit, match=rf"of {shop.name}.t \(id = 2\) has a value of column 'v' .*x'eda080'"):
+        list(rows_of(source, start, source.latest(start, Limit())))
+    with pytest.raises(ValueUnreadable, match="column 'v' does not fit"):
+        shop.by_jdbc("t")
+
+
+def test_fractions_in_the_old_format_of_mariadb_are_refused_before_anything_is_read(mariadb: MariaDbServer, maria: Place) -> None:
+    shop = BinlogShop(mariadb, maria)
+    mariadb.execute("set global mysql56_temporal_format = OFF")
+    try:
+        shop("create table old (id int primary key, t datetime(3))", "create table fine (id int primary key, t datetime, u time, v timestamp)")
+    finally:
+        mariadb.execute("set global mysql56_temporal_format = ON")
+    with pytest.raises(Unsupported, match=rf"the column t of {shop.name}.old .*ALTER TABLE {shop.name}.old FORCE"):
+        shop.source().initial()
+    shop("drop table old")
+    source = shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    row = "'2024-02-03 04:05:06', '07:08:09', '2024-02-03 04:05:06'"
+    shop(f"insert into fine values (1, {row})")
+    log = [row for path, row in rows_of(source, middle, source.latest(middle, Limit()))]
+    assert [{name: value for name, value in row.items() if name != "__row_kind"} for row in log] == shop.by_jdbc("fine")

@@ -122,7 +122,7 @@ def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(words:
             raise Py4JError(words)
 
     with pytest.raises(kind), translating():
-        DataFrame.schema.func(SimpleNamespace(_jdf=Away()))
+        vars(DataFrame)["schema"].func(SimpleNamespace(_jdf=Away()))
 
 
 def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:

@@ -1,10 +1,13 @@
 """A sink in a database behind a JDBC driver, on real ones inside the JVM (Derby, and H2 where its jar is to be had): rows and record in one transaction."""
 
+import datetime
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,15 @@ from engine_parts import CONTEXT, Numbers, Rows, batch, graph, node, table
 from tidegate.connectors.jdbc.foreign import ForeignSink
 from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.record import OtherOffsets, RecordGone
 from tidegate.connectors.jdbc.target import KeyMissing
+from tidegate.connectors.jdbc.target_check import SharedTable, TargetUnfit
 from tidegate.databases.errors import StatementRefused
 from tidegate.home import Home
-from tidegate.model.errors import Fenced, UserError
+from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.model.problem import Location
 from tidegate.model.records import JobStatus
-from tidegate.model.types import RowKind, Table
+from tidegate.model.types import Column, RowKind, Table, parse_type
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Resume
 from tidegate.plugin.option import Block
@@ -103,7 +107,7 @@ def db(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[D
 class Run:
     """A sink with its committer, as a driver has them."""
 
-    def __init__(self, engine: SparkEngine, db: Database, *, generation: int = 1, checkpoint: int = 0, state: Any = None, **more: Any) -> None:
+    def __init__(self, engine: SparkEngine, db: Database, *, generation: int = 1, checkpoint: int = 0, state: Any = None, token: str = "", **more: Any) -> None:
         given = {"url": db.url, "driver": db.driver, **({"table": "T"} if "query" not in more else {}), **more}
         values, problems = SINK_OPTIONS.read(Block(given, lambda _: Location(""), ""))
         assert problems == []
@@ -111,7 +115,8 @@ class Run:
         committer = self.sink.committer()
         assert isinstance(committer, ForeignCommitter)
         self.committer = committer
-        resume = Resume(lineage="L", generation=generation, checkpoint=checkpoint, state=state)
+        resume = Resume(lineage="L", generation=generation, checkpoint=checkpoint, state=state, token=token, installation="I")
+        self.memory = committer.memory(resume)
         self.ahead = committer.ahead(resume)
         committer.open(resume)
 
@@ -280,3 +285,105 @@ sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", gene
     assert ran.outcome.status is JobStatus.FINISHED
     assert len(db.rows("select * from copied")) == 100
     assert db.rows(RECORDS) == []
+
+
+@BOTH
+def test_of_two_drivers_of_one_generation_the_database_takes_the_first(engine: SparkEngine, db: Database) -> None:
+    first = Run(engine, db, generation=8, token="aa")
+    with pytest.raises(OtherCopy, match="another copy of this installation"):
+        Run(engine, db, generation=8, token="bb")
+    assert isinstance(first.batch(numbers()), Committed)
+    db.execute("update tidegate_sink_record set fence_token = 'bb'")
+    with pytest.raises(OtherCopy):
+        first.batch(numbers(), 2, 3, 5)
+    first.committer.forget()
+    assert len(db.rows(RECORDS)) == 1, "another driver's record stays"
+    Run(engine, db, generation=9, checkpoint=1, token="cc")
+    assert db.rows("select generation_id, fence_token, installation from tidegate_sink_record") == [("9", "cc", "I")]
+    assert len(db.rows("select * from t")) == 3
+
+
+@BOTH
+def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(engine: SparkEngine, db: Database) -> None:
+    first = Run(engine, db)
+    assert first.memory is not None
+    assert first.memory.checkpoint == 0
+    first.batch(numbers())
+    state = first.committer.state()
+    first.committer.finish()
+    first.committer.close()
+    later = Run(engine, db, generation=2, checkpoint=1, state=state)
+    assert later.memory is not None
+    assert later.memory.checkpoint == 1, "a finished target is told apart from one that was lost"
+    later.committer.forget()
+    lost = Run(engine, db, generation=3, checkpoint=1, state=state)
+    assert lost.memory is not None
+    assert lost.memory.checkpoint == 0
+    assert "tidegate_sink_record" in lost.memory.place
+
+
+@pytest.mark.parametrize("statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"])
+def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(engine: SparkEngine, db: Database, statement: str) -> None:
+    run = Run(engine, db)
+    run.batch(numbers())
+    staged = run.stage(numbers(), 2, 3, 5)
+    db.execute(statement)
+    with pytest.raises(RecordGone, match="is not in"):
+        run.commit(staged, 2, 3, 5)
+    assert len(db.rows("select * from t")) == 3
+
+
+def test_a_table_that_was_lost_with_its_record_is_made_anew(engine: SparkEngine, db: Database) -> None:
+    run = Run(engine, db)
+    run.batch(numbers())
+    state = run.committer.state()
+    db.execute("drop table tidegate_sink_record", "drop table t")
+    Run(engine, db, generation=2, checkpoint=1, state=state).batch(numbers(), 2, 3, 5)
+    assert len(db.rows("select * from t")) == 2
+
+
+def test_a_record_table_of_an_older_release_gets_its_columns(engine: SparkEngine, db: Database) -> None:
+    db.execute(
+        "create table tidegate_sink_record (id varchar(64) not null primary key, lineage varchar(200), job_id decimal(19), pipeline_id decimal(19), "
+        "sink_name varchar(500), checkpoint_id decimal(19) not null, generation_id decimal(19) not null, offsets_json clob, prepared_json clob)"
+    )
+    Run(engine, db, token="aa").batch(numbers())
+    assert db.rows("select checkpoint_id, generation_id, fence_token from tidegate_sink_record") == [("1", "1", "aa")]
+
+
+FITS: list[tuple[str, str, Any, bool]] = [
+    ("decimal(10,2)", "decimal(10,4)", Decimal("1.2345"), False),
+    ("integer", "double", 1.5, False),
+    ("real", "double", 0.1, False),
+    ("date", "timestamp", datetime.datetime(2024, 1, 2, 10), False),
+    ("timestamp", "timestamp", datetime.datetime(2024, 1, 2, 10, 0, 0, 7), True),
+    ("decimal(12,4)", "decimal(10,4)", Decimal("1.2345"), True),
+    ("double precision", "double", 0.1, True),
+    ("bigint", "int", 7, True),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("native", "kind", "value", "fits"), FITS, ids=[f"{row[1]} to {row[0]}" for row in FITS])
+def test_a_column_that_would_round_is_refused_before_the_first_row(engine: SparkEngine, db: Database, native: str, kind: str, value: Any, fits: bool) -> None:
+    db.execute(f'create table t ("id" bigint not null primary key, "v" {native})')
+    given = Table(path="t", columns=(Column(name="id", type=parse_type("bigint")), Column(name="v", type=parse_type(kind))), primary_key=("id",))
+    rows = pa.RecordBatch.from_pylist([{"id": 1, "v": value}], schema=table_schema(given))
+    source = node("source", Rows({"table": given, "batch": rows}, CONTEXT))
+    if fits:
+        Run(engine, db).batch(source, end=1)
+    else:
+        with pytest.raises(TargetUnfit, match=r"column 'v' .*allow_lossy_types"):
+            Run(engine, db).batch(source, end=1)
+        assert db.rows("select * from t") == []
+        Run(engine, db, generation=2, allow_lossy_types=True).batch(source, end=1)
+    assert len(db.rows("select * from t")) == 1
+
+
+def test_two_inputs_with_one_target_are_refused(engine: SparkEngine, db: Database) -> None:
+    run = Run(engine, db)
+    run.batch(numbers())
+    other = replace(table(), path="elsewhere.t")
+    with pytest.raises(SharedTable, match="allow_shared_table"):
+        run.batch(node("source", Numbers({"tables": (other,)}, CONTEXT)), 2, 3, 5)
+    assert len(db.rows("select * from t")) == 3

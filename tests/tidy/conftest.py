@@ -1,11 +1,13 @@
 """The files that the rules of this folder look at. Rules take text and return complaints, so that each is also shown a text that breaks it."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "golden"))
 MADE_HERE = {".git", ".venv", "build", "dist", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
 
 

@@ -283,6 +283,7 @@ def failure(failed: Failure) -> dict[str, Any]:
         "condition": failed.condition,
         "domain": failed.domain,
         "message": failed.message,
+        **({"change": to_document(failed.change)} if failed.change else {}),
     }
 
 

@@ -16,6 +16,7 @@ from tidegate.api.job_text import decoded, format_of, plan_text, strictness_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import flag, refused, wish_of
 from tidegate.config.load import Format
+from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import JobRecord, Wish
@@ -53,6 +54,16 @@ class Writes:
         plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
         try:
             record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by, key=digest_of(request_key))
+        except UserError as error:
+            raise refused(error) from error
+        self.desk.wrote()
+        return record
+
+    def accept_change(self, job_id: int, change: AcceptedChange, request: Request) -> JobRecord:
+        """Resume a job with a decision about the change that has stopped it, in a thread."""
+        audit_facts(request, action="accept-change", change=str(change)[:200])
+        try:
+            record = self.desk.commands.accept_change(job_id, change, by=who_of(request).name)
         except UserError as error:
             raise refused(error) from error
         self.desk.wrote()

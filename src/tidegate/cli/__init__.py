@@ -10,6 +10,7 @@ from tidegate import __version__
 from tidegate.cli import exits
 
 VERBS = {
+    "accept-change": "tidegate.cli.accept_change:accept_change",
     "cancel": "tidegate.cli.jobs:cancel",
     "capacity": "tidegate.cli.capacity:capacity",
     "checkpoints": "tidegate.cli.checkpoints:checkpoints",

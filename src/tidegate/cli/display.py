@@ -12,6 +12,7 @@ from typing import TextIO
 
 from tidegate.cli import output
 from tidegate.cli.view import JobView, PipelineView
+from tidegate.model.document import to_document
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
@@ -114,7 +115,16 @@ class JsonDisplay(Display):
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
         """The last line."""
-        failures = [{"condition": f.condition, "domain": f.domain, "pipeline": f.pipeline, "message": f.message} for f in outcome.failures]
+        failures = [
+            {
+                "condition": f.condition,
+                "domain": f.domain,
+                "pipeline": f.pipeline,
+                "message": f.message,
+                **({"change": to_document(f.change)} if f.change else {}),
+            }
+            for f in outcome.failures
+        ]
         self._print(
             {
                 "event": "end",

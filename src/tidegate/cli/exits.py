@@ -21,6 +21,7 @@ NOTHING_DONE = frozenset(  # conditions of errors: what was asked about is not t
     {
         "unknown-job",
         "job-ended",
+        "not-stopped-at-change",
         "job-alive",
         "job-not-led",
         "needs-restore-choice",

@@ -3,9 +3,11 @@
 import contextlib
 import os
 import secrets
+import shlex
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -17,6 +19,7 @@ from tidegate.cli import exits, job_file, output, run_words, signals
 from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
 from tidegate.cli.view import job_view
 from tidegate.config.engine import load_engine
+from tidegate.coordinator.accept import stops_of
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
@@ -27,6 +30,7 @@ from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
 from tidegate.home import Home
 from tidegate.lifecycle.view import Limits
 from tidegate.logs import bare, hide, log_to
+from tidegate.model.change import ChangeStop
 from tidegate.model.document import from_document
 from tidegate.model.engine import CoordinatorSettings, EngineSettings
 from tidegate.model.errors import TidegateError, system_sentence
@@ -126,11 +130,17 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         why = system_sentence(error) if isinstance(error, OSError) else error
         return refuse(f"{options.home.root} cannot be used: {why}", exits.REFUSED)
     try:
+        return run_stored(store, plan, file, options)
+    finally:
+        store.close()
+
+
+def run_stored(store: Store, plan: Plan, file: str, options: RunOptions) -> int:
+    """The same with a store that is open."""
+    try:
         return EmbeddedRun(store, plan, file, options).run()
     except TidegateError as error:
         return refuse(str(error), exits.code_of(error))
-    finally:
-        store.close()
 
 
 def refuse(text: str, code: int) -> int:
@@ -271,6 +281,10 @@ class EmbeddedRun:
             return ""
         if not points:
             return f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore auto"
+        if stops := stops_of(outcome):
+            if all(stop.choices for stop in stops):
+                return decided_with(stops, str(outcome.job_id), self.options.home)
+            return f"start again with: {bare(self.options.command)} --restore fresh"
         places = ", ".join(f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items())
         place = places if len(points) > 1 else str(next(iter(points.values())))
         return f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
@@ -305,6 +319,13 @@ class EmbeddedRun:
                 now_ms=self.clock.now_ms(),
             )
         )
+
+
+def decided_with(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
+    """The commands that decide about changes of tables, as they are typed for this installation."""
+    place = "" if home == Home.find(None, os.environ) else f" --home {shlex.quote(str(home.root))}"
+    commands = [f"{stop.command(job)} {choice.value}{place}" for stop in stops for choice in stop.choices]
+    return "choose how to go on with one of:\n  " + "\n  ".join(commands)
 
 
 def limits_of(settings: CoordinatorSettings) -> Limits:

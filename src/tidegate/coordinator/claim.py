@@ -169,7 +169,7 @@ class Claimant:
         job = known.record.value  # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
         before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
         state = replace(
-            moved(before, JobStatus.RECOVERING, now_ms, generation=before.generation + 1, reason=failure.message),
+            moved(before, JobStatus.RECOVERING, now_ms, generation=before.generation + 1, event_reason=failure.message),
             restarts=before.restarts + 1 if checkpoints == before.checkpoints else 1,
             checkpoints=checkpoints,
             failures=(*before.failures, failure)[-FAILURES_MAX:],

@@ -8,15 +8,17 @@ from dataclasses import replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.history import commanded, submitted
 from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fields, source_changes
 from tidegate.coordinator.registry import Known, look, name_key, unused
 from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.sink_memory import ask_from_here
-from tidegate.coordinator.wish import RestoreWish, Start
+from tidegate.coordinator.wish import From, RestoreWish, Start
 from tidegate.failpoint import failpoint
 from tidegate.logs import hide
+from tidegate.model.change import AcceptedChange
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError, UserError
@@ -117,6 +119,18 @@ class Commands:
             except Conflict:
                 continue
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
+
+    def accept_change(self, job_id: int, change: AcceptedChange, by: str = "") -> JobRecord:
+        """Resume a job that a change of a table has stopped, with what was decided about it. A repeated decision finds the job resumed."""
+        known = look(self.store, job_id)
+        if known.record is not None and change in known.record.value.accepted_changes:
+            return known.record.value
+        if known.record is None and known.outcome is None:
+            raise UnknownJob(job_id)
+        outcome = stopped_job(known, change)
+        assert outcome.plan is not None, "who has failed has run"
+        wish = RestoreWish(From.LATEST, accept_changes=(change,))
+        return self.submit(outcome.plan, file="", job_id=job_id, name=outcome.name, restore=wish, by=by)
 
     def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
         """Want a savepoint, and, with `stop`, the end of the job with it. Durable when this returns; a repeated request joins the first."""

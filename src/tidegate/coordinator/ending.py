@@ -125,7 +125,7 @@ def ending_of(
     words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
     told = replace(before, events=history_of(known, answer.request))
     state = replace(
-        moved(told, status, now_ms, generation=generation, reason=words),
+        moved(told, status, now_ms, generation=generation, event_reason=words),
         leader=None,
         failures=outcome.failures,
         reason=reason,
@@ -192,4 +192,5 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         last_checkpoint=latest.checkpoint if latest else 0,
         last_checkpoint_ms=latest.completed_ms if latest else 0,
         accepted_changes=known.record.value.accepted_changes,
+        file=known.record.value.file,
     )

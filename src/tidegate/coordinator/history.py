@@ -7,6 +7,7 @@ and by those who show them. Pure.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidegate.coordinator.registry import Known
 from tidegate.model.records import JobEvent, JobEventKind, JobRecord, JobState, JobStatus, SavepointRequest, SavepointStatus
@@ -20,18 +21,20 @@ REASON_CHARS_MAX = 300
 
 def appended(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]:
     """With these at the end. The oldest go where there are too many, and where they are too old for the newest one."""
-    every = (*events, *(replace(event, reason=_short(event.reason)) for event in new))[-EVENTS_MAX:]
-    oldest_ms = every[-1].at_ms - AGE_MS_MAX if every else 0
-    old = max(0, len(every) - EVENTS_MIN)
+    every = (*events, *map(_bounded, new))[-EVENTS_MAX:]
+    if len(every) <= EVENTS_MIN:
+        return every
+    oldest_ms = every[-1].at_ms - AGE_MS_MAX
+    old = len(every) - EVENTS_MIN
     return (*(event for event in every[:old] if event.at_ms >= oldest_ms), *every[old:])
 
 
-def moved(state: JobState, status: JobStatus, now_ms: int, *, generation: int | None = None, reason: str = "") -> JobState:
-    """The same job in another status, with the line that says so. A driver that has to be replaced is a restart."""
+def moved(state: JobState, status: JobStatus, now_ms: int, *, generation: int | None = None, event_reason: str = "", **fields: Any) -> JobState:
+    """The same job in another status, with the line that says so, and with these fields. A driver that has to be replaced is a restart."""
     restart = status is JobStatus.RECOVERING
     kind = JobEventKind.RESTART if restart else JobEventKind.STATUS
     after = state.generation if generation is None else generation
-    line = JobEvent(at_ms=now_ms, kind=kind, to=status.value, generation=after, reason=reason)
+    line = JobEvent(at_ms=now_ms, kind=kind, to=status.value, generation=after, reason=event_reason)
     return replace(
         state,
         status=status,
@@ -40,6 +43,7 @@ def moved(state: JobState, status: JobStatus, now_ms: int, *, generation: int | 
         changed_ms=now_ms,
         entered={**state.entered, status.value: now_ms},
         events=appended(state.events, line),
+        **fields,
     )
 
 
@@ -83,6 +87,11 @@ def _merged(events: Sequence[JobEvent], more: Sequence[JobEvent]) -> tuple[JobEv
         after = [index + 1 for index in range(begun, len(result)) if result[index].at_ms <= event.at_ms]
         result.insert(after[-1] if after else begun, event)
     return tuple(result)
+
+
+def _bounded(event: JobEvent) -> JobEvent:
+    short = _short(event.reason)
+    return event if short is event.reason else replace(event, reason=short)
 
 
 def _short(text: str) -> str:

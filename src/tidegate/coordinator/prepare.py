@@ -11,6 +11,8 @@ from typing import Any
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import NoSavepoint
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_of
+from tidegate.coordinator.leftover_rows import fresh_notes, not_held_notes
 from tidegate.coordinator.origin import ContinuedElsewhere, Origin, check_free, forgotten, in_use_by, origin_of, own_origin
 from tidegate.coordinator.registry import Known, look
 from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
@@ -22,7 +24,7 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
+from tidegate.model.restore import OnIncompatible, OnMissing, OnNotHeld, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
 from tidegate.model.volume import without
 from tidegate.pipeline.memory import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
@@ -129,7 +131,8 @@ def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = No
     own = own or own_origin(request.known, storage)
     base = _base(request, Start.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
-    report = replace(report, notes=(*report.notes, *fresh_findings(request.ask, request.plan).notes))
+    before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
+    report = replace(report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes))
     left = bool(own.states) and not request.known.pipelines
     return Prepared(start=Start.FRESH, report=report, numbers=numbers_of(request.known, storage, own), states={}, left=left)
 
@@ -150,6 +153,8 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
     finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
     places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
     base = replace(_base(request, Start.RESUME, origin), fork=fork)
+    for change in wish.accept_changes:
+        check_offered(change, stops_of(origin.known.outcome))
     report = report_of(
         base,
         request.plan,
@@ -178,7 +183,7 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
         states=states,
         source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
         claimed=tuple(ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own),
-        accepted_changes=merged(accepted_before(origin), wish.accept_changes)[-CHANGES_MAX:],
+        accepted_changes=merged(() if fork else accepted_before(origin), wish.accept_changes)[-CHANGES_MAX:],
     )
 
 
@@ -280,6 +285,8 @@ def _base(request: Request, start: Start, origin: Origin | None) -> RestoreRepor
     wish = request.wish
     notes = [f"{path} is left out (--skip-file): what is not read of it is given up" for path in wish.skip_files]
     notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
+    notes += acceptance_notes(wish.accept_changes, (origin or request).known.outcome, resumed=start is not Start.FRESH)
+    notes += not_held_notes(request.plan) if wish.on_not_held is OnNotHeld.INITIAL and start is Start.RESUME else ()
     return RestoreReport(
         notes=tuple(notes),
         job_id=request.known.job_id,

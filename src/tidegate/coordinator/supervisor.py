@@ -224,7 +224,7 @@ class Supervisor:
         """Write another status; whoever was quicker is read by the next turn."""
         assert known.state is not None
         key, before = str(known.job_id), known.state.value
-        state = replace(moved(before, status, self.clock.now_ms(), reason=reason), reason=reason)
+        state = moved(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
         try:
             self.store.transact([Check(STATES, key, known.state.version)], [Put(STATES, key, to_document(state))])
         except Conflict:
@@ -240,7 +240,7 @@ class Supervisor:
         if status is before.status and not answer.writes:
             return
         reason = request.value.reason if request else ""
-        state = replace(before if status is before.status else moved(before, status, self.clock.now_ms(), reason=reason), reason=reason)
+        state = replace(before if status is before.status else moved(before, status, self.clock.now_ms(), event_reason=reason), reason=reason)
         key = str(known.job_id)
         try:
             self.store.transact([Check(STATES, key, known.state.version), *answer.checks], [Put(STATES, key, to_document(state)), *answer.writes])

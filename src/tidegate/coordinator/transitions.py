@@ -267,8 +267,12 @@ class Recorder:
     def _next(self, view: JobView, decision: Go, now_ms: int, *, generation: int | None = None, reason: str | None = None, told: str | None = None) -> JobState:
         """The state after a decision; `told` is the reason in the history, where that says more than the state does."""
         before, why = view.state, decision.reason if reason is None else reason
-        return replace(
-            moved(before, decision.to, now_ms, generation=generation, reason=why if told is None else told),
+        return moved(
+            before,
+            decision.to,
+            now_ms,
+            generation=generation,
+            event_reason=why if told is None else told,
             restarts=(0 if decision.healed else before.restarts) + decision.restart,
             checkpoints=view.checkpoints,
             failures=(*before.failures, *([decision.failure] if decision.failure else []))[-FAILURES_MAX:],

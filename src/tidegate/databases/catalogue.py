@@ -6,6 +6,9 @@ from typing import Any
 from tidegate.model.types import Column, DataType, Table
 from tidegate.plugin.placeholders import NAME_PARTS
 
+SOURCE_TYPES = "source-types"
+"""The key in Table.options under which a source leaves { column: [type, collation] } in the words of its database."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
@@ -75,5 +78,5 @@ class TableInfo:
             unique_key=self.unique_key,
             comment=self.comment,
             kinds=kinds,
-            options=self.name.options(),
+            options={**self.name.options(), SOURCE_TYPES: {c.name: [c.native, c.collation] for c in self.columns}},
         )

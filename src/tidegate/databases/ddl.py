@@ -11,9 +11,10 @@ from tidegate.model.types import Column, TypeName
 _NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 
 
-def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], key: Sequence[str], comment: str = "") -> list[str]:
-    """A new table with mapped types. Only columns of the key must have values: what a source could not tell is null."""
-    parts = [_column(dialect, column, len(key) if column.name in key else 0) for column in columns]
+def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], key: Sequence[str], comment: str = "", types: Sequence[str] = ()) -> list[str]:
+    """A new table, with `types` or those that the dialect has. Only columns of the key must have values: what a source could not tell is null."""
+    natives = types or [dialect.native_type(column.type, keys=len(key) if column.name in key else 0) for column in columns]
+    parts = [f"{dialect.quote(c.name)} {native}" + (" not null" if c.name in key else "") for c, native in zip(columns, natives, strict=True)]
     if key:
         parts.append(f"primary key ({dialect.names(key)})")
     options = " default character set utf8mb4" if dialect.system is System.MYSQL else ""
@@ -22,10 +23,6 @@ def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], k
     create = f"create table if not exists {dialect.qualified(name)} ({', '.join(parts)}){options}"
     after = [f"comment on table {dialect.qualified(name)} is {dialect.text_literal(comment)}"] if comment and dialect.system is System.POSTGRES else []
     return [create, *after]
-
-
-def _column(dialect: Dialect, column: Column, keys: int) -> str:
-    return f"{dialect.quote(column.name)} {dialect.native_type(column.type, keys=keys)}" + (" not null" if keys else "")
 
 
 def _comment(text: str) -> str:
@@ -54,9 +51,9 @@ def empty_table(dialect: Dialect, name: TableName) -> str:
     return f"delete from {dialect.qualified(name)}" if dialect.system is System.SQLITE else f"truncate table {dialect.qualified(name)}"
 
 
-def add_column(dialect: Dialect, name: TableName, column: Column) -> str:
+def add_column(dialect: Dialect, name: TableName, column: Column, native: str = "") -> str:
     """A new column. In the rows that are there it has the column's default, in one step with the column; nothing where it has none."""
-    text = _column(dialect, column, 0)
+    text = f"{dialect.quote(column.name)} {native or dialect.native_type(column.type)}"
     if column.default is not None:
         text = f"{text.removesuffix(' default null')} default {_default(dialect, column)}"
     return f"alter table {dialect.qualified(name)} add column {text}"

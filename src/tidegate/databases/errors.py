@@ -100,5 +100,25 @@ class ValueUnreadable(UserError):
     condition = "value-unreadable"
 
     def __init__(self, column: str, kind: str, why: str) -> None:
-        super().__init__(f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; cast the column with `query`")
-        self.column, self.kind = column, kind
+        super().__init__(
+            f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; correct the value, "
+            "cast the column with `query` (Jdbc), or leave its table out"
+        )
+        self.column, self.kind, self.why = column, kind, why
+
+
+class LoggedValueUnfit(UserError):
+    """A value in the log does not fit the type of its column here."""
+
+    condition = "value-unreadable"
+
+    def __init__(self, column: str, kind: str, index: int, why: str, where: str = "") -> None:
+        super().__init__(
+            f"a change{where} has a value of column {column!r} that does not fit {kind}: {why[:TEXT_MAX]}; everything before it is delivered. "
+            "Correct the value in the table and start with --restore fresh, or leave the table out of the job"
+        )
+        self.column, self.kind, self.index, self.why = column, kind, index, why
+
+    def of_row(self, table: str, key: str) -> "LoggedValueUnfit":
+        """The same with its table and the key of its row."""
+        return LoggedValueUnfit(self.column, self.kind, self.index, self.why, f" of {table} ({key})")

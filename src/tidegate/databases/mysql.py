@@ -1,12 +1,15 @@
 """MariaDB and MySQL: the connection, by pymysql. Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are."""
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import pymysql
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, SERVER_STATUS
 
+from tidegate.databases import reuse
 from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
 from tidegate.databases.session import Row, Session
 from tidegate.databases.tls import Mode, Tls, context, mysql_tls
@@ -14,11 +17,13 @@ from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 
 T = TypeVar("T")
+_RESET_CONNECTION = 0x1F
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
 _LOST = {2003, 2002, 2005}
 _UNTRUSTED = ("certificate verify failed", "ssl is required", "wrong_version_number", "wrong version number", "support ssl")
 # Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
 _PASSING = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1290, 1412, 1637, 1927, 2006, 2013, 2014, 2055, 3024, 4031}
+_NEEDS_ENCRYPTION = "caching_sha2_password"  # pymysql says so where it cannot encrypt the password alone
 SET_UP = (
     "set session time_zone = '+00:00'",
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -69,6 +74,10 @@ def translated(address: Address, act: Callable[[], T]) -> T:
     except pymysql.err.MySQLError as error:
         raise _ours(address, error) from None
     except (OSError, RuntimeError) as error:
+        if _NEEDS_ENCRYPTION in str(error):
+            raise AccessDenied(
+                str(address), "this server takes the password of this user (caching_sha2_password) only encrypted: add ?sslMode=REQUIRED to the URL"
+            ) from None
         raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
 
 
@@ -95,7 +104,10 @@ class MySqlSession(Session):
     def __init__(self, address: Address, *, loads: bool = False) -> None:
         """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could then ask for any file."""
         super().__init__(address)
-        self.connection = connect(address, local_infile=loads)
+        self._key = reuse.key_of(address, "loads" if loads else "")
+        kept = reuse.take(self._key)
+        self._opened_s = kept.opened_s if kept else time.monotonic()
+        self.connection: Any = kept.connection if kept else connect(address, local_infile=loads)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
@@ -127,7 +139,31 @@ class MySqlSession(Session):
 
     def close(self) -> None:
         """Give the connection back."""
-        try:
-            self.connection.close()
-        except pymysql.err.MySQLError:
+        connection = self.connection
+        if isinstance(connection, reuse.ClosedConnection):
             return
+        self.connection = reuse.ClosedConnection(self.address)
+        if self.reusable and connection.open and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            with suppress(pymysql.err.MySQLError, OSError, RuntimeError, TidegateError):
+                _reset(self.address, connection)
+                reuse.keep(self._key, connection, connection._sock.fileno(), lambda: _closed(connection), self._opened_s)
+                return
+        _closed(connection)
+
+
+def _reset(address: Address, connection: Any) -> None:
+    """A session as a new connection has it: variables, temporary tables, locks and prepared statements of the last one go."""
+    connection._execute_command(_RESET_CONNECTION, b"")
+    connection._read_ok_packet()
+    if address.database:
+        connection.select_db(address.database)  # its character set is a variable of the session
+    connection.set_character_set("utf8mb4")
+    connection.autocommit(True)
+    with connection.cursor() as cursor:
+        for statement in SET_UP:
+            translated(address, partial(cursor.execute, statement))
+
+
+def _closed(connection: Any) -> None:
+    with suppress(pymysql.err.MySQLError):
+        connection.close()

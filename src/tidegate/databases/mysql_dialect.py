@@ -1,7 +1,7 @@
 """MariaDB and MySQL: names, literals, types both ways. Rows are read in mysql_rows.py, the catalogue in mysql_catalogue.py.
 
 Types follow the reference: tinyint(1) and bit(1) are boolean, unsigned types the next wider one, bigint unsigned decimal(20,0). A timestamp is a moment
-(timestamp_tz), a datetime is not (timestamp). Zero dates are null.
+(timestamp_tz), a datetime is not (timestamp). Dates that are not in the calendar (0000-00-00, 2024-00-10, 0000-05-05, 2023-02-29) are null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,6 +71,10 @@ class MySqlDialect(Dialect):
     name_chars_max = 64
     quote_character = "`"
 
+    def __init__(self, *, time_as_text: bool = False) -> None:
+        """`time_as_text`: columns of the type TIME are texts, as they may hold more than times of day."""
+        self.time_as_text = time_as_text
+
     def qualified(self, name: TableName) -> str:
         """`database`.`table`."""
         return ".".join(self.quote(part) for part in (name.database, name.table) if part)
@@ -109,6 +113,8 @@ class MySqlDialect(Dialect):
             return simple(_WIDER[base] if unsigned else _SIGNED[base])
         if base in _BYTES or base in _SPATIAL or base == "bit":
             return simple(TypeName.BYTES)
+        if base == "time" and self.time_as_text:
+            return simple(TypeName.STRING)
         return simple(_OTHERS.get(base, TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
@@ -129,19 +135,18 @@ class MySqlDialect(Dialect):
             case TypeName.FLOAT:  # as a text, a float would lose digits
                 return f"{name} + 0e0"
             case TypeName.DECIMAL | TypeName.STRING:
-                text = base.endswith("char") or base.endswith("text")
-                return name if text and kind.name is TypeName.STRING else f"cast({name} as char)"
+                return _as_text(name, base, zerofill="zerofill" in column.native.lower())
             case TypeName.INT if base == "year":
                 return f"{name} + 0"
-            case TypeName.BYTES if base == "bit" or base in _SPATIAL:  # shapes as the server keeps them, which is what it takes too
+            case TypeName.BYTES if base == "bit" or base == "vector" or base in _SPATIAL:  # as the server keeps them, which is what it takes too
                 return f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))" if base == "bit" else f"unhex(hex({name}))"
             case TypeName.DATE:
-                return f"datediff(if(month({name}) = 0 or dayofmonth({name}) = 0, null, {name}), '1970-01-01')"
+                return f"datediff(if({_is_date(name)}, {name}, null), '1970-01-01')"
             case TypeName.TIME:
                 sign = f"if({name} < 0, -1, 1)"
                 return f"cast(truncate(time_to_sec({name}), 0) * 1000000 + {sign} * microsecond({name}) as signed)"
             case TypeName.TIMESTAMP:
-                return f"if(month({name}) = 0 or dayofmonth({name}) = 0, null, {name})"
+                return f"if({_is_date(name)}, {name}, null)"
             case TypeName.TIMESTAMP_TZ:  # whatever the time zone of the session is
                 return f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
             case _:
@@ -175,15 +180,13 @@ class MySqlDialect(Dialect):
         return f"({name} >= from_unixtime({moment} / 1000000) - interval 3 hour and unix_timestamp({name}) * 1000000 > {moment})"
 
     def key_unread(self, column: NativeColumn, kind: DataType) -> str:
-        """Dates with a month or day of zero."""
-        name = self.quote(column.name)
-        return f"(month({name}) = 0 or dayofmonth({name}) = 0)" if kind.name in (TypeName.DATE, TypeName.TIMESTAMP) else ""
+        """Dates that are not in the calendar."""
+        return f"not coalesce({_is_date(self.quote(column.name))}, false)" if kind.name in (TypeName.DATE, TypeName.TIMESTAMP) else ""
 
     def key_edges(self, column: NativeColumn, kind: DataType) -> str:
-        """Whole dates."""
-        name = self.quote(column.name)
+        """Dates of the calendar."""
         dated = kind.name in (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
-        return f"year({name}) > 0 and month({name}) > 0 and dayofmonth({name}) > 0" if dated else ""
+        return _is_date(self.quote(column.name)) if dated else ""
 
     def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
         """Rows by connectorx."""
@@ -209,9 +212,22 @@ class MySqlDialect(Dialect):
         return int(found or 0)
 
 
+def _as_text(name: str, base: str, *, zerofill: bool) -> str:
+    if base == "char":  # a server may fill them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not
+        return f"trim(trailing ' ' from {name})"
+    if base.endswith("char") or base.endswith("text"):
+        return name
+    return f"cast({name} + 0 as char)" if zerofill else f"cast({name} as char)"  # zeros in front are no part of a number
+
+
 def _bits(column: NativeColumn) -> int:
     sizes = base_and_sizes(column.native)[1]
     return sizes[0] if sizes else 1
+
+
+def _is_date(name: str) -> str:
+    """A condition: the date is one of the calendar, from the year 1 on. The last day of a month of zero is null."""
+    return f"year({name}) > 0 and dayofmonth({name}) between 1 and dayofmonth(last_day({name}))"
 
 
 def _is_moment(column: NativeColumn) -> bool:

@@ -13,6 +13,7 @@ import connectorx
 import pyarrow as pa
 import pymysql
 
+from tidegate.databases.binlog.columns import span_text
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused, ValueUnreadable
 from tidegate.databases.mysql import connect, tls_of, translated
 from tidegate.databases.session import check_session
@@ -24,6 +25,7 @@ from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
 ROWS_MAX = 16_384
+_NO_VALUE = "Couldn't convert the value"
 _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
 
 
@@ -37,19 +39,43 @@ def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]],
         reader = connectorx.read_sql(address.uri("mysql"), sql, return_type="arrow_stream", batch_size=rows_max or ROWS_MAX)
         for batch in reader:
             if batch.num_rows:
-                yield fitted(batch, columns)
+                yield _fitted(batch, columns)
     except TidegateError:
         raise
     except (RuntimeError, pa.ArrowException) as error:
-        raise _ours(address, str(error)) from None
+        raise _ours(address, str(error), columns) from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise _ours(address, str(error)) from None
+        raise _ours(address, str(error), columns) from None
 
 
-def _ours(address: Address, text: str) -> TidegateError:
+def _fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+    """The batch in our types; an error tells the value that does not fit, and how its row begins."""
+    try:
+        return fitted(batch, columns)
+    except ValueUnreadable as error:
+        index = [name for name, _ in columns].index(error.column)
+        raise _located(error, batch, columns, index) from None
+
+
+def _located(error: ValueUnreadable, batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]], index: int) -> ValueUnreadable:
+    name, kind = columns[index]
+    for row in range(batch.num_rows):
+        try:
+            fit(batch.column(index).slice(row, 1), kind, name)
+        except ValueUnreadable as found:
+            value = batch.column(index)[row].as_py()
+            spans = kind.name is TypeName.TIME and isinstance(value, int)
+            shown = f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type TIME as texts)" if spans else value
+            return ValueUnreadable(name, str(kind), f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}: {found.why}")
+    return error
+
+
+def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) -> TidegateError:
     text = address.masked(text)
+    if _NO_VALUE in text:  # connectorx does not tell the column
+        return ValueUnreadable(" or ".join(name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)), "its type", text)
     if any(state in text for state in _REFUSED):
         return StatementRefused(str(address), text)
     return DatabaseTrouble(str(address), text)

@@ -1,5 +1,6 @@
 """PostgreSQL: the connection, by psycopg. Times are UTC, dates ISO, whatever the server's defaults are."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from urllib.parse import urlencode
 
 import psycopg
 
+from tidegate.databases import reuse
 from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
@@ -67,7 +69,10 @@ class PostgresSession(Session):
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
-        self.connection = connect(address)
+        self._key = reuse.key_of(address)
+        kept = reuse.take(self._key)
+        self._opened_s = kept.opened_s if kept else time.monotonic()
+        self.connection: Any = kept.connection if kept else connect(address, prepare_threshold=None)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
@@ -79,7 +84,8 @@ class PostgresSession(Session):
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> "psycopg.Cursor[Any]":
         # As bytes, since psycopg takes text for a literal only. Without parameters a % is a %.
-        return self.connection.execute(sql.encode(), tuple(parameters) or None)
+        cursor: psycopg.Cursor[Any] = self.connection.execute(sql.encode(), tuple(parameters) or None)
+        return cursor
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row."""
@@ -104,5 +110,18 @@ class PostgresSession(Session):
 
     def close(self) -> None:
         """Give the connection back."""
-        with suppress(psycopg.Error):
-            self.connection.close()
+        connection = self.connection
+        if isinstance(connection, reuse.ClosedConnection):
+            return
+        self.connection = reuse.ClosedConnection(self.address)
+        if self.reusable and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                connection.execute(b"discard all")
+                reuse.keep(self._key, connection, connection.fileno(), lambda: _closed(connection), self._opened_s)
+                return
+        _closed(connection)
+
+
+def _closed(connection: "psycopg.Connection[Any]") -> None:
+    with suppress(psycopg.Error):
+        connection.close()

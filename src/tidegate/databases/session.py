@@ -21,6 +21,8 @@ class Session(ABC):
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.reusable = True
+        """Whether the connection may be kept for the next session: not after an error, nor where a reset leaves something of this one."""
 
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -48,7 +50,7 @@ class Session(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connection back; never raises."""
+        """Give the connection back, or close it; never raises. The session is of no use afterwards."""
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -71,11 +73,12 @@ class Session(ABC):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.reusable = self.reusable and error is None
         self.close()
 
 
 def open_session(address: Address) -> Session:
-    """A new connection; DatabaseUnreachable, AccessDenied."""
+    """A new session, on a connection that was kept where there is one; DatabaseUnreachable, AccessDenied."""
     match address.system:
         case System.MYSQL:
             from tidegate.databases.mysql import MySqlSession

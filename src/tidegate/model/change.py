@@ -5,6 +5,7 @@ A source raises `StoppedByChange` before the first row that differs; the failure
 `AcceptedChange` with the job's record to the source.
 """
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +22,18 @@ class ChangeChoice(StrEnum):
     REREAD = "reread"  # take the new definition, and read the whole table again
     SKIP = "skip"  # leave the statement out, as if it were not there
 
+    @property
+    def meaning(self) -> str:
+        """What it does, for people who are about to choose."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ChangeChoice.ADOPT: "take the table as it is now; rows that are in the target stay as they are",
+    ChangeChoice.REREAD: ("take the table as it is now and read all of it again; rows that it no longer has stay in the target: delete them there"),
+    ChangeChoice.SKIP: "go on as if this change were not there; the target is not changed by it",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeStop:
@@ -30,6 +43,10 @@ class ChangeStop:
     at: str
     statement: str = ""
     choices: tuple[ChangeChoice, ...] = ()
+
+    def command(self, job: str) -> str:
+        """The command that decides about it, but for the choice."""
+        return f"tidegate accept-change {job} --at {shlex.quote(self.at)} --table {shlex.quote(self.table)} --choice"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -452,6 +452,7 @@ class JobOutcome:
     last_checkpoint: int = 0
     last_checkpoint_ms: int = 0
     accepted_changes: tuple[AcceptedChange, ...] = ()
+    file: str = ""  # the job file of `tidegate run`; empty where servers have run it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
@@ -61,6 +62,7 @@ _HARMLESS_VALUES = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE | re.ASCII,
 )
+_WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 _FLAGS = frozenset({"true", "false"})  # also under a delicate key: spark.authenticate = true
 _MARK = "packed-secret"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:\S*", re.IGNORECASE)
@@ -83,6 +85,23 @@ _FORMS = (
         re.IGNORECASE,
     ),
 )
+# What every one of them needs; most texts have none of it, and need not be searched eight times.
+_HINT = re.compile(r"[@=:]|eyJ|gh[pousr]_|xox|tg_|[Bb]earer|BEARER|[Bb]asic|BASIC|Negotiate|SharedKey|Digest|-----BEGIN")
+
+
+@lru_cache(maxsize=4096)
+def _is_delicate(key: str) -> bool:
+    return DELICATE.search(key) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_free(key: str) -> bool:
+    return FREE.search(key) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_harmless(key: str) -> bool:
+    return _HARMLESS_KEYS.match(key) is not None
 
 
 def packed(values: Mapping[str, Any], options: OptionSet) -> Values:
@@ -98,16 +117,16 @@ def unpacked(values: Mapping[str, Any]) -> Values:
 
 def masked(key: str, value: Any, *, free: bool = False) -> Any:
     """The value without what must not be seen, however deep; `free` where its block has keys that nobody knows."""
-    free = free or FREE.search(key) is not None
+    free = free or _is_free(key)
     if isinstance(value, Mapping):
         if set(value) == {_MARK}:
             return MASK
-        return {str(inner): MASK if DELICATE.search(key) else masked(str(inner), each, free=free) for inner, each in value.items()}
+        return {str(inner): MASK if _is_delicate(key) else masked(str(inner), each, free=free) for inner, each in value.items()}
     if isinstance(value, list | tuple):
         return [masked(key, each, free=free) for each in value]
     if isinstance(value, str):
         return _spliced(value, _spans(key, value, free))
-    hidden = DELICATE.search(key) and isinstance(value, int | float) and not isinstance(value, bool)
+    hidden = _is_delicate(key) and isinstance(value, int | float) and not isinstance(value, bool)
     return MASK if hidden else value
 
 
@@ -133,8 +152,13 @@ def shown(address: str) -> str:
 
 def secret_texts(options: Mapping[str, Any], *, free: bool = False) -> frozenset[str]:
     """Every text in these options that must not be seen, packed or not, however deep: for masking it in what others say."""
-    told = ((key, value) for key, value in options.items() if isinstance(value, str | Mapping | list | tuple))  # the others, which are most, have no text
-    return frozenset(text for key, value in told for text in _texts(key, value, free) if text)
+    return frozenset(
+        text
+        for key, value in options.items()
+        if type(value) not in _WITHOUT_TEXT  # most values, and every job that is submitted passes here
+        for text in _texts(key, value, free)
+        if text
+    )
 
 
 def plan_texts(plan: Plan) -> frozenset[str]:
@@ -145,24 +169,24 @@ def plan_texts(plan: Plan) -> frozenset[str]:
 
 
 def _texts(key: str, value: Any, free: bool) -> Iterator[str]:
-    free = free or FREE.search(key) is not None
-    if isinstance(value, Mapping):
+    free = free or _is_free(key)
+    if isinstance(value, str):
+        spans = _spans(key, value, free)
+        unnamed = spans == [(0, len(value))] and not _is_delicate(key)
+        if not (unnamed and (len(value) < UNNAMED_CHARS_MIN or _PLAIN_WORD.fullmatch(value))):  # else it is masked, but any line may have this word
+            yield from _written(value, spans)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(key, each, free)
+    elif isinstance(value, Mapping):
         inner = _unpack(value)
         if isinstance(inner, str):
             yield from _written(inner, _address_spans(inner)) if _holds_secret(inner) else (inner,)  # or its connector calls it secret
         elif isinstance(inner, Mapping):
             for name, each in inner.items():
-                yield from _texts(key if DELICATE.search(key) else str(name), each, free or inner is not value)
+                yield from _texts(key if _is_delicate(key) else str(name), each, free or inner is not value)
         elif isinstance(inner, list | tuple):
             yield from _texts(key, inner, free)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(key, each, free)
-    elif isinstance(value, str):
-        spans = _spans(key, value, free)
-        unnamed = spans == [(0, len(value))] and not DELICATE.search(key)
-        if not (unnamed and (len(value) < UNNAMED_CHARS_MIN or _PLAIN_WORD.fullmatch(value))):  # else it is masked, but any line may have this word
-            yield from _written(value, spans)
 
 
 def _written(text: str, spans: Spans) -> Iterator[str]:
@@ -176,9 +200,9 @@ def _spans(key: str, text: str, free: bool) -> Spans:
     """Which parts of a value must not be seen."""
     if not text or text.lower() in _FLAGS:
         return []
-    if DELICATE.search(key) and not _HARMLESS_KEYS.match(key):
+    if _is_delicate(key) and not _is_harmless(key):
         return [(0, len(text))]
-    if not free or _HARMLESS_KEYS.match(key) or _HARMLESS_VALUES.fullmatch(text):
+    if not free or _is_harmless(key) or _HARMLESS_VALUES.fullmatch(text):
         return _form_spans(text)
     if "-D" in text or text.startswith("-X"):
         return _merged(_jvm_spans(text) + _form_spans(text))
@@ -210,6 +234,8 @@ def _parameter_spans(text: str) -> Spans:
 
 
 def _form_spans(text: str) -> Spans:
+    if _HINT.search(text) is None:
+        return []
     found = _parameter_spans(text) if "=" in text else []
     for pattern in _FORMS:
         for match in pattern.finditer(text):

@@ -122,9 +122,10 @@ def _check_names(where: str, value: object, depth: int) -> None:
         raise StoreRefused(f"{where} is nested more than {DEPTH_MAX} deep")
     items: Iterable[object] = ()
     if isinstance(value, dict):
-        for name in value:
-            if not isinstance(name, str):
-                raise StoreRefused(f"{where} is not JSON: the name {name!r} of a field is not text")
+        if not _NAMES.issuperset(map(type, value)):
+            for name in value:
+                if not isinstance(name, str):
+                    raise StoreRefused(f"{where} is not JSON: the name {name!r} of a field is not text")
         items = value.values()
     elif isinstance(value, (list, tuple)):
         items = value
@@ -133,4 +134,5 @@ def _check_names(where: str, value: object, depth: int) -> None:
             _check_names(where, item, depth + 1)
 
 
+_NAMES = frozenset({str})
 _PLAIN = frozenset({str, int, float, bool, type(None)})

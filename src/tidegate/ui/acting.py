@@ -3,6 +3,7 @@
 Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and other sites cannot use.
 """
 
+from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -21,8 +22,10 @@ from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
 from tidegate.api.writes import How, Writes, body_of
 from tidegate.coordinator import savepoints as asking
+from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.tokens import recognised
+from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
 from tidegate.ui.drawing import graph
@@ -105,6 +108,24 @@ class Acting:
             refusal = str(error)
         return self.frame.page(request, "resume.html", job_id=job_id, name=name, given=given, plan=planned, refusal=refusal)
 
+    async def accept_change(self, request: Request) -> Response:
+        """What a decision about a change of a table means, with the restore plan; then the job goes on with it."""
+        job_id = job_id_of(request.path_params["job_id"])
+        if request.method == "POST":
+            decided = _decision(await _form(request))
+            await run_in_threadpool(self.writes.accept_change, job_id, decided, request)
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        decided = _decision(request.query_params)
+        outcome = stopped_job(self.desk.current().known(job_id), decided)
+        assert outcome.plan is not None, "who has failed has run"
+        query = {"jobId": str(job_id), "restore": "latest", "acceptChange": str(decided)}
+        planned, refusal = None, ""
+        try:
+            planned = await run_in_threadpool(restore_plan, self.desk, outcome.plan, job_id, outcome.name, query)
+        except UserError as error:
+            refusal = str(error)
+        return self.frame.page(request, "accept_change.html", job_id=job_id, name=outcome.name, change=decided, plan=planned, refusal=refusal)
+
     async def survey(self, request: Request) -> Response:
         """Look at the storage now; nothing is moved."""
         found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
@@ -178,6 +199,12 @@ def _how(word: str) -> How:
     if word not in {how.value for how in HOW}:
         raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
     return How(word)
+
+
+def _decision(given: Mapping[str, str]) -> AcceptedChange:
+    """What a form says about a change."""
+    at, word, table = given.get("at", ""), given.get("choice", ""), given.get("table", "")
+    return AcceptedChange.parse(f"{table + '@' if table else ''}{at}={word}")
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -40,6 +40,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
                 Route("/jobs/{job_id}/stop", frame.shown(acting.stop, Role.OPERATOR), methods=["GET", "POST"]),
                 Route("/jobs/{job_id}/savepoint", frame.shown(acting.savepoint, Role.OPERATOR), methods=["GET", "POST"]),
                 Route("/jobs/{job_id}/resume", frame.shown(acting.resume, Role.OPERATOR), methods=["GET", "POST"]),
+                Route("/jobs/{job_id}/accept-change", frame.shown(acting.accept_change, Role.OPERATOR), methods=["GET", "POST"]),
                 Route("/savepoints/{job_id}/{savepoint_id}/delete", frame.shown(acting.delete_savepoint, Role.ADMIN), methods=["GET", "POST"]),
                 Route("/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]),
                 Route("/storage/collect", frame.shown(acting.collect, Role.ADMIN), methods=["GET", "POST"]),

@@ -4,6 +4,7 @@ import errno
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ class Patience:
     """Has something done at the second failure, and keeps what was said then."""
 
     def __init__(self, repair: object) -> None:
-        self.repair, self.said, self.files = repair, [], None
+        self.repair = repair
+        self.said: list[str] = []
+        self.files: Any = None
 
     def __call__(self, failures: int) -> bool:
         self.said.append(self.files.trouble)

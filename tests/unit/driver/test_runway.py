@@ -93,7 +93,7 @@ def test_it_is_said_once_when_it_gets_short_and_again_when_it_gets_worse(world: 
             world.says(held=True, seconds_left=5, reason="binlog.000007 is about to be purged")
         world.says(held=False, reason="binlog.000007 was purged")
     assert [record.message for record in caplog.records] == ["runway low", "runway gone"]
-    assert "will not hold its beginning for long: 5 s left, binlog.000007 is about to be purged" in caplog.records[0].why
+    assert "will not hold its beginning for long: 5 s left, binlog.000007 is about to be purged" in vars(caplog.records[0])["why"]
 
 
 def test_a_source_that_cannot_answer_keeps_its_last_answer_and_harms_nothing(world: World) -> None:

@@ -167,7 +167,7 @@ def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobV
 
 def test_every_status_has_a_state_and_every_state_its_own_file() -> None:
     assert set(machine.STATES) == set(JobStatus)
-    assert [status for status, state in machine.STATES.items() if state.__name__.rpartition(".")[2] != status.value.lower()] == []
+    assert [status for status, state in machine.STATES.items() if vars(state)["__name__"].rpartition(".")[2] != status.value.lower()] == []
 
 
 def test_only_waiting_and_running_may_last_for_ever() -> None:

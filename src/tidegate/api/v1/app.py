@@ -11,7 +11,7 @@ from tidegate import __version__
 from tidegate.api.answers import BodyTooLarge, internal_error
 from tidegate.api.desk import Desk
 from tidegate.api.health import Health
-from tidegate.api.v1 import catalog, cluster, jobs, state, tokens
+from tidegate.api.v1 import catalog, changes, cluster, jobs, state, tokens
 from tidegate.api.v1.live import Live
 from tidegate.api.v1.models import Problem
 from tidegate.api.v1.roles import describe_roles
@@ -35,6 +35,7 @@ STATUSES = {
     "restore-incompatible": 409,
     "job-alive": 409,
     "job-ended": 409,
+    "not-stopped-at-change": 409,
     "needs-consent": 409,
     "savepoint-in-use": 409,
     "no-savepoint": 404,
@@ -70,7 +71,7 @@ def typed_api(desk: Desk) -> FastAPI:
         responses=RESPONSES,
         generate_unique_id_function=lambda route: route.name,
     )
-    for router in (jobs.routes(desk), cluster.routes(desk), catalog.routes(), state.routes(desk), tokens.routes(desk)):
+    for router in (jobs.routes(desk), changes.routes(desk), cluster.routes(desk), catalog.routes(), state.routes(desk), tokens.routes(desk)):
         describe_roles(router)
         app.include_router(router)
     probes = Health(desk)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tidegate.model.change import POSITION_CHARS_MAX, TABLE_CHARS_MAX, ChangeChoice
 from tidegate.model.problem import Strictness
 from tidegate.model.records import CheckpointHealth, CheckpointKind, JobStatus, PipelineStatus
 
@@ -29,6 +30,15 @@ class Problem(Model):
     problems: list[str] = Field(default_factory=list, description="all problems of a job file, each with its place")
 
 
+class ChangeStop(Model):
+    """A change of a table that has stopped a job, until a person decides about it."""
+
+    table: str
+    at: str = Field(description="the position of the change in the source's log: the same at every restart")
+    statement: str = Field(description="the statement, or what differs")
+    choices: list[ChangeChoice] = Field(description="what can be decided; empty: only a fresh start is left")
+
+
 class Failure(Model):
     """One thing that went wrong."""
 
@@ -38,6 +48,7 @@ class Failure(Model):
     condition: str
     domain: str
     message: str
+    change: ChangeStop | None = Field(default=None, description="with the condition table-changed: what happened, and the choices")
 
 
 class Checkpoint(Model):
@@ -151,6 +162,7 @@ class JobDetails(Job):
     graph: list[Vertex]
     env: dict[str, str] = Field(description="options of the env block, secrets masked")
     failures: list[Failure]
+    stopped_at: list[ChangeStop] = Field(default_factory=list, description="changes of tables that have ended it, and that a person can decide about")
     events: list["JobEvent"] = Field(description="what happened to this id, in all its runs, the newest first; the oldest are dropped")
 
 
@@ -216,6 +228,23 @@ class Submission(Model):
         """The lists as parameters of a submit: an entry in each line."""
         given = {"skipFile": self.skip_files, "acceptFile": self.accept_files, "acceptChange": self.accept_changes}
         return {name: "\n".join(paths) for name, paths in given.items() if paths}
+
+
+class ChangeDecision(Model):
+    """What is decided about a change that has stopped a job."""
+
+    at: str = Field(min_length=1, max_length=POSITION_CHARS_MAX, description="the position that the failure names")
+    choice: ChangeChoice = Field(description="adopt the new definition, reread the whole table, or skip the statement")
+    table: str = Field(default="", max_length=TABLE_CHARS_MAX, description="only this table; empty: every table that this change stops")
+
+
+class Resumed(Model):
+    """A job that goes on after a decision."""
+
+    id: JobId
+    name: str
+    submitted: datetime
+    notes: list[str] = Field(description="what the decision means, and what is left to do by hand")
 
 
 class Accepted(Model):

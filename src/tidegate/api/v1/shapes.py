@@ -10,8 +10,10 @@ from tidegate.api.pipelines import pipelines_of
 from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.v1 import models
 from tidegate.api.volumes import byte_counts, byte_rates, merged, with_zeros
+from tidegate.coordinator.accept import stops_of
 from tidegate.coordinator.history import history_of
 from tidegate.coordinator.observe import Picture
+from tidegate.model.change import ChangeStop
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     CheckpointRef,
@@ -146,6 +148,7 @@ def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
         graph=graph(plan, _passed_in_all(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
+        stopped_at=[change_stop(each) for each in stops_of(outcome)],
         events=_events(picture, outcome.job_id),
     )
 
@@ -202,7 +205,13 @@ def failure(failed: Failure) -> models.Failure:
         condition=failed.condition,
         domain=failed.domain,
         message=failed.message,
+        change=change_stop(failed.change) if failed.change else None,
     )
+
+
+def change_stop(change: ChangeStop) -> models.ChangeStop:
+    """A change that has stopped a job."""
+    return models.ChangeStop(table=change.table, at=change.at, statement=change.statement, choices=list(change.choices))
 
 
 def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.Checkpoint:

@@ -24,26 +24,29 @@ from typing import Any
 from tidegate.connectors.jdbc.adopt import Adoption
 from tidegate.connectors.jdbc.connection import open_existing
 from tidegate.connectors.jdbc.merge import Merge
+from tidegate.connectors.jdbc.merger import Merger, merge_parts
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
 from tidegate.connectors.jdbc.query import run_query
 from tidegate.connectors.jdbc.record import TABLE, Record, Records
 from tidegate.connectors.jdbc.stage import stage_place
 from tidegate.connectors.jdbc.target import KeyMissing, Target, fixed_name, from_message, target_of
+from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_target
 from tidegate.databases.catalogue import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.session import Session, open_session
+from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address, System
 from tidegate.failpoint import failpoint
+from tidegate.model.types import Column
 from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkMemory, SinkRange
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import has_placeholder
 
 _log = logging.getLogger(__name__)
 _KEY_IS_THERE = "23505"
-_TWICE_IN_ONE_STATEMENT = "21000"
 _NO_TABLE = ("42P01", "1146")
 _TAKEN = (_KEY_IS_THERE, "42P07")
 _STAGES = {
@@ -72,6 +75,7 @@ class JdbcCommitter(Committer):
     def __init__(self, address: Address, values: Values, context: OperatorContext) -> None:
         self._address, self._values, self._context = address, values, context
         self._dialect = dialect_of(address.system)
+        self._rules = rules_of(address.system)
         self._preparation = Preparation(self._dialect, values)
         self._resume = Resume(lineage="", generation=0, checkpoint=0)
         self._lineage, self._generation, self._checkpoint = "", 0, 0
@@ -80,6 +84,9 @@ class JdbcCommitter(Committer):
         self._renewed = False  # the record was lost, and somebody has agreed to go on without what it told of
         self._gone: set[str] = set()  # tables that went with it: they are made anew
         self._infos: dict[str, TableInfo] = {}
+        self._fits: dict[str, tuple[tuple[Column, ...], TargetFit]] = {}
+        self._inputs: dict[str, str] = {}  # which incoming table each target takes
+        self._folds: bool | None = None
         self._plain: dict[str, bool] = {}  # targets that were empty when we first came, and took plain inserts since
 
     @property
@@ -135,6 +142,7 @@ class JdbcCommitter(Committer):
         self._resume = resume
         self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
         remembered = frozenset((resume.state or {}).get("prepared", ()))
+        self._inputs = dict((resume.state or {}).get("inputs", {}))
         failpoint("jdbcsink.open.before")
         self._records.create(session)
         failpoint("jdbcsink.open.middle")
@@ -169,11 +177,13 @@ class JdbcCommitter(Committer):
         try:
             return self._commit(commit, targets)
         except BaseException:
-            self._prepared, self._infos = before, {}  # what was prepared in a transaction that failed is not
+            self._prepared, self._infos, self._fits = before, {}, {}  # what was prepared in a transaction that failed is not
             raise
 
     def _commit(self, commit: Commit, targets: dict[TableName, list[Staged]]) -> Committed | AlreadyCommitted:
         with open_existing(self._address) as session:
+            self._rules.verify(session)
+            self._check_inputs(session, targets)
             self._find_gone(session, targets)
             if not self._dialect.transactional_ddl and not self._values["query"]:
                 self._prepare_apart(session, commit, targets)
@@ -189,6 +199,20 @@ class JdbcCommitter(Committer):
             self._checkpoint = commit.checkpoint
             self._sweep(session, commit.checkpoint)
         return AlreadyCommitted() if had else Committed()
+
+    def _check_inputs(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
+        """Two incoming tables must not meet in one table of the target: rows with the same key would replace each other."""
+        if self._values["query"] or self._values["allow_shared_table"]:
+            return
+        if self._folds is None:
+            self._folds = self._rules.folds_tables(session)
+        shared = set()
+        for name, part in [(name, part) for name, parts in targets.items() for part in parts]:
+            known = self._inputs.setdefault(name.path.lower() if self._folds else name.path, part.target.path)
+            if known != part.target.path:
+                shared.add((name.path, known, part.target.path))
+        if shared:
+            raise SharedTable(sorted(shared))
 
     def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
         """Of a target that was lost with its record: the tables that are not there are as good as never prepared. Those that are there are not emptied."""
@@ -234,12 +258,22 @@ class JdbcCommitter(Committer):
                 self._preparation.grow(session, target, self._info(session, target))
             failpoint("jdbcsink.prepare.after")
             self._infos.pop(name.path, None)
+            self._fits.pop(name.path, None)
+            self._fitting(session, target)
             self._prepared |= {name.path}
 
     def _info(self, session: Session, target: Target) -> TableInfo:
         if target.name.path not in self._infos:
             self._infos[target.name.path] = self._preparation.found(session, target)
         return self._infos[target.name.path]
+
+    def _fitting(self, session: Session, target: Target) -> TargetFit:
+        """Compared once for each table and each set of its columns: TargetUnfit."""
+        known = self._fits.get(target.name.path)
+        if known is None or known[0] != target.columns:
+            relation = self._rules.relation(session, self._info(session, target))
+            known = self._fits[target.name.path] = (target.columns, check_target(target.path, target, relation, self._rules, self._values))
+        return known[1]
 
     def _merge(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
         """All rows of a batch, within the transaction."""
@@ -256,10 +290,9 @@ class JdbcCommitter(Committer):
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
                 self._records.prepare(session, self._prepared)
-        for part in [part for parts in targets.values() for part in parts]:
-            if part.place is not None:
-                self._count(session, part.place, part.rows)
-                self._merge_one(session, part.target, part.place, part.shaped)
+        for parts in targets.values():
+            merges = [self._merger(session, part, number) for number, part in enumerate(parts) if part.place is not None]
+            merge_parts(session, merges, self._merge_one)
 
     def _adopted(self, session: Session, name: TableName, parts: Sequence[Staged]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
@@ -279,23 +312,37 @@ class JdbcCommitter(Committer):
         self._plain[name.path] = True
         return True
 
-    def _merge_one(self, session: Session, target: Target, place: TableName, shaped: bool) -> None:
-        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(place)} where kind <> 0 limit 1"))
+    def _merger(self, session: Session, part: Staged, number: int) -> Merger:
+        assert part.place is not None
+        self._count(session, part.place, part.rows)
+        target = part.target
+        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(part.place)} where kind <> 0 limit 1"))
         if changes and not target.key:
             raise KeyMissing(
                 f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
             )
-        upsert, info = bool(self._values["enable_upsert"]), self._info(session, target)
-        merge = Merge(dialect=self._dialect, target=target, info=info, stage=place, upsert=upsert, inserts=not changes, shaped=shaped)
-        if self._dialect.system is not System.POSTGRES:
-            self._run(session, merge.statements(distinct=False))
-            return
-        if self._takes_plain(session, target, info) and (plain := merge.plain()):
-            self._plain[target.name.path] = self._tried(session, plain, _KEY_IS_THERE)
-            if self._plain[target.name.path]:
+        merge = Merge(
+            dialect=self._dialect,
+            target=target,
+            relation=self._fitting(session, target).relation,
+            stage=part.place,
+            upsert=bool(self._values["enable_upsert"]),
+            inserts=not changes,
+            lossy=bool(self._values["allow_lossy_types"]),
+            number=number,
+            shaped=part.shaped,
+        )
+        return Merger(session, self._rules, merge, part.rows)
+
+    def _merge_one(self, session: Session, merger: Merger) -> None:
+        """By plain inserts where that is worth a try, which costs half as much in PostgreSQL."""
+        merge = merger.merge
+        path = merge.target.name.path
+        if self._dialect.system is System.POSTGRES and self._takes_plain(session, merge.target, merge.info) and (plain := merge.plain()):
+            self._plain[path] = merger.tried(plain, _KEY_IS_THERE, last=False) is None
+            if self._plain[path]:
                 return
-        if not self._tried(session, merge.statements(distinct=False), _TWICE_IN_ONE_STATEMENT):
-            self._run(session, merge.statements(distinct=True))
+        merger.run()
 
     def _takes_plain(self, session: Session, target: Target, info: TableInfo) -> bool:
         """Whether none of our keys should be in the target: it was empty when we first came, and has had plain inserts since. A guess: others may write too."""
@@ -308,7 +355,8 @@ class JdbcCommitter(Committer):
         """Run them; False where the database minds in such a way, and then nothing of them has happened."""
         session.execute("savepoint tidegate_merge")
         try:
-            self._run(session, statements)
+            for statement in statements:
+                session.execute(statement)
         except StatementRefused as error:
             if error.code not in codes:
                 raise
@@ -316,11 +364,6 @@ class JdbcCommitter(Committer):
             return False
         session.execute("release savepoint tidegate_merge")
         return True
-
-    @staticmethod
-    def _run(session: Session, statements: Sequence[str]) -> None:
-        for statement in statements:
-            session.execute(statement)
 
     def _count(self, session: Session, place: TableName, rows: int) -> None:
         """All rows that a task staged must still be there."""
@@ -348,7 +391,7 @@ class JdbcCommitter(Committer):
 
     def state(self) -> Any:
         """The last batch, and the tables whose save modes are done: the target may lose its record, and must not be emptied again."""
-        return {"version": 1, "checkpoint": self._checkpoint, "prepared": sorted(self._prepared)}
+        return {"version": 1, "checkpoint": self._checkpoint, "prepared": sorted(self._prepared), "inputs": self._inputs}
 
     def close(self) -> None:
         """Nothing is held open. The record stays until the store says FINISHED: without it, nobody could tell a finished target from one that was lost."""

@@ -18,6 +18,7 @@ from tidegate.connectors.jdbc.foreign_sql import Brand
 from tidegate.connectors.jdbc.position import Position, TableChunks, latest_within, thinned
 from tidegate.connectors.jdbc.tables import bare_condition, entries
 from tidegate.connectors.jdbc.target import KeyMissing, written
+from tidegate.connectors.jdbc.target_check import SharedTable
 from tidegate.databases.chunks import Cut, even
 from tidegate.databases.dialect import is_number
 from tidegate.databases.url import shown_url
@@ -220,6 +221,14 @@ class ForeignSink(Sink):
         if "${" in text or "${" in database:
             raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {table.path!r} has nothing for")
         return f"{database}.{text}" if database and "." not in text else text
+
+    def check_input(self, place: str, path: str) -> None:
+        """Two incoming tables must not meet in one table, unless that is allowed."""
+        if not place or self.values["allow_shared_table"]:
+            return
+        known = self.staging.inputs.setdefault(place if '"' in place else place.lower(), path)
+        if known != path:
+            raise SharedTable([(place, known, path)])
 
     def begins(self, place: str, task: WriteTask) -> bool:
         """Whether this write is the first into a table, or a repeat of it."""

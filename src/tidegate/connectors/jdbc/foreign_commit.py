@@ -8,27 +8,30 @@ Called by foreign.py and spark.py, in the driver.
     commit   one transaction: lock the record, skip the batch where it is there, else merge every
              staging table and move the record; then the staging tables are dropped
 
-The record is locked by an update of it, which every database has. Its fence is the generation; what
-else is to be part of the fence goes into `_locked`.
+The record is locked by an update of it, which every database has. Its fence is the generation and the
+token of the driver, as record.py has them; it goes when the store says FINISHED (`forget`), so that a
+driver that restores can tell a target that has lost it (`memory`).
 """
 
 import json
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidegate.connectors.jdbc.foreign_sql import KIND, RECORD, SEQ, Brand, ForeignMerge, create_record, stage_column
+from tidegate.connectors.jdbc.foreign_sql import ADDED, KIND, RECORD, SEQ, Brand, ForeignMerge, add_to_record, create_record, stage_column
+from tidegate.connectors.jdbc.merger import RowsLost
 from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
 from tidegate.connectors.jdbc.query import columns_of, parameters
-from tidegate.connectors.jdbc.record import OtherOffsets
+from tidegate.connectors.jdbc.record import OtherOffsets, RecordGone
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import Fenced, UserError
+from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.model.types import RowKind
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, OperatorContext, Resume, SinkRange
+from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, OperatorContext, Resume, SinkMemory, SinkRange
 from tidegate.plugin.option import Values
 
 _log = logging.getLogger(__name__)
@@ -82,6 +85,10 @@ class Staging:
     fresh: set[str] = field(default_factory=set)
     parts: dict[tuple[int, int], Staged] = field(default_factory=dict)
     lineage: str = ""
+    renewed: bool = False
+    """Whether the record was lost and made anew: a table that went with it is made again."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Which incoming table each target takes."""
 
     def of(self, checkpoint: int) -> list[Staged]:
         """The staging tables of a batch, in the order of its inputs."""
@@ -96,7 +103,6 @@ class ForeignCommitter(Committer):
         self._brand = Brand.of(values["url"])
         self._resume = Resume(lineage="", generation=0, checkpoint=0)
         self._checkpoint = 0
-        self._finished = False
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -109,6 +115,21 @@ class ForeignCommitter(Committer):
             connection.close()
 
     # Open.
+
+    def memory(self, resume: Resume) -> SinkMemory | None:
+        """The newest checkpoint that the record tells of; None outside of a driver, where no JVM can be asked."""
+        if "pyspark" not in sys.modules:
+            return None
+        from tidegate.connectors.jdbc.spark import engine_is_up
+
+        if not engine_is_up():
+            return None
+        place = f"{self._where} (table {RECORD})"
+        with self._connection() as connection:
+            if not resume.checkpoint or not connection.tables(RECORD):
+                return SinkMemory(place=place, checkpoint=0)
+            rows = connection.rows(f"select checkpoint_id from {RECORD} where id = ?", record_id(self._context, resume.lineage))
+        return SinkMemory(place=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """The one record, where it is newer than the restore point."""
@@ -131,26 +152,41 @@ class ForeignCommitter(Committer):
         self._resume, self._checkpoint, self._staging.lineage = resume, resume.checkpoint, resume.lineage
         state = resume.state or {}
         remembered = frozenset(state.get("prepared", ())) | frozenset(state.get("begun", ()))
+        self._staging.inputs = dict(state.get("inputs", {}))
         failpoint("foreignsink.open.before")
         if not connection.tables(RECORD):
-            self._create_record(connection)
+            self._make(connection, create_record(self._brand), "id")
+        for name in ADDED:
+            if not self._has_column(connection, name):
+                self._make(connection, add_to_record(self._brand, name), name)
         failpoint("foreignsink.open.middle")
         if not connection.rows(f"select checkpoint_id from {RECORD} where id = ?", self._id()):
             self._begin(connection, resume, remembered)
+            self._staging.renewed = self._staging.renewed or resume.checkpoint > 0
         checkpoint, offsets, prepared = self._locked(connection)
-        connection.execute(f"update {RECORD} set generation_id = ? where id = ?", resume.generation, self._id())
+        sql = f"update {RECORD} set generation_id = ?, fence_token = ?, installation = ? where id = ?"
+        connection.execute(sql, resume.generation, resume.token, resume.installation, self._id())
         connection.commit()
         failpoint("foreignsink.open.after")
         self._staging.prepared = prepared | remembered
         return checkpoint, offsets
 
-    def _create_record(self, connection: Connection) -> None:
+    @staticmethod
+    def _has_column(connection: Connection, name: str) -> bool:
         try:
-            connection.execute(create_record(self._brand))
+            connection.rows(f"select {name} from {RECORD} where 1 = 0")
+        except StatementRefused:
+            connection.rollback()
+            return False
+        return True
+
+    def _make(self, connection: Connection, statement: str, column: str) -> None:
+        try:
+            connection.execute(statement)
             connection.commit()
         except (StatementRefused, DatabaseTrouble):
             connection.rollback()
-            if not connection.tables(RECORD):  # another sink may have made it at the same moment
+            if not self._has_column(connection, column):  # another sink may have made it at the same moment
                 raise
 
     def _begin(self, connection: Connection, resume: Resume, prepared: frozenset[str]) -> None:
@@ -170,13 +206,21 @@ class ForeignCommitter(Committer):
         return record_id(self._context, self._resume.lineage)
 
     def _locked(self, connection: Connection) -> tuple[int, Any, frozenset[str]]:
-        """Within a transaction: the record, which nobody else can change until its end. Fenced where it belongs to a higher generation, or is gone."""
-        connection.execute(f"update {RECORD} set pipeline_id = pipeline_id where id = ?", self._id())
-        rows = connection.rows(f"select checkpoint_id, generation_id, offsets_json, prepared_json from {RECORD} where id = ?", self._id())
-        mine = self._resume.generation
-        if not rows or int(rows[0][1] or 0) > mine:
-            raise Fenced(f"the Jdbc sink {self._context.operator} in {self._where}", mine, int(rows[0][1] or 0) if rows else mine + 1)
-        checkpoint, _, offsets, prepared = rows[0]
+        """Within a transaction: the record, which nobody else can change until its end. Fenced where it belongs to a higher generation, OtherCopy
+        where another driver of this one has it, RecordGone where it is not there."""
+        rows: list[tuple[str | None, ...]] = []
+        if connection.tables(RECORD):
+            connection.execute(f"update {RECORD} set pipeline_id = pipeline_id where id = ?", self._id())
+            found = "checkpoint_id, generation_id, offsets_json, prepared_json, fence_token"
+            rows = connection.rows(f"select {found} from {RECORD} where id = ?", self._id())
+        if not rows:
+            raise RecordGone(self._where, self._context.operator)
+        checkpoint, current, offsets, prepared, token = rows[0]
+        mine, what = self._resume.generation, f"the Jdbc sink {self._context.operator} in {self._where}"
+        if int(current or 0) > mine:
+            raise Fenced(what, mine, int(current or 0))
+        if int(current or 0) == mine and token and self._resume.token and token != self._resume.token:
+            raise OtherCopy(what, mine)
         return int(checkpoint or 0), json.loads(offsets) if offsets else None, frozenset(json.loads(prepared) if prepared else ())
 
     # Commit.
@@ -232,8 +276,13 @@ class ForeignCommitter(Committer):
             return
         upsert = bool(self._values["enable_upsert"])
         merge = ForeignMerge(brand=self._brand, place=part.place, stage=part.stage, columns=part.columns, key=part.key, upsert=upsert, large=part.large)
-        for statement in merge.statements():
+        statements = merge.statements()
+        for statement in statements[: -merge.puts]:
             connection.execute(statement)
+        put = int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0)
+        counted = sum(connection.execute(statement) for statement in statements[-merge.puts :])
+        if counted != put and len(part.key) < len(part.columns):  # a key that is there and has nothing beside it is left as it is
+            raise RowsLost(self._where, part.place, put, counted)
 
     def _move(self, connection: Connection, commit: Commit, prepared: frozenset[str]) -> None:
         offsets, names = json.dumps(commit.offsets), json.dumps(sorted(prepared))
@@ -253,19 +302,16 @@ class ForeignCommitter(Committer):
 
     def state(self) -> Mapping[str, Any]:
         """The last batch, and the tables whose save modes are done."""
-        return {"version": 2, "checkpoint": self._checkpoint, "prepared": sorted(self._staging.prepared)}
+        return {"version": 2, "checkpoint": self._checkpoint, "prepared": sorted(self._staging.prepared), "inputs": self._staging.inputs}
 
-    def finish(self) -> None:
-        """The output is complete. The record stays until close."""
-        self._finished = True
-
-    def close(self) -> None:
-        """With finish, the record goes."""
-        if not self._finished:
-            return
+    def forget(self) -> None:
+        """The job is FINISHED in the store, and so its record goes. That of another driver stays."""
         failpoint("foreignsink.finish.before")
+        token = self._resume.token
+        mine = " and (fence_token is null or fence_token = ?)" if token else ""
         with self._connection() as connection:
-            connection.execute(f"delete from {RECORD} where id = ? and generation_id <= ?", self._id(), self._resume.generation)
+            given = (self._id(), self._resume.generation, *((token,) if token else ()))
+            connection.execute(f"delete from {RECORD} where id = ? and generation_id <= ?{mine}", *given)
             connection.commit()
         failpoint("foreignsink.finish.after")
         _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._resume.lineage, "sink": self._context.operator})

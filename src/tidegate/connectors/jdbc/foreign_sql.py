@@ -11,6 +11,8 @@ from enum import StrEnum
 from tidegate.model.types import RowKind
 
 RECORD = "tidegate_sink_record"
+ADDED = {"fence_token": "varchar(100)", "installation": "varchar(40)"}
+"""Columns of the record that tables of older releases lack."""
 SEQ, KIND = "tg_seq", "tg_kind"
 _GONE = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _WHOLE = "decimal(19)"  # bigint is not a word of Oracle's
@@ -48,8 +50,15 @@ def create_record(brand: Brand) -> str:
     text = {Brand.SQLSERVER: "varchar(max)", Brand.GENERIC: "varchar(4000)"}.get(brand, "clob")
     return (
         f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), "
-        f"checkpoint_id {_WHOLE} not null, generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text})"
+        f"checkpoint_id {_WHOLE} not null, generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text}, "
+        + ", ".join(f"{name} {kind}" for name, kind in ADDED.items())
+        + ")"
     )
+
+
+def add_to_record(brand: Brand, name: str) -> str:
+    """A column that the table of records of an older release lacks."""
+    return f"alter table {RECORD} add {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED[name]}"
 
 
 def create_stage(brand: Brand, stage: str, place: str, columns: Sequence[str], large: frozenset[int] = frozenset()) -> str:
@@ -105,6 +114,12 @@ class ForeignMerge:
             replaced = f"delete from {self.place} where exists (select 1 from {self.stage} s where {changed} and {self._same_as_target('s')})"
             return [*first, replaced, self._insert("")]
         return [*first, *(self._update_then_insert() if self.brand is Brand.GENERIC else [self._merge()])]
+
+    @property
+    def puts(self) -> int:
+        """How many of the last statements put rows, each of them once."""
+        both = bool(self.key) and self.upsert and self.brand is Brand.GENERIC and bool(self._others())
+        return 2 if both else 1
 
     def _same(self, left: str, right: str) -> str:
         return " and ".join(f"{left}.{stage_column(n)} = {right}.{stage_column(n)}" for n in self.key)

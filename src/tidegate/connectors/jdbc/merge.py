@@ -4,6 +4,7 @@ Of each key the last row of the batch counts (`seq` is the source's order): one 
 deletes or is the earlier half takes the key away. So a changed key is followed: its old value goes, its new one comes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.stage import stage_type
@@ -11,12 +12,15 @@ from tidegate.connectors.jdbc.target import Target
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres_dialect import plain
+from tidegate.databases.targets.rules import Relation
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, RowKind
 
 _PUTS = f"({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 _TAKES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
+_WIDE = {"date": "timestamp without time zone", "bit": "bit varying"}
+"""Types of PostgreSQL that cut what is cast to them, and which one does not."""
 _TEXTS = ("text", "character varying", "character", "bpchar")
 
 
@@ -30,40 +34,135 @@ class ColumnMissing(UserError):
         self.table, self.columns = table, columns
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement of a merge. `counts` tells that each row that is put is one in its count; `doubled` that a row that was there may be two."""
+
+    text: str
+    counts: bool = False
+    doubled: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Merge:
     """One staging table into one target. `inserts` tells that none of its rows updates or deletes, though the incoming table could have such."""
 
     dialect: Dialect
     target: Target
-    info: TableInfo
+    relation: Relation
     stage: TableName
     upsert: bool
     inserts: bool = False
+    lossy: bool = False
+    """Whether values may be rounded or cut: allow_lossy_types."""
+    number: int = 0
+    """Of the staging tables of one target."""
     shaped: bool = False
     """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers nor kinds; its rows lie in their order."""
 
-    def statements(self, *, distinct: bool) -> list[str]:
+    @property
+    def info(self) -> TableInfo:
+        """The target's table."""
+        return self.relation.info
+
+    @property
+    def last(self) -> bool:
+        """Whether only the last row of each key is put, by `statements(distinct=False)`."""
+        if not self.target.key:
+            return False
+        return (self.target.kinds and not (self.inserts and self._by_index)) or (self.upsert and not self._by_index) or self._by_update
+
+    def statements(self, *, distinct: bool) -> list[Statement]:
         """In this order. `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does)."""
         if not self.target.key:
-            return [self._insert(last=False)]
+            return [self._put(last=False)]
         if self.target.kinds and not (self.inserts and self._by_index):
-            return [self._delete(_TAKES if self._by_index else "", last=True), self._insert(last=True)]
+            return [Statement(self._delete(_TAKES if self._by_index else "", last=True)), *self._puts()]
         if not self.upsert:
-            return [self._insert(last=False)]
-        return [self._insert(last=distinct)] if self._by_index else [self._delete("", last=False), self._insert(last=True)]
+            return [self._put(last=False)]
+        if not self._by_index:
+            return [Statement(self._delete("", last=False)), self._put(last=True)]
+        return self._puts() if self._by_update else [self._put(last=distinct)]
 
-    def plain(self) -> list[str]:
+    def plain(self) -> list[Statement]:
         """The same where no key is in the target yet and none is there twice: that costs about half. Empty where rows do
         more than insert; a key that is there is an error."""
         only_inserts = self.inserts or not self.target.kinds
-        return [self._insert(last=False, conflict=False)] if self.target.key and only_inserts and self._by_index else []
+        plain = self.target.key and only_inserts and self._by_index
+        return [Statement(self._insert(last=False, conflict=False), counts=True)] if plain else []
+
+    def replacing(self) -> list[Statement]:
+        """All keys of the batch go, then its rows come: no row of it can meet another one in between. Columns that only the target has are kept."""
+        own = {column.name for column in self._native(self.target.names())}
+        extra = [column.name for column in self.info.columns if column.name not in own and not column.generated]
+        delete = Statement(self._delete("", last=False))
+        if not extra:
+            return [delete, Statement(self._insert(last=True, conflict=False), counts=True)]
+        key = [column.name for column in self._native(self.target.key)]
+        columns = self.dialect.names([*key, *extra])
+        keep = f"create temporary table {self._kept} as select {columns} from {self._staged_rows_of_target()}"
+        return [
+            Statement(f"drop table if exists {self._kept}" if self.dialect.system is not System.MYSQL else f"drop temporary table if exists {self._kept}"),
+            Statement(keep),
+            delete,
+            Statement(self._insert(last=True, conflict=False, kept=()), counts=True),
+            Statement(self._insert(last=True, conflict=False, kept=extra), counts=True),
+        ]
+
+    @property
+    def _kept(self) -> str:
+        """The temporary table of what only the target has of rows that are replaced."""
+        return f"tidegate_kept_{self.number}"
+
+    def count_puts(self) -> str:
+        """A query for the number of rows that are put where only the last of each key is."""
+        return f"select count(*) from {self._rows(last=True)} where {self._kinds()}"
 
     @property
     def _by_index(self) -> bool:
         """Whether the database itself can tell that a key is there. Without such an index rows are deleted first: the result is the same."""
-        key = {column.name for column in self._native(self.target.key)}
-        return self.upsert and key in ({*self.info.primary_key}, {*self.info.unique_key})
+        return self.upsert and self.relation.has([column.name for column in self._native(self.target.key)])
+
+    @property
+    def _by_update(self) -> bool:
+        """Whether a row that is there must be found by its key alone: `on duplicate key` would take one that another unique index tells it of."""
+        key = [column.name for column in self._native(self.target.key)]
+        return self.dialect.system is System.MYSQL and self._by_index and bool(self.relation.others(key))
+
+    def _puts(self) -> list[Statement]:
+        """The last row of each key, changed where its key is there, else inserted."""
+        if not self._by_update:
+            return [self._put(last=True)]
+        absent = self._pairs("t", self.target.key)
+        first = self.dialect.quote(self._native(self.target.key)[0].name)
+        table = self.dialect.qualified(self.info.name)
+        insert = self._insert(last=True, conflict=False, more=f" left join {table} t on {absent}", where=f" and t.{first} is null")
+        others = [name for name in self.target.names() if name not in self.target.key]
+        if not others:
+            return [Statement(insert)]
+        natives = self._native(others)
+        sets = ", ".join(f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}" for n, c in zip(self.target.positions(tuple(others)), natives, strict=True))
+        # The insert first would find its own rows in the update.
+        update = f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where {self._kinds()}"
+        return [Statement(update, counts=True), Statement(insert, counts=True)]
+
+    def _put(self, *, last: bool) -> Statement:
+        conflict = bool(self.target.key) and self._by_index
+        nothing = conflict and len(self.target.key) == len(self.target.columns)
+        return Statement(self._insert(last=last), counts=not nothing, doubled=conflict and self.dialect.system is System.MYSQL)
+
+    def _kinds(self) -> str:
+        return f"s.kind in {_PUTS}" if self.target.kinds else "1 = 1"
+
+    def _pairs(self, table: str, key: tuple[str, ...]) -> str:
+        """The condition that a row of a table has the key of a staged row."""
+        natives, numbers = self._native(key), self.target.positions(key)
+        return " and ".join(f"{table}.{self.dialect.quote(native.name)} = {self._value(n, native)}" for n, native in zip(numbers, natives, strict=True))
+
+    def _staged_rows_of_target(self) -> str:
+        """The rows of the target that have a key of the batch."""
+        table, pairs = self.dialect.qualified(self.info.name), self._pairs("t", self.target.key)
+        return f"{table} t where exists (select 1 from {self.dialect.qualified(self.stage)} s where {pairs})"
 
     def _native(self, names: tuple[str, ...] | list[str]) -> list[NativeColumn]:
         found = [(name, self.info.column(name)) for name in names]
@@ -71,13 +170,18 @@ class Merge:
             raise ColumnMissing(self.info.name.path, missing)
         return [column for _, column in found if column is not None]
 
-    def _insert(self, *, last: bool, conflict: bool = True) -> str:
-        """Rows that put something; with what is to be done where their key is there."""
+    def _insert(self, *, last: bool, conflict: bool = True, kept: Sequence[str] | None = None, more: str = "", where: str = "") -> str:
+        """Rows that put something; with what is to be done where their key is there. `kept`: only rows that had these columns in the
+        target, or, where it is empty, only those that were not there."""
         natives = self._native(self.target.names())
-        columns = self.dialect.names([native.name for native in natives])
-        values = ", ".join(self._value(number, native) for number, native in enumerate(natives))
-        kinds = f"s.kind in {_PUTS}" if self.target.kinds else "true"
-        text = f"insert into {self.dialect.qualified(self.info.name)} ({columns}) select {values} from {self._rows(last=last)} where {kinds}"
+        columns = self.dialect.names([*(native.name for native in natives), *(kept or ())])
+        values = ", ".join([*(self._value(number, native) for number, native in enumerate(natives)), *(f"k.{self.dialect.quote(name)}" for name in kept or ())])
+        if kept is not None:
+            first = self.dialect.quote(self._native(self.target.key)[0].name)
+            more = f" {'join' if kept else 'left join'} {self._kept} k on {self._pairs('k', self.target.key)}"
+            where = "" if kept else f" and k.{first} is null"
+        table = self.dialect.qualified(self.info.name)
+        text = f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more} where {self._kinds()}{where}"
         if self.dialect.system is not System.POSTGRES:  # which takes a key once in a statement, so that there is nothing to be in order
             text += " order by s.seq"
         return f"{text} {self._conflict()}" if conflict and self.target.key and self._by_index else text
@@ -107,7 +211,7 @@ class Merge:
         table, rows = self.dialect.qualified(self.info.name), self._rows(last=last)
         natives, numbers = self._native(self.target.key), self.target.positions(self.target.key)
         chosen = f"s.kind in {kinds}" if kinds else "true"
-        pairs = " and ".join(f"t.{self.dialect.quote(native.name)} = {self._value(n, native)}" for n, native in zip(numbers, natives, strict=True))
+        pairs = self._pairs("t", self.target.key)
         match self.dialect.system:
             case System.MYSQL:
                 return f"delete t from {table} t join ({rows}) on {pairs} where {chosen}"
@@ -127,19 +231,24 @@ class Merge:
         name = f"s.{self._staged(number)}"
         match self.dialect.system:
             case System.POSTGRES:
-                return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native)
+                return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native, lossy=self.lossy)
             case System.MYSQL if native.charset and native.collation and stage_type(column.type, self.dialect).startswith("longtext"):
                 return f"convert({name} using {native.charset}) collate {native.collation}"
             case _:
                 return name
 
 
-def _postgres_value(name: str, staged: str, native: str) -> str:
-    """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in silence."""
+def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
+    """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in silence, unless that is `lossy` on purpose."""
     base = plain(native)
     aliases = {"timestamp": "timestamp without time zone", "time": "time without time zone"}
     if aliases.get(staged, staged) == base or (staged in _TEXTS and base in _TEXTS):
         return name
     if base in _TEXTS:
         return f"{name}::text"
-    return f"cast({name} as {native if staged == 'text' or base in ('bit', 'bit varying') else base})"
+    value = f"cast({name} as {native if staged == 'text' or base in ('bit', 'bit varying') else base})"
+    wide = _WIDE.get(base, base if "(" in native and staged == "text" and not native.endswith("[]") else "")
+    if lossy or staged != "text" or not wide:
+        return value
+    fails = f"('a value would be changed by the type {native} of the column: ' || {name})::integer::text::{native}"
+    return f"case when {name} is null or cast({name} as {wide}) = {value} then {value} else {fails} end"

@@ -55,6 +55,23 @@ SINK_OPTIONS = OptionSet(
         Option("oracle_insert_mode", Kind.TEXT, f"{UNUSED}."),
         Option("is_primary_key_updated", Kind.BOOL, f"{UNUSED}: a changed key is always followed."),
         Option("use_copy_statement", Kind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
+        Option(
+            "allow_lossy_types",
+            Kind.BOOL,
+            "Whether rows may go into columns that round or cut them: fewer digits after the point or of a second, a date for a time, a float for a decimal. "
+            "Otherwise such a column is refused before the first row.",
+            False,
+        ),
+        Option(
+            "allow_merged_keys",
+            Kind.BOOL,
+            "Whether keys that differ at the source may be one row of the target, as its collation passes over cases, accents or blanks. "
+            "Otherwise such a key is refused.",
+            False,
+        ),
+        Option(
+            "allow_shared_table", Kind.BOOL, "Whether several incoming tables may be written to one table of the target. Otherwise they are refused.", False
+        ),
         Option("create_index", Kind.BOOL, "Whether a table that is made has its key as primary key. Without it rows are still told apart, more slowly.", True),
         Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
     ),

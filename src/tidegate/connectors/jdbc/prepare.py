@@ -9,6 +9,7 @@ from tidegate.databases.ddl import add_column, create_namespace, create_table, d
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
+from tidegate.databases.targets.rules import KeyTooLong, rules_of
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError
 from tidegate.plugin.option import Values
@@ -25,6 +26,7 @@ class Preparation:
 
     def __init__(self, dialect: Dialect, values: Values) -> None:
         self._dialect = dialect
+        self._rules = rules_of(dialect.system)
         self._schema, self._data, self._custom = values["schema_save_mode"], values["data_save_mode"], values["custom_sql"]
         self._keyed = values["create_index"]
 
@@ -53,8 +55,25 @@ class Preparation:
     def _create(self, session: Session, target: Target) -> None:
         if not self._has_namespace(session, target.name) and (statement := create_namespace(self._dialect, target.name)):
             session.execute(statement)
-        for statement in create_table(self._dialect, target.name, target.columns, target.key if self._keyed else (), target.comment):
+        key = target.key if self._keyed else ()
+        for statement in create_table(self._dialect, target.name, target.columns, key, target.comment, self._types(session, target)):
             session.execute(statement)
+
+    def _types(self, session: Session, target: Target) -> list[str]:
+        """The types of a new table's columns: wide enough for whatever the source may have."""
+        columns = target.columns
+        natives = [self._dialect.native_type(column.type) for column in columns]
+        found = [self._rules.new_type(c, native, target.origins.get(c.name)) for c, native in zip(columns, natives, strict=True)]
+        places = target.positions(target.key)
+        try:
+            wide = self._rules.key_types([columns[n] for n in places], [found[n] for n in places], target.origins, session, indexed=self._keyed)
+        except KeyTooLong as error:
+            raise NotPrepared(
+                f"the table {target.name} cannot be made: {error}. Make it yourself, choose other primary_keys, or set create_index = false"
+            ) from None
+        for number, native in zip(places, wide, strict=True):
+            found[number] = native
+        return found
 
     def _has_namespace(self, session: Session, name: TableName) -> bool:
         """Asked first: even `if not exists` needs a right that a user may lack."""
@@ -76,7 +95,8 @@ class Preparation:
         """Add columns that the source has got since."""
         lacking = [column for column in target.columns if info.column(column.name) is None] if target.grows else []
         for column in lacking:
-            session.execute(add_column(self._dialect, target.name, column))
+            native = self._rules.new_type(column, self._dialect.native_type(column.type), target.origins.get(column.name))
+            session.execute(add_column(self._dialect, target.name, column, native))
 
     def found(self, session: Session, target: Target) -> TableInfo:
         """The target's table as it is now."""

@@ -8,12 +8,14 @@ from uuid import uuid4
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
 from tidegate.connectors.jdbc.foreign import ForeignRead, ForeignSink, ForeignSource
+from tidegate.connectors.jdbc.foreign_check import check_foreign_types
 from tidegate.connectors.jdbc.foreign_commit import Staged
 from tidegate.connectors.jdbc.foreign_sql import KIND, SEQ, Brand, create_stage, stage_column
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
@@ -99,6 +101,7 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
     digests = sink_digest(sink.context), lineage_digest(task.lineage)
     stage = str(Stage(*digests, task.generation, task.checkpoint, task.token[:8], task.subtask))
     key = sink.key(table) if place else ()
+    sink.check_input(place, table.path)
     with closing(connect(values)) as connection:
         columns: tuple[str, ...] = ()
         large: frozenset[int] = frozenset()
@@ -106,6 +109,8 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
             # Of the frame only its schema: what is observed of it is told by the first action on it.
             _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
             columns = connection.columns(place, [written(name, values) for name in names])
+            if not values["allow_lossy_types"]:
+                check_foreign_types(table, place, connection.described(place, columns))
             brand = Brand.of(values["url"])
             if brand.stages_large_texts:
                 large = connection.texts(place, columns) - frozenset(key)
@@ -133,8 +138,8 @@ def _check_types(connection: "JvmConnection", place: str, columns: tuple[str, ..
 
 def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
     """Once in the life of a lineage, what the save modes say. May be repeated until the first commit: none of our rows is in the table before it."""
-    values = sink.values
-    if place in sink.staging.prepared or place in sink.staging.fresh:
+    values, staging = sink.values, sink.staging
+    if place in staging.fresh or (place in staging.prepared and not (staging.renewed and not connection.is_there(place))):
         return
     there = connection.is_there(place)
     if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
@@ -154,7 +159,7 @@ def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, 
         connection.execute(values["custom_sql"])
         connection.commit()
     failpoint("foreignsink.prepare.after")
-    sink.staging.fresh.add(place)
+    staging.fresh.add(place)
 
 
 def _create(values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
@@ -170,6 +175,11 @@ def _create(values: Values, connection: "JvmConnection", shape: StructType, plac
         own = connection.columns(place, [names[n] for n in key])
         connection.execute(f"create unique index tidegate_k_{uuid4().hex[:12]} on {place} ({', '.join(own)})")
         connection.commit()
+
+
+def engine_is_up() -> bool:
+    """Whether this process has a Spark session to ask through."""
+    return SparkContext._active_spark_context is not None
 
 
 def connect(values: Values) -> "JvmConnection":
@@ -267,10 +277,14 @@ class JvmConnection:
 
     def types(self, place: str, columns: Sequence[str]) -> list[int]:
         """The types of columns, as numbers of java.sql.Types."""
+        return [kind for kind, *_ in self.described(place, columns)]
 
-        def read(statement: Any) -> list[int]:
+    def described(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
+        """The types of columns, as numbers of java.sql.Types, with their digits and those after the point."""
+
+        def read(statement: Any) -> list[tuple[int, int, int]]:
             about = statement.executeQuery().getMetaData()
-            return [int(about.getColumnType(number)) for number in range(1, len(columns) + 1)]
+            return [(int(about.getColumnType(n)), int(about.getPrecision(n)), int(about.getScale(n))) for n in range(1, len(columns) + 1)]
 
         return _asked(self._values, lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read))
 

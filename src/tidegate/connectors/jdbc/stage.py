@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres_dialect import default_schema
+from tidegate.databases.session import Session
 from tidegate.databases.url import Address, System
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
@@ -23,6 +24,11 @@ NESTED = (TypeName.MAP, TypeName.ROW, TypeName.SPARSE_FLOAT_VECTOR)
 
 class StageLoader(ABC):
     """A connection that makes and fills staging tables."""
+
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The connection for statements."""
 
     @abstractmethod
     def create(self, name: TableName, types: list[DataType]) -> None:

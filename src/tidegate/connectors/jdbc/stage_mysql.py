@@ -12,6 +12,8 @@ from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.mysql import MySqlSession
+from tidegate.databases.session import Session
+from tidegate.databases.targets.mysql_rules import MySqlRules, exact_collation
 from tidegate.databases.url import Address
 from tidegate.model.types import DataType
 
@@ -25,14 +27,22 @@ class MySqlLoader(StageLoader):
 
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._dialect = dialect
+        self._rules = MySqlRules()
         self._session = MySqlSession(address, loads=True)
+        self._rules.verify(self._session)
         self._local = True
         # Without a name: nothing is left of it, however this process ends.
         self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)  # noqa: SIM115  # closed with the loader
 
+    @property
+    def session(self) -> Session:
+        """The connection for statements."""
+        return self._session
+
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new table, in the order of its rows."""
         columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
+        columns = columns.replace("collate utf8mb4_bin", f"collate {exact_collation(self._session)}")
         self._session.execute(f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint, {columns}) engine = InnoDB")
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
@@ -60,6 +70,7 @@ class MySqlLoader(StageLoader):
             f"load data local infile '/dev/fd/{self._file.fileno()}' into table {self._dialect.qualified(name)} character set utf8mb4 "
             f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})" + (f" set {sets}" if sets else "")
         )
+        self._check_kept()
 
     def _insert(self, name: TableName, batch: pa.RecordBatch) -> None:
         names, marks = ", ".join(batch.schema.names), ", ".join(["%s"] * batch.num_columns)
@@ -70,6 +81,11 @@ class MySqlLoader(StageLoader):
                 f"insert into {self._dialect.qualified(name)} ({names}) values ({marks})",
                 rows[first : first + _INSERTED_AT_ONCE],
             )
+
+    def _check_kept(self) -> None:
+        """LOAD DATA LOCAL changes values that do not fit and only warns, whatever the mode is."""
+        if why := self._rules.changed_values(self._session):
+            raise StatementRefused(str(self._session.address), why)
 
     def drop(self, name: TableName) -> None:
         """It goes."""

@@ -24,6 +24,7 @@ from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.postgres_rows import FIRST_MICROS, connect, first_micros, translated
+from tidegate.databases.session import Session
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, DataType
@@ -50,6 +51,11 @@ class PostgresLoader(StageLoader):
         self._arrow: Any = None
         self._own: Any = None
         self._shaped: set[TableName] = set()
+
+    @property
+    def session(self) -> Session:
+        """The connection for statements."""
+        return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new unlogged table."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
+from tidegate.databases.session import Session
 from tidegate.databases.sqlite import SqliteSession
 from tidegate.databases.url import Address
 from tidegate.model.types import DataType
@@ -20,6 +21,11 @@ class SqliteLoader(StageLoader):
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._dialect = dialect
         self._session = SqliteSession(address)
+
+    @property
+    def session(self) -> Session:
+        """The connection for statements."""
+        return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new table, in the order of its rows."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.connectors.jdbc.position import Nulls
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalogue import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import Bound, condition, splittable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
+from tidegate.databases.targets.rules import rules_of
 from tidegate.model.errors import UserError
 from tidegate.model.problem import Location, nearest
 from tidegate.model.types import Column, DataType, Table
@@ -79,9 +80,12 @@ def entries(values: Values) -> Iterator[Values]:
 def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) -> list[TableRead]:
     pattern = for_names(entry["table_path"])
     schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
-    found = [name for name in dialect.tables(session, session.address.database) if _matches(pattern, name, schema)]
+    rules = rules_of(session.address.system)
+    matching = [name for name in dialect.tables(session, session.address.database) if _matches(pattern, name, schema)]
+    found = [name for name in matching if not rules.kind_of(session, name)]
     if not found:
-        raise TableMissing(str(session.address), entry["table_path"])
+        only = f" (only what is no table: {', '.join(name.path for name in matching[:10])})" if matching else ""
+        raise TableMissing(str(session.address), entry["table_path"] + only)
     return [_table(session, dialect, values, entry, name) for name in found]
 
 
@@ -117,6 +121,8 @@ def _table(session: Session, dialect: Dialect, values: Values, entry: Values, na
     if info is None:
         there = [other.path for other in dialect.tables(session, name.database)]
         raise TableMissing(str(session.address), name.path, nearest(name.path, there))
+    if rules_of(session.address.system).kind_of(session, name) == "sequence":
+        raise UserError(f"{name} is a sequence, and has no rows to copy: name a table or a view")
     return _read(dialect, values, entry, info, dialect.qualified(name), name)
 
 
@@ -124,7 +130,7 @@ def _read(dialect: Dialect, values: Values, entry: Values, info: TableInfo, rela
     columns = tuple(_widened(column, values) for column in info.columns)
     table = info.as_table({column.name: dialect.data_type(column) for column in columns})
     if name is None:
-        table = replace(table, options={})  # the name of a query is a path already
+        table = replace(table, options={SOURCE_TYPES: table.options[SOURCE_TYPES]})  # the name of a query is a path already
     splits = _split_column(table.columns, info, entry)
     return TableRead(table=table, relation=relation, columns=columns, split_column=splits, name=name, filter=_filter(dialect, values, entry), options=entry)
 

@@ -1,11 +1,12 @@
 """Where the rows of an incoming table go: the target's name, columns and key, from the options. Pure; called by writer and committer, which must agree."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
+from tidegate.databases.targets.rules import Origins, origins_of
 from tidegate.databases.url import Address, System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, DataType, Table, TypeName, parse_type
@@ -26,6 +27,8 @@ class KeyMissing(UserError):
 class Target:
     """One table of the target. `columns` have the target's names, in the order of the incoming ones; so has `key`."""
 
+    path: str
+    """The incoming table."""
     name: TableName
     columns: tuple[Column, ...]
     key: tuple[str, ...]
@@ -33,6 +36,8 @@ class Target:
     comment: str
     grows: bool
     """Whether the source may have got columns that the target lacks, and they are to be added."""
+    origins: Origins = field(default_factory=dict)
+    """How the source calls the types of the columns, by the target's names."""
 
     def names(self) -> list[str]:
         """The columns' names."""
@@ -63,12 +68,14 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
         Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment, default=defaults.get(c.name)) for c in table.columns
     )
     return Target(
+        path=table.path,
         name=_name(values, table_words(table, _DOT), dialect, address),
         columns=columns,
         key=_key(table, values, words),
         kinds=table.kinds,
         comment=table.comment,
         grows=bool(table.options.get("schema-changes.enabled")),
+        origins={written(name, values): origin for name, origin in origins_of(table.options).items()},
     )
 
 

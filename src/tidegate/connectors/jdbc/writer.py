@@ -17,18 +17,25 @@ from tidegate.connectors.jdbc.connection import opened_before
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
 from tidegate.connectors.jdbc.target import Target, as_message, target_of
+from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
+from tidegate.connectors.jdbc.values import ValueChecks, key_text, shown
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import StatementRefused
+from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError
-from tidegate.model.types import ROW_KIND, RowKind, Table
+from tidegate.model.types import ROW_KIND, Column, RowKind, Table
 from tidegate.plugin.contract import Message, OperatorContext, Writer, WriteTask
 from tidegate.plugin.option import Values
 
 ROWS_HELD_MAX = 65_536
 BYTES_HELD_MAX = 16 << 20
+FITS_MAX = 1000
+_fits: dict[tuple[Any, ...], tuple[tuple[Column, ...], TargetFit]] = {}
+"""How targets fit, of this process: tasks are many and short."""
+_STAGED_ROW = re.compile(r"at row (\d+)")
 _STAGED_COLUMN = re.compile(r"column \S*\bc(\d+)\b")
 
 
@@ -39,6 +46,7 @@ class _Staging:
     table: Table
     target: Target
     place: TableName | None = None
+    fit: TargetFit | None = None
     shaped: bool = False
     rows: int = 0
     held: list[pa.RecordBatch] = field(default_factory=list)
@@ -52,6 +60,7 @@ class JdbcWriter(Writer):
     def __init__(self, address: Address, values: Values, context: OperatorContext, task: WriteTask) -> None:
         self._address, self._values, self._context, self._task = address, values, context, task
         self._dialect = dialect_of(address.system)
+        self._rules = rules_of(address.system)
         self._loader: StageLoader | None = None
         self._stagings: dict[str, _Staging] = {}
 
@@ -59,6 +68,8 @@ class JdbcWriter(Writer):
         """Hold a batch back until there is enough for a load."""
         if table.path not in self._stagings:
             target = target_of(table, self._values, self._dialect, self._address)  # what does not fit is told before anything is staged
+            if not self._values["query"]:
+                check_names(table.path, target, self._rules)
             self._stagings[table.path] = _Staging(table, target)
         staging = self._stagings[table.path]
         if not batch.num_rows:
@@ -76,6 +87,7 @@ class JdbcWriter(Writer):
             with opened_before(self._address):
                 self._loader = loader_of(self._address, self._dialect)
         if staging.place is None:
+            staging.fit = self._fit(self._loader, staging)
             place = stage_place(self._address, self._name(staging))
             failpoint("jdbcsink.stage.before")
             staging.shaped = self._shape(self._loader, place, staging)
@@ -84,12 +96,32 @@ class JdbcWriter(Writer):
             staging.place = place
             failpoint("jdbcsink.stage.middle")
         for batch in _together(staging.held):
+            checks = staging.fit.checks if staging.fit else ValueChecks(staging.target, self._rules)
+            batch = checks.passed(batch)
             try:
                 self._loader.load(staging.place, self._rows(staging, batch))
             except StatementRefused as error:
-                raise _named(error, staging) from None
+                raise _named(error, staging, batch) from None
         failpoint("jdbcsink.stage.after")
         staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
+
+    def _fit(self, loader: StageLoader, staging: _Staging) -> TargetFit | None:
+        """How the target fits, where it is there and stays: read once in each process. None: it is made of our own types."""
+        target = staging.target
+        if self._values["query"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA":
+            return None
+        about = (str(self._address), self._task.lineage, self._task.generation, self._context.operator, target.path, target.name.path)
+        known = _fits.get(about)
+        if known is not None and known[0] == target.columns:
+            return known[1]
+        info = self._dialect.table_info(loader.session, target.name)
+        if info is None:
+            return None
+        found = check_target(target.path, target, self._rules.relation(loader.session, info), self._rules, self._values)
+        while len(_fits) >= FITS_MAX:
+            _fits.pop(next(iter(_fits)))
+        _fits[about] = (target.columns, found)
+        return found
 
     def _shape(self, loader: StageLoader, place: TableName, staging: _Staging) -> bool:
         target = staging.target
@@ -144,11 +176,15 @@ class JdbcWriter(Writer):
             self._loader = None
 
 
-def _named(error: StatementRefused, staging: _Staging) -> StatementRefused:
-    """With the names that the user knows: staging tables have others."""
+def _named(error: StatementRefused, staging: _Staging, batch: pa.RecordBatch) -> StatementRefused:
+    """With the names and the value that the user knows: staging tables have others."""
     found, columns = _STAGED_COLUMN.search(error.why), staging.table.columns
     column = columns[int(found[1])] if found and not staging.shaped and int(found[1]) < len(columns) else None
     about = f", column {column.name!r} ({column.type})" if column else ""
+    line = _STAGED_ROW.search(error.why)
+    if column and line and 0 < int(line[1]) <= batch.num_rows:
+        row = int(line[1]) - 1
+        about += f", key {key_text(staging.target, batch, row)}, value {shown(batch.column(column.name), row)}"
     return StatementRefused(error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code)
 
 

@@ -35,6 +35,12 @@ OPTIONS = OptionSet(
         Option("stop.specific-offset.file", Kind.TEXT, "The log file to end in."),
         Option("stop.specific-offset.pos", Kind.LONG, "The position to end at.", minimum=4),
         Option(
+            "time-as-text",
+            Kind.BOOL,
+            "Whether columns of the type TIME are texts: as times, which a day has, values below zero or from 24:00 on are errors.",
+            False,
+        ),
+        Option(
             "binlog-filters.accepted",
             Kind.BOOL,
             "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks statements that are run in databases it leaves out.",

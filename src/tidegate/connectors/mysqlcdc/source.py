@@ -17,7 +17,7 @@ from tidegate.databases.binlog.ddl import Effect, TableStatement
 from tidegate.databases.binlog.errors import LogBehind
 from tidegate.databases.binlog.failover import begins_with, find
 from tidegate.databases.binlog.gtid import GtidSet
-from tidegate.databases.binlog.layout import LogColumn, columns_of
+from tidegate.databases.binlog.layout import columns_of, log_columns
 from tidegate.databases.binlog.position import FIRST, Position
 from tidegate.databases.binlog.reader import read_range
 from tidegate.databases.binlog.rows import LogTable
@@ -29,10 +29,12 @@ from tidegate.databases.capture.selection import CaptureTable, chosen_databases
 from tidegate.databases.capture.source import CaptureSource, Look
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.mysql import connect
+from tidegate.databases.mysql_dialect import MySqlDialect
 from tidegate.databases.patience import patiently
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
-from tidegate.plugin.contract import Limit, Offset, Runway
+from tidegate.plugin.contract import Limit, Offset, OperatorContext, Runway
+from tidegate.plugin.option import Values
 
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
@@ -42,6 +44,10 @@ class MySqlCdcSource(CaptureSource):
     """Snapshot and binary log."""
 
     system = System.MYSQL
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        self.dialect = MySqlDialect(time_as_text=bool(values["time-as-text"]))
 
     def session(self) -> Session:
         """A connection."""
@@ -221,7 +227,7 @@ class MySqlCdcSource(CaptureSource):
 
     def columns_of(self, captured: CaptureTable) -> list[Any]:
         """Name, type and character set of each."""
-        return [LogColumn(c.name, c.native, c.charset or None).json() for c in captured.info.columns]
+        return [column.json() for column in log_columns(captured.info)]
 
     def runway(self, offset: Offset) -> Runway:
         """Whether the file is still there, and which is the oldest."""

@@ -102,7 +102,7 @@ class CheckedSource(CaptureSource):
             self._clean_s = seen.read_s
             return Checked(end=bound(written))
         before, (found, self._types) = self._types, definitions_of(session, self._wanted(), self.publication, _version(session))
-        fresh = self._unread(session, entries, found)
+        fresh = self._taken_unread(session, entries, found)
         differing = self._differing(session, {p: e for p, e in entries.items() if p not in fresh.definitions and e["read"] is not None}, found)
         if not differing and not seen.locked:
             if not fresh.definitions and before == self._types:
@@ -110,7 +110,7 @@ class CheckedSource(CaptureSource):
             return replace(fresh, end=bound(written))
         return self._decided(session, start, begin, _Seen(seen.value, bool(seen.locked), found, differing, written, bound, fresh))
 
-    def _unread(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> Checked:
+    def _taken_unread(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> Checked:
         """Tables of which nothing is read yet are taken as they are."""
         again = {p for p, e in entries.items() if e.get("definition") == GONE and p in found}
         unread = [p for p, e in entries.items() if p in found and (e["read"] is None or p in again)]
@@ -331,7 +331,8 @@ class _Stop:
 
 def _version(session: Session) -> int:
     assert isinstance(session, PostgresSession)
-    return session.connection.info.server_version
+    version: int = session.connection.info.server_version
+    return version
 
 
 def _shown(columns: Sequence[Any] | None) -> str:

@@ -3,20 +3,23 @@
 The type of a column is decided once, from the catalogue, for the snapshot and for the log alike; here the log's values become that type, exactly.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from tidegate.databases.binlog.charsets import WITH_ASCII, codec_of
+from tidegate.databases.binlog.charsets import BEYOND_BMP, WITH_ASCII, codec_of
 from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.json_text import json_text
 from tidegate.databases.binlog.values import Raw, RawColumn
+from tidegate.databases.errors import LoggedValueUnfit
 from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
@@ -24,6 +27,9 @@ _ADDRESSES = ("uuid", "inet4", "inet6")
 _DAY_MICROS = 86_400_000_000
 _EPOCH = datetime(1970, 1, 1)
 _WHOLE_TYPES = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
+_UNFIT = (pa.ArrowInvalid, UnicodeDecodeError, OverflowError, ValueError, TypeError)
+_SHOWN_BYTES = 100
+_ZLIB = 8
 Values = Sequence[Any]
 Finish = Callable[[Values], Any]
 
@@ -32,13 +38,15 @@ Finish = Callable[[Values], Any]
 class ColumnTarget:
     """What a column of the log becomes.
 
-    `labels` are those of ENUM and SET, `word` is the type's name in the catalogue, `zone` is what instants are shown in where the type has no zone.
+    `labels` are those of ENUM and SET, `exact` where they come from the log itself; `word` is the type's name in the catalogue, `zone` is what instants
+    are shown in where the type has no zone.
     """
 
     name: str
     type: DataType
     charset: str | None = None
     labels: tuple[str, ...] = ()
+    exact: bool = False
     word: str = ""
     zone: tzinfo = UTC
 
@@ -53,11 +61,14 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
         def guarded(values: Values) -> Any:
             try:
                 return finish(values)
-            except (pa.ArrowInvalid, UnicodeDecodeError, OverflowError, ValueError, TypeError) as error:
-                raise LogDamaged(f"column {target.name} has a value that is no {target.type}: {error}") from error
+            except _UNFIT as error:
+                raise _unfit(target, finish, values, error) from error
 
         return guarded
 
+    if raw.kind is Raw.PACKED:
+        inner = finisher(replace(raw, kind=Raw.TEXT), target)
+        return lambda values: inner([None if v is None else unpacked_value(v) for v in values])
     if kind is TypeName.STRING and raw.kind is Raw.TEXT and target.word not in _ADDRESSES and _is_utf8(target.charset):
         return failing(lambda values: pa.array(values, pa.binary()).cast(arrow))
     if kind is TypeName.STRING and raw.kind is Raw.TEXT and target.charset in WITH_ASCII:
@@ -65,6 +76,47 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
     if kind is TypeName.STRING:
         return failing(lambda values: pa.array([None if v is None else _text(as_python(v)) for v in values], arrow))
     return failing(_typed(raw, target, as_python, arrow))
+
+
+def _unfit(target: ColumnTarget, finish: Finish, values: Values, error: Exception) -> LoggedValueUnfit:
+    """The first value that cannot be one of its column."""
+    for index, value in enumerate(values):
+        try:
+            finish([value])
+        except _UNFIT as found:
+            shown = f"x'{value[:_SHOWN_BYTES].hex()}': " if isinstance(value, bytes) else ""
+            return LoggedValueUnfit(target.name, str(target.type), index, f"{shown}{found}")
+    return LoggedValueUnfit(target.name, str(target.type), 0, str(error))
+
+
+@contextmanager
+def located(table: str, keys: Sequence[str], names: Sequence[str], columns: Sequence[Values]) -> Iterator[None]:
+    """Name the table and the key of the row in errors of a finisher; `columns` are the decoded values."""
+    try:
+        yield
+    except LoggedValueUnfit as error:
+        key = ", ".join(f"{name} = {_shown(values[error.index])}" for name, values in zip(names, columns, strict=True) if name in keys)
+        raise error.of_row(table, key) from error
+
+
+def _shown(value: Any) -> str:
+    return value[:_SHOWN_BYTES].decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def unpacked_value(data: bytes) -> bytes:
+    """The value of a column that MariaDB compresses: a byte that tells how, the length in as many bytes as it says, and zlib's bytes."""
+    if not data or data[0] == 0:
+        return data[1:]
+    head, width = data[0], data[0] & 0x07
+    if head >> 4 != _ZLIB:
+        raise LogDamaged(f"a column is compressed in an unknown way ({head:#x})")
+    try:
+        out = zlib.decompress(data[1 + width :], -zlib.MAX_WBITS if head & 0x08 else zlib.MAX_WBITS)
+    except zlib.error as error:
+        raise LogDamaged(f"a compressed column: {error}") from error
+    if len(out) != int.from_bytes(data[1 : 1 + width], "big"):
+        raise LogDamaged(f"a compressed column has {len(out)} bytes, which is not what it says")
+    return out
 
 
 def _typed(raw: RawColumn, target: ColumnTarget, as_python: Callable[[Any], Any], arrow: Any) -> Finish:
@@ -109,7 +161,7 @@ def _validity(values: Values) -> Any:
 def _of_day(micros: int) -> int:
     """Nanoseconds of a day. The type is a time of day: a span outside of it has no place there."""
     if not 0 <= micros < _DAY_MICROS:
-        raise ValueError(f"{span_text(micros)} is a span and no time of day; make the column text or a number in a view, or leave its table out")
+        raise ValueError(f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns of the type TIME as texts")
     return micros * 1000
 
 
@@ -121,6 +173,8 @@ def _wall_clock(micros: int, zone: tzinfo) -> int:
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
+    if isinstance(value, Decimal):
+        return f"{value:f}"  # without an exponent
     return value if isinstance(value, str) else str(value)
 
 
@@ -136,7 +190,7 @@ def _plain(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
         case Raw.INSTANT:
             return lambda v: _EPOCH + timedelta(microseconds=_wall_clock(v, target.zone))
         case Raw.SPAN:
-            return span_text
+            return lambda v: span_text(v, raw.parameter)
         case Raw.JSON:
             return json_text
         case Raw.LABEL | Raw.LABELS | Raw.TEXT:
@@ -147,16 +201,27 @@ def _plain(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
 
 def _words(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
     labels = target.labels
+    doubtful = not target.exact and target.charset in BEYOND_BMP
     if raw.kind is Raw.LABEL:
-        return lambda v: labels[v - 1] if 0 < v <= len(labels) else ""
+        return lambda v: _label(labels[v - 1], doubtful) if 0 < v <= len(labels) else ""
     if raw.kind is Raw.LABELS:
-        return lambda v: ",".join(label for n, label in enumerate(labels) if v >> n & 1)
+        return lambda v: ",".join(_label(label, doubtful) for n, label in enumerate(labels) if v >> n & 1)
     if target.word in _ADDRESSES:
         return _ADDRESS_TEXTS[target.word]
     if target.charset is None or target.charset == "binary":
         return lambda v: v.ljust(raw.parameter, b"\0")  # the log leaves out the zeros at the end of BINARY(n)
     codec = codec_of(target.charset)
     return lambda v: v.decode(codec)
+
+
+def _label(label: str, doubtful: bool) -> str:
+    """A label; the catalogue shows characters beyond U+FFFF as a question mark, which then cannot be told from one."""
+    if doubtful and "?" in label:
+        raise ValueError(
+            f"the catalogue of the server shows its label as {label!r}, where a question mark may stand for another character; "
+            "set binlog_row_metadata = FULL, so that the log has the labels"
+        )
+    return label
 
 
 _ADDRESS_TEXTS: dict[str, Callable[[bytes], str]] = {
@@ -167,13 +232,15 @@ _ADDRESS_TEXTS: dict[str, Callable[[bytes], str]] = {
 
 
 def _inet6_text(data: bytes) -> str:
-    """Addresses that hold one of the old kind are written with its dots, as the server does."""
-    address = IPv6Address(data)
-    if address.ipv4_mapped is not None:
-        return f"::ffff:{address.ipv4_mapped}"
-    if not any(data[:12]) and any(data[12:14]):
-        return f"::{IPv4Address(data[12:])}"
-    return str(address)
+    """As the server writes it: the first of the longest runs of zeros is left out, and one of the old kind is written with its dots."""
+    words = [int.from_bytes(data[n : n + 2], "big") for n in range(0, 16, 2)]
+    runs = [next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)]  # zeros from each place on
+    length = max(runs)
+    at = runs.index(length)
+    if at == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
+        return f"::{'' if length == 6 else 'ffff:'}{IPv4Address(data[12:])}"
+    parts = [f"{word:x}" for word in words]
+    return f"{':'.join(parts[:at])}::{':'.join(parts[at + length :])}" if length else ":".join(parts)
 
 
 def _mostly_ascii(values: Values, as_python: Callable[[Any], Any], arrow: Any) -> Any:
@@ -184,11 +251,11 @@ def _mostly_ascii(values: Values, as_python: Callable[[Any], Any], arrow: Any) -
 
 
 def _is_utf8(charset: str | None) -> bool:
-    return charset is not None and charset.lower() in ("utf8mb4", "utf8mb3", "utf8", "ascii")
+    return charset is not None and charset.lower() in ("utf8mb4", "utf8mb3", "utf8")
 
 
-def span_text(micros: int) -> str:
-    """As the server writes it: `-838:59:59.000000` without what is not needed."""
+def span_text(micros: int, digits: int = 6) -> str:
+    """As the server writes a TIME with so many digits after the point: `-838:59:59.000000`."""
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = f"{'-' if micros < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{text}.{fraction:06}" if fraction else text
+    return f"{text}.{fraction:06}"[: len(text) + 1 + digits] if digits else text

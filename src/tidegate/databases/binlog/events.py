@@ -41,6 +41,7 @@ class EventType(IntEnum):
     XA_PREPARE = 38
     PARTIAL_UPDATE = 39
     PAYLOAD = 40
+    GTID_TAGGED = 42
     GTID_MARIADB = 162
     GTID_LIST = 163
     QUERY_PACKED = 165
@@ -277,6 +278,9 @@ def read_table_map(body: bytes) -> TableMap:
 def _short_text(body: bytes, at: int) -> tuple[str, int]:
     size = body[at]
     return body[at + 1 : at + 1 + size].decode("utf-8"), at + size + 2
+
+
+_META_BYTES |= {140: 1, 141: 2, 242: 1}  # compressed columns of MariaDB, vectors of MySQL
 
 
 def _metas(types: bytes, data: bytes) -> tuple[int, ...]:

@@ -52,10 +52,16 @@ cdef inline int64_t sign_extended(uint64_t value, int size) noexcept nogil:
     return <int64_t>(value << shift) >> shift
 
 
+cdef inline int64_t month_days(int64_t year, int64_t month) noexcept nogil:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+
+
 cdef inline bint days_of(int64_t year, int64_t month, int64_t day, int64_t* out) noexcept nogil:
     """Days since 1970; false for dates that are none."""
     cdef int64_t era, of_era
-    if year == 0 or month == 0 or day == 0:
+    if year == 0 or month == 0 or day == 0 or (day > 28 and day > month_days(year, month)):
         return False
     if month <= 2:
         year -= 1

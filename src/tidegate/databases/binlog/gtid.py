@@ -2,7 +2,8 @@
 
 Pure; called by scan and failover.
 
-MariaDB: `0-1-100,5-1-7`, the last transaction of each domain. MySQL: `<uuid>:1-100:105,<uuid>:1-7`, all of them as intervals.
+MariaDB: `0-1-100,5-1-7`, the last transaction of each domain. MySQL: `<uuid>:1-100:105,<uuid>:1-7`, all of them as intervals; since MySQL 8.3 an interval
+may belong to a tag, and tags are counted one by one: `<uuid>:1-100:tag:1-3`.
 """
 
 import struct
@@ -21,7 +22,35 @@ def gtid_of(event: Event) -> str | None:
         return f"{domain}-{event.server_id}-{sequence}"
     if event.type == EventType.GTID_MYSQL and len(event.body) >= 25:
         return f"{_uuid(event.body[1:17])}:{int.from_bytes(event.body[17:25], 'little')}"
+    if event.type == EventType.GTID_TAGGED:
+        return parsed(_tagged, event.body, "the id of a transaction")
     return None
+
+
+def _tagged(body: bytes) -> str:
+    """A version, a size and the last field that must be known; then fields after their numbers: flags, the bytes of the uuid, the number, the tag."""
+    at = 0
+    head = []
+    for _ in range(3 + 2 + 1 + 16 + 2 + 2):
+        value, at = _packed(body, at)
+        head.append(value)
+    if [head[n] for n in (3, 5, 22, 24)] != [0, 1, 2, 3]:
+        raise ValueError("its fields have another order")
+    source, number, size = _uuid(bytes(head[6:22])), head[23] >> 1, head[25]  # the number has its sign in its lowest bit
+    tag = body[at : at + size].decode("ascii")
+    return f"{source}:{tag}:{number}" if tag else f"{source}:{number}"
+
+
+def _packed(data: bytes, at: int) -> tuple[int, int]:
+    """A number whose first byte ends with a one for each byte that follows, and where it ends."""
+    first = data[at]
+    more = 0
+    while more < 8 and first >> more & 1:
+        more += 1
+    if at + 1 + more > len(data):
+        raise ValueError("it ends within a number")
+    value = int.from_bytes(data[at + 1 : at + 9] if more == 8 else data[at : at + 1 + more], "little")
+    return value if more == 8 else value >> more + 1, at + 1 + more
 
 
 def _uuid(data: bytes) -> str:
@@ -34,7 +63,7 @@ class GtidSet:
 
     def __init__(self, text: str = "") -> None:
         self._domains: dict[int, tuple[int, int]] = {}  # MariaDB: domain -> server, number
-        self._sources: dict[str, Intervals] = {}  # MySQL: uuid -> intervals, both ends inside
+        self._sources: dict[str, Intervals] = {}  # MySQL: uuid, or uuid:tag -> intervals, both ends inside
         for part in filter(None, (p.strip() for p in text.split(","))):
             self.add(part)
 
@@ -45,14 +74,18 @@ class GtidSet:
             domain, server, number = (int(n) for n in text.split("-"))
             self._domains[domain] = (server, number)
             return
-        for interval in numbers.split(":"):
-            low, _, high = interval.partition("-")
-            self._sources[source.lower()] = _with(self._sources.get(source.lower(), []), int(low), int(high or low))
+        source = line = source.lower()
+        for part in numbers.lower().split(":"):
+            if part[:1].isalpha() or part.startswith("_"):
+                line = f"{source}:{part}"
+                continue
+            low, _, high = part.partition("-")
+            self._sources[line] = _with(self._sources.get(line, []), int(low), int(high or low))
 
     def __contains__(self, text: str) -> bool:
-        source, colon, number = text.partition(":")
+        line, colon, number = text.rpartition(":")
         if colon:
-            return any(low <= int(number) <= high for low, high in self._sources.get(source.lower(), ()))
+            return any(low <= int(number) <= high for low, high in self._sources.get(line.lower(), ()))
         domain, _, sequence = (int(n) for n in text.split("-"))
         return domain in self._domains and sequence <= self._domains[domain][1]
 
@@ -80,7 +113,11 @@ class GtidSet:
 
     def __str__(self) -> str:
         ours = [f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._domains.items())]
-        return ",".join([*ours, *(f"{source}:{_text(found)}" for source, found in sorted(self._sources.items()))])
+        parts: dict[str, list[str]] = {}
+        for line, found in sorted(self._sources.items()):
+            source, _, tag = line.partition(":")
+            parts.setdefault(source, [source]).extend([tag, _text(found)] if tag else [_text(found)])
+        return ",".join([*ours, *(":".join(part) for part in parts.values())])
 
 
 def _with(intervals: Intervals, low: int, high: int) -> Intervals:
@@ -126,14 +163,23 @@ def _mariadb_list(body: bytes) -> Iterator[str]:
 
 
 def _mysql_list(body: bytes) -> Iterator[str]:
+    """Where there are tags, the last byte of the count is 1 and the count stands between two such bytes."""
     (count,) = struct.unpack_from("<Q", body)
     at = 8
+    tagged = body[7] == 1
+    if tagged:
+        count = int.from_bytes(body[1:7], "little")
     if count > _ENTRIES_MAX:
         raise ValueError(f"{count} entries")
     for _ in range(count):
         source = _uuid(body[at : at + 16])
-        (intervals,) = struct.unpack_from("<Q", body, at + 16)
-        at += 24
+        at += 16
+        if tagged:
+            size, at = _packed(body, at)
+            source += f":{body[at : at + size].decode('ascii')}" if size else ""
+            at += size
+        (intervals,) = struct.unpack_from("<Q", body, at)
+        at += 8
         if intervals > _ENTRIES_MAX:
             raise ValueError(f"{intervals} intervals")
         for _ in range(intervals):

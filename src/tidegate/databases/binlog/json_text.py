@@ -7,11 +7,13 @@ four. Text comes out as the server writes it: `{"a": 1}`.
 import base64
 import json
 import struct
+from decimal import Decimal
 from typing import Any
 
 from tidegate.databases.binlog.errors import LogDamaged
 
 _DEPTH_MAX = 100
+_POINT_MAX = 15
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q", 11: "<d"}
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL, _STRING, _OPAQUE = 0, 1, 2, 3, 4, 12, 15
@@ -53,7 +55,23 @@ def _literal(code: int) -> str:
 
 
 def _number(value: Any) -> str:
-    return json.dumps(value)
+    return double_text(value) if isinstance(value, float) else str(value)
+
+
+def double_text(value: float) -> str:
+    """As the server writes it: the shortest digits that are this number, with an exponent only far from the point."""
+    sign, numerals, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), "JSON has no infinity"
+    digits = "".join(map(str, numerals)).rstrip("0") or "0"
+    point = len(numerals) + exponent if digits != "0" else 1  # digits before the point
+    if not -_POINT_MAX < point <= _POINT_MAX:
+        mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
+        text = f"{mantissa}e{point - 1}"
+    elif point <= 0:
+        text = f"0.{'0' * -point}{digits}"
+    else:
+        text = f"{digits[:point]:0<{point}}.{digits[point:] or '0'}"
+    return "-" + text if sign else text
 
 
 def _bytes(data: bytes, at: int, size: int) -> bytes:

@@ -8,8 +8,22 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.databases.binlog.charsets import codec_of
 from tidegate.databases.binlog.errors import LayoutChanged
 from tidegate.databases.binlog.events import TableMap
+from tidegate.databases.catalogue import TableInfo
+from tidegate.model.errors import Unsupported
+
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+_OLD_FORMAT = "/* mariadb-5.3 */"
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """A quote or a character after a backslash, as the catalogue writes them in labels."""
+    character = found[1]
+    return _ESCAPES.get(character, character) if character else "'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +49,30 @@ class LogColumn:
         """The labels of an ENUM or a SET."""
         if self.word not in ("enum", "set"):
             return ()
-        return tuple(label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", self.type))
+        return tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(self.type))
 
     def json(self) -> list[Any]:
         """As an offset keeps it."""
         return [self.name, self.type, self.charset]
+
+
+def log_columns(info: TableInfo) -> list[LogColumn]:
+    """The columns of a table; Unsupported, with its name, for one that could not be read from the log."""
+    found = []
+    for column in info.columns:
+        where = f"the column {column.name} of {info.name.path} ({column.native})"
+        if _OLD_FORMAT in column.native and "(" in column.native:
+            raise Unsupported(
+                f"{where} keeps fractions of seconds in the format of MariaDB 5.3, which its log does not describe: "
+                f"set mysql56_temporal_format = ON and run ALTER TABLE {info.name.path} FORCE"
+            )
+        if column.charset not in ("", "binary"):
+            try:
+                codec_of(column.charset)
+            except Unsupported as error:
+                raise Unsupported(f"{where}: {error}") from None
+        found.append(LogColumn(column.name, column.native, column.charset or None))
+    return found
 
 
 def columns_of(document: list[list[Any]]) -> tuple[LogColumn, ...]:
@@ -70,13 +103,14 @@ _TYPES: dict[str, tuple[int, ...]] = {
     "uuid": (254,),
     "inet4": (254,),
     "inet6": (254,),
-    "varchar": (15, 253),
-    "varbinary": (15, 253),
+    "varchar": (15, 253, 141),
+    "varbinary": (15, 253, 141),
+    "vector": (242, 15, 253),
     "bit": (16,),
     "json": (245, 252),
 }
 """The type bytes that a column of each type may have in the log; types of blobs, texts and shapes are looked up by their ending."""
-_BLOBS = (249, 250, 251, 252, 255)
+_BLOBS = (140, 249, 250, 251, 252, 255)
 
 
 def fits(column: LogColumn, type_byte: int) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher
+from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher, located
 from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.events import Change, RowEvent, TableMap
 from tidegate.databases.binlog.layout import LogColumn, check
@@ -87,7 +87,10 @@ class RowCollector:
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
         count = len(self._kinds)
-        arrays = {c.name: finish(values) for c, finish, values in zip(self._wanted.columns, self._finish, self._columns, strict=True) if c.name in self._types}
+        with located(self._wanted.table.path, self._wanted.table.primary_key, [c.name for c in self._wanted.columns], self._columns):
+            arrays = {
+                c.name: finish(values) for c, finish, values in zip(self._wanted.columns, self._finish, self._columns, strict=True) if c.name in self._types
+            }
         arrays |= {c.name: absent(self._wanted.table, c, count) for c in self._wanted.table.columns if c.name not in arrays}
         arrays[ROW_KIND] = pa.array(self._kinds, pa.int8())
         batch = pa.RecordBatch.from_arrays([arrays[f.name] for f in self._schema], schema=self._schema)

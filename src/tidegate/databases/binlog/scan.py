@@ -143,7 +143,7 @@ def _pass(event: Event, state: _State, reader: EventReader, reads: Reads) -> Tab
             known = reader.maps.get(row_event_table(event.body))
             if known is not None and reads(known[1].database, known[1].table):
                 state.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
-        case EventType.GTID_MARIADB | EventType.GTID_MYSQL | EventType.ANONYMOUS_MYSQL:
+        case EventType.GTID_MARIADB | EventType.GTID_MYSQL | EventType.GTID_TAGGED | EventType.ANONYMOUS_MYSQL:
             _begin(event, state)
         case EventType.QUERY | EventType.QUERY_PACKED:
             return _statement(event, state, reads)

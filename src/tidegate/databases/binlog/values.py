@@ -31,12 +31,13 @@ class Raw(StrEnum):
     DAYS = "days"  # since 1970
     MICROS = "micros"  # since 1970, of a date and time without zone
     INSTANT = "instant"  # microseconds since 1970, UTC
-    SPAN = "span"  # a time of day or a span, in microseconds
+    SPAN = "span"  # a time of day or a span, in microseconds; the parameter is the number of its digits after the point
     TEXT = "text"  # bytes in the column's character set, or plain bytes; the parameter is the fixed length of BINARY(n)
     LABEL = "label"  # the number of an ENUM's label
     LABELS = "labels"  # the bits of a SET's labels
     BITS = "bits"  # of a BIT(n), as a number; the parameter is the number of bytes
     JSON = "json"  # MySQL's own binary form
+    PACKED = "packed"  # as TEXT, compressed column by column (MariaDB)
 
 
 class Op(IntEnum):
@@ -119,13 +120,19 @@ def written(columns: Sequence[RawColumn]) -> Decode:
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since 1970; None for dates that are none, such as 0000-00-00 and 2020-02-00."""
-    if not (month and day and year):
+    """Days since 1970; None for dates that are none, such as 0000-00-00, 2020-02-00, 0000-05-05 and 2023-02-29."""
+    if not (month and day and year) or (day > 28 and day > _month_days(year, month)):
         return None
     year -= month <= 2
     era = year // 400
     of_era = year - era * 400
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1 - 719_468
+
+
+def _month_days(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
 
 
 def raw_column(type_byte: int, meta: int, *, unsigned: bool, name: str) -> RawColumn:
@@ -199,7 +206,7 @@ def _time(meta: int, _: bool) -> RawColumn:
     bits = 8 * width
     return RawColumn(
         Raw.SPAN,
-        0,
+        meta,
         (
             f"v = number(b[p:p + {3 + width}], 'big') - {1 << (23 + bits)}; p += {3 + width}; w = abs(v); s = w >> {bits}",
             f"s = ((s >> 12 & 1023) * 3600 + (s >> 6 & 63) * 60 + (s & 63)) * 1000000 + (w & {(1 << bits) - 1}) * {_FRACTION_UNITS[width]}",
@@ -271,6 +278,14 @@ def _blob(meta: int, _: bool) -> RawColumn:
     return _sized(max(1, min(meta, 4)), Raw.TEXT)
 
 
+def _packed_varchar(meta: int, _: bool) -> RawColumn:
+    return _sized(1 if meta < 256 else 2, Raw.PACKED)
+
+
+def _packed_blob(meta: int, _: bool) -> RawColumn:
+    return _sized(max(1, min(meta, 4)), Raw.PACKED)
+
+
 def _json(meta: int, _: bool) -> RawColumn:
     return _sized(max(1, min(meta, 4)), Raw.JSON)
 
@@ -307,6 +322,9 @@ _MAKERS: dict[int, Callable[[int, bool], RawColumn]] = {
     17: _timestamp,
     18: _datetime,
     19: _time,
+    140: _packed_blob,
+    141: _packed_varchar,
+    242: _blob,
     245: _json,
     246: _decimal,
     252: _blob,

@@ -1,6 +1,5 @@
 """What can be wrong with change data capture, each as one fact with its way out."""
 
-import shlex
 from collections.abc import Sequence
 
 from tidegate.model.change import ChangeChoice, ChangeStop, StoppedByChange
@@ -9,11 +8,6 @@ from tidegate.model.errors import Domain, TerminalError, TransientError, UserErr
 __all__ = ["ChangeChoice", "ColumnsAdded", "NoKey", "NoTables", "NotSetUp", "OrderChanged", "PositionGone", "TableChanged"]
 
 STATEMENT_CHARS_MAX = 300
-MEANINGS = {
-    ChangeChoice.ADOPT: "take the table as it is now; rows that are in the target stay as they are",
-    ChangeChoice.REREAD: "take the table as it is now and read all of it again; rows that it no longer has stay in the target: delete them there",
-    ChangeChoice.SKIP: "go on as if this change were not there; the target is not changed by it",
-}
 
 
 class PositionGone(TerminalError):
@@ -82,8 +76,8 @@ class TableChanged(StoppedByChange):
         )
         if not self.choices:
             return happened + "Bring the target in line with the source by hand, and start with --restore fresh"
-        command = f"tidegate accept-change {job} --at {shlex.quote(self.at)} --table {shlex.quote(self.path)} --choice"
-        return happened + "Choose how to go on:" + "".join(f"\n  {command} {choice.value}\n    {MEANINGS[choice]}" for choice in self.choices)
+        command = self.change.command(job)
+        return happened + "Choose how to go on:" + "".join(f"\n  {command} {choice.value}\n    {choice.meaning}" for choice in self.choices)
 
     def of_job(self, job_id: int) -> "TableChanged":
         """The same, with the commands for this job."""

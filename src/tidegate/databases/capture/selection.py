@@ -24,19 +24,41 @@ class CaptureTable:
     split: str | None = None
 
 
-def select(session: Session, dialect: Dialect, values: Values, *, generated: bool) -> dict[str, CaptureTable]:
-    """The tables by path; an error that names what is missing. `generated`: whether the log has columns that the database computes."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selected:
+    """The tables that are there, by path; and those that the job file names and that are not there, each with the error that says so."""
+
+    tables: dict[str, CaptureTable]
+    missing: dict[str, TableMissing]
+
+
+def is_wanted(values: Values, path: str) -> bool:
+    """Whether the pattern of the job file asks for a table of this path, there or not."""
+    if values.get("table-names") or not for_names(str(values["table-pattern"])).fullmatch(path):
+        return False
+    parts = path.split(".")
+    databases, schemas = ([str(name) for name in values.get(key) or ()] for key in ("database-names", "schema-names"))
+    database = parts[0] in databases if databases else for_names(str(values.get("database-pattern") or ".*")).fullmatch(parts[0])
+    return bool(database) and (not schemas or len(parts) < 3 or parts[1] in schemas)
+
+
+def select(session: Session, dialect: Dialect, values: Values, *, generated: bool) -> Selected:
+    """The tables by path. `generated`: whether the log has columns that the database computes."""
     names = _chosen(session, dialect, values)
     configs = {str(c["table"]): c for c in values.get("table-names-config") or () if isinstance(c, Mapping) and "table" in c}
-    found = {}
+    found, missing = {}, {}
     for name in names:
         info = dialect.table_info(session, name)
         if info is None:
-            raise TableMissing(str(session.address), name.path, nearest(name.path, [t.path for t in dialect.tables(session, name.database)]))
+            there = [t.path for t in dialect.tables(session, name.database)]
+            missing[name.path] = TableMissing(str(session.address), name.path, nearest(name.path, there))
+            continue
         config = configs.get(name.path, {})
         logged = info if generated else replace(info, columns=tuple(c for c in info.columns if not c.generated))
         found[name.path] = _capture(logged, dialect, config, grows=bool(values["schema-changes.enabled"]))
-    return found
+    if not found and missing:
+        raise next(iter(missing.values()))
+    return Selected(tables=found, missing=missing)
 
 
 def _capture(info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, grows: bool) -> CaptureTable:

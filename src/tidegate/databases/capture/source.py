@@ -1,8 +1,16 @@
 """The Source of all databases that have a log: what `__init__` of this package says, with the log left open. Subclassed by the CDC connectors.
 
-The offset: {"log": position, "tables": {path: {"columns": ..., "read": progress, "definition": ...?}}, "touched": [paths that changed in the last range],
-"stop": position?}. The position, the columns and the definition are the database's own words, which only its subclass reads. A change of a table that is not
-carried on stops the job (TableChanged) before it, until a person has chosen what to do about it (`accepted`).
+The offset:
+
+    {"log": position,
+     "tables": {path: {"columns": ..., "read": progress, "definition": ...?}},
+     "touched": [paths that changed in the last range],
+     "gone": [paths that the catalogue has lost and a person has given up]?,
+     "stop": position?}
+
+The position, the columns and the definition are the database's own words, which only its subclass
+reads. A change of a table that is not carried on stops the job (TableChanged) before it, until a
+person has chosen what to do about it (`accepted`).
 """
 
 from abc import abstractmethod
@@ -20,9 +28,11 @@ from tidegate.databases.capture.filled import Filled, told
 from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
 from tidegate.databases.capture.order import Order, order_of
 from tidegate.databases.capture.progress import budget, chunks_between, done, is_done, next_cuts, unfinished
-from tidegate.databases.capture.selection import CaptureTable, select
+from tidegate.databases.capture.selection import CaptureTable, is_wanted, select
 from tidegate.databases.capture.spool import Spool
+from tidegate.databases.catalogue import NativeColumn
 from tidegate.databases.dialect import Dialect, dialect_of
+from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
 from tidegate.databases.tls import of_debezium
 from tidegate.databases.url import Address, System, parse_url
@@ -35,6 +45,9 @@ from tidegate.plugin.option import Values
 
 IDLE_BYTES_MAX = 4 << 20
 """Log of other tables that is passed over before the position moves; until then a turn that finds nothing writes nothing."""
+
+
+GONE_WORDS = "the catalogue does not have it any more (dropped, renamed, or its rights were taken away); what the log still has of it is not delivered"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +75,8 @@ class CaptureSource(Source):
         properties = {**of_debezium(values["debezium"]), "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
         self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
         self.dialect: Dialect = dialect_of(self.system)
+        self._missing: dict[str, TableMissing] = {}  # tables that the job file names and the catalogue does not have
+        self._unread: frozenset[str] = frozenset()  # tables of which nothing is read at the beginning of the range that is planned
         self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,7 +139,10 @@ class CaptureSource(Source):
         with self.session() as session:
             self.check_server(session)
             found = select(session, self.dialect, self.values, generated=self.logs_generated)
-            return {path: self._with_defaults(session, c) for path, c in found.items()} if self.values["schema-changes.enabled"] else found
+            self._missing = found.missing
+            if not self.values["schema-changes.enabled"]:
+                return found.tables
+            return {path: self._with_defaults(session, c) for path, c in found.tables.items()}
 
     def _with_defaults(self, session: Session, captured: CaptureTable) -> CaptureTable:
         """Sinks that add a column to their table look for these: what rows of before have in it."""
@@ -143,6 +161,8 @@ class CaptureSource(Source):
     def initial(self) -> Offset:
         """The log from where startup.mode says; tables unread where it says initial."""
         captured = self.captured
+        for missing in self._missing.values():
+            raise missing
         with self.session() as session:
             log, stop = self.log_begin(session), self.log_stop(session)
         snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
@@ -151,12 +171,12 @@ class CaptureSource(Source):
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next range of the log, and the next chunks of tables that are not read yet, where the log is read to its end."""
-        known = self._with_new_tables(start)
+        known = self._without_gone(self._with_new_tables(start))
         if self.at_end(known):
             self._more = False
             return known
         with self.session() as session:
-            look = self._look(session, known, limit)
+            look = self._carried(known, self._look(session, known, limit))
             tables = {path: dict(entry) for path, entry in known["tables"].items()}
             for path, columns in (look.columns or {}).items():
                 self._carry_on(session, path, columns)
@@ -179,18 +199,75 @@ class CaptureSource(Source):
     def _with_new_tables(self, start: Offset) -> Offset:
         """Tables that match since the last start are read from their beginning."""
         fresh = {p: {"columns": self.columns_of(c), "read": None} for p, c in self.captured.items() if p not in start["tables"]}
-        return {**start, "tables": {**start["tables"], **fresh}} if fresh else start
+        if not fresh:
+            return start
+        gone = [path for path in start.get("gone", ()) if path not in fresh]
+        return {**start, "tables": {**start["tables"], **fresh}, **({"gone": gone} if "gone" in start else {})}
+
+    def _without_gone(self, start: Offset) -> Offset:
+        """Tables that the job file asks for and the catalogue does not have any more are left out once a person has said so, and are not asked about again."""
+        known = start["tables"]
+        gone = [path for path in known if path not in self.captured and (path in self._missing or is_wanted(self.values, path))]
+        for path, missing in self._missing.items():
+            if path not in known and path not in start.get("gone", ()):
+                raise missing
+        at = self.position_text(start["log"])
+        for path in gone:
+            if self.accepted(path, at) is not ChangeChoice.SKIP:
+                raise TableChanged(path, GONE_WORDS, at, choices=(ChangeChoice.SKIP,)).of_job(self.context.job_id)
+        if not gone:
+            return start
+        left = {path: entry for path, entry in known.items() if path not in gone}
+        return {**start, "tables": left, "gone": sorted({*start.get("gone", ()), *gone})}
+
+    def position_text(self, log: Mapping[str, Any]) -> str:
+        """A position of the log for people: the same whenever it is asked."""
+        return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
 
     def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
         """The next range; a change that nobody has decided about stops the job with the commands that do."""
+        self._unread = frozenset(path for path, entry in start["tables"].items() if entry["read"] is None)
         try:
             return self.look(session, start, limit)
         except TableChanged as error:
             raise error.of_job(self.context.job_id) from None
 
+    def _carried(self, start: Offset, look: Look) -> Look:
+        """Rows of the range must fit the pipeline, which was built with the columns of the catalogue: that may be ahead of the log."""
+        at = self.position_text(start["log"])
+        reread = set()
+        for path in sorted(look.touched):
+            entry = start["tables"].get(path)
+            if entry is None or entry["read"] is None or path not in self.captured:
+                continue
+            lost = self._lost_columns(path, entry["columns"])
+            choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
+            if choice not in (ChangeChoice.ADOPT, ChangeChoice.REREAD):
+                what = (
+                    f"the log has rows with {', '.join(lost)}, from before a change that the table has had since; "
+                    "adopt delivers them without these values, reread brings the table as it is now"
+                )
+                raise TableChanged(path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)).of_job(self.context.job_id)
+            if choice is ChangeChoice.REREAD:
+                reread.add(path)
+        return replace(look, touched=look.touched - reread, reread=look.reread | reread) if reread else look
+
+    def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
+        """Columns of rows in the log that the pipeline does not have, or has with another type."""
+        captured = self.captured[path]
+        flows = {c.name: c.type for c in captured.table.columns}
+        lost = []
+        for name, native, *_ in columns:
+            now = captured.info.column(str(name))
+            if str(name) in flows and now is not None and now.native == native:
+                continue
+            if str(name) not in flows or self.dialect.data_type(NativeColumn(name=str(name), native=str(native))) != flows[str(name)]:
+                lost.append(f"{name} {native}")
+        return lost
+
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
-        """What a person has decided about the change of a table at a position."""
-        return decided(self.context.accepted_changes, path, at)
+        """What a person has decided about the change of a table at a position. A table of which nothing is read is read as it is then."""
+        return decided(self.context.accepted_changes, path, at) or (ChangeChoice.REREAD if path in self._unread else None)
 
     def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
         """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""

@@ -1,5 +1,6 @@
 """The messages of a range of PostgreSQL's log, as the server sends them. Called by reader.py; decodes no rows."""
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -9,22 +10,27 @@ from typing import Any
 
 import psycopg
 
+from tidegate.databases.capture.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput import lsn
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.errors import SlotDamaged
 from tidegate.databases.pgoutput.rows import compiled
+from tidegate.databases.pgoutput.shared_stream import StreamUnavailable, shared_lists
 from tidegate.databases.pgoutput.slots import IN_USE, copy_slot
 from tidegate.databases.postgres import PostgresSession, ours
 
 NEAR_BYTES = 8 << 20
-"""A slot that begins no further before the range is read itself: a copy costs a few writes of the server."""
+RESTART_BYTES = 64 << 20
+"""A slot that begins no further before the range is read itself, unless a long transaction lets it decode from far before."""
+FEW_BYTES = 2 << 20
 WAIT_S = 60.0
 PAUSE_S = 0.2
 CHUNKS_MAX = 4096
 _TRAILER = b"\xff\xff"
 _HEADER = b"PGCOPY\n\xff\r\n\0"
 Open = Callable[[], PostgresSession]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,24 +51,72 @@ def changes(open_session: Open, wanted: SlotRange) -> Generator[bytes, None, Non
 
 
 def message_lists(open_session: Open, wanted: SlotRange) -> Generator[list[bytes], None, None]:
-    """The messages of a slot, many at a time. Where somebody reads it, or it begins far before the range, a temporary copy is read."""
+    """The messages of a range, many at a time, also of transactions that lie around it.
+
+    Each call that reads a slot decodes the log again from where the slot stands. So a range that lies far after it is
+    read from a replication stream, which goes on from range to range; where there is none, through a copy of the slot.
+    """
     with open_session() as session:
-        assert isinstance(session, PostgresSession)
-        _notice_lost_readers(session)
-        begins = _begin_of(session, wanted.slot)
-        ready = _own_slot(session, wanted) if wanted.start - begins > NEAR_BYTES else wanted.slot
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            try:
-                yield from _peek(session, wanted, ready)
-                return
-            except DatabaseTrouble as error:
-                if error.code != IN_USE or time.monotonic() > deadline_s:
-                    raise
-            if ready == wanted.slot:
-                ready = _own_slot(session, wanted)
-            if ready == wanted.slot:
-                time.sleep(PAUSE_S)  # another reader of the slot comes to its end
+        far = _is_far(session, wanted)
+        address = session.address
+        lists = iter(()) if far else _peeked(session, wanted, far=False)
+        few, whole = _few(lists)
+        if not whole:
+            yield from few
+            yield from lists
+            return
+    if not far:
+        yield from few  # whoever wants no more of them does not end the session within a statement
+        return
+    try:
+        yield from shared_lists(address, wanted.slot, wanted.publication, wanted.start, wanted.end)
+    except StreamUnavailable as error:
+        _log.warning("replication_stream_unavailable: slot %s is read without it: %s", wanted.slot, error)
+    else:
+        return
+    with open_session() as session:
+        yield from _peeked(session, wanted, far=True)
+
+
+def _few(lists: Iterator[list[bytes]]) -> tuple[list[list[bytes]], bool]:
+    """The first lists, and whether they are all."""
+    found: list[list[bytes]] = []
+    size = 0
+    for many in lists:
+        found.append(many)
+        size += sum(map(len, many))
+        if size > FEW_BYTES:
+            return found, False
+    return found, True
+
+
+def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
+    """Whether the server would decode much that lies before the range."""
+    sql = "select confirmed_flush_lsn::text, restart_lsn::text from pg_replication_slots where slot_name = %s"
+    found = session.query(sql, (wanted.slot,))
+    begins, restarts = (lsn.number(str(position or "0/0")) for position in found[0]) if found else (wanted.start, wanted.start)
+    if begins > wanted.start:  # the server would leave out what lies before it, and say nothing
+        why = f"the replication slot {wanted.slot!r} was moved on by somebody else"
+        raise PositionGone(lsn.text(wanted.start), lsn.text(begins), why)
+    return wanted.start - begins > NEAR_BYTES or wanted.start - restarts > RESTART_BYTES
+
+
+def _peeked(session: PostgresSession, wanted: SlotRange, *, far: bool) -> Iterator[list[bytes]]:
+    """From the slot itself. Where somebody reads it, or it begins far before the range, a temporary copy is read."""
+    _notice_lost_readers(session)
+    ready = _own_slot(session, wanted) if far else wanted.slot
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            yield from _peek(session, wanted, ready)
+            return
+        except DatabaseTrouble as error:
+            if error.code != IN_USE or time.monotonic() > deadline_s:
+                raise
+        if ready == wanted.slot:
+            ready = _own_slot(session, wanted)
+        if ready == wanted.slot:
+            time.sleep(PAUSE_S)  # another reader of the slot comes to its end
 
 
 def _notice_lost_readers(session: PostgresSession) -> None:
@@ -81,6 +135,7 @@ def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
     copy = f"tidegate_{uuid.uuid4().hex}"
     if not copy_slot(session, wanted.slot, copy):
         return wanted.slot
+    session.reusable = False  # the copy ends with the connection
     if _begin_of(session, copy) < wanted.start:
         session.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (copy, lsn.text(wanted.start)))
     return copy

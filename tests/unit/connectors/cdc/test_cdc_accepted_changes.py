@@ -15,6 +15,7 @@ from tidegate.databases.capture.filled import Filled
 from tidegate.databases.capture.progress import is_done
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import CaptureSource, Look
+from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
 from tidegate.model.change import AcceptedChange, ChangeStop, decided, merged
@@ -40,6 +41,9 @@ class ScriptedSource(CaptureSource):
 
     def check_server(self, session: Session) -> None:
         pass
+
+    def position_text(self, log: Mapping[str, Any]) -> str:
+        return f"log.1:{log['n']}"
 
     def log_begin(self, session: Session) -> dict[str, Any]:
         return {"n": 0}
@@ -100,7 +104,7 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def source_of(database: Path, *log: tuple[str, str], accept: tuple[str, ...] = ()) -> ScriptedSource:
+def source_of(database: Path, *log: tuple[str, str], accept: tuple[str, ...] = (), names: tuple[str, ...] = ("orders", "notes")) -> ScriptedSource:
     values = {
         "url": f"jdbc:sqlite:{database}",
         "username": None,
@@ -108,7 +112,7 @@ def source_of(database: Path, *log: tuple[str, str], accept: tuple[str, ...] = (
         "debezium": {},
         "connect.timeout.ms": 1000,
         "database-names": [],
-        "table-names": ["orders", "notes"],
+        "table-names": list(names),
         "table-names-config": [],
         "schema-changes.enabled": False,
         "startup.mode": "initial",
@@ -202,6 +206,62 @@ def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_c
         connection.execute("alter table orders drop column v")
     with pytest.raises(ColumnsAdded, match="orders has got other columns"):
         source.latest(start, Limit())
+
+
+@pytest.mark.parametrize("statement", ["alter table orders drop column v", "alter table orders rename column v to w"])
+def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before_them(database: Path, statement: str) -> None:
+    start = snapshot_done(database)
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    assert source_of(database, ("row", "notes"), *LOG[1:2]).latest(start, Limit())["log"] == {"n": 1}  # none of this table: the change itself stops it
+    with pytest.raises(TableChanged, match="the log has rows with v TEXT, from before a change") as stop:
+        source_of(database, *LOG[:2]).latest(start, Limit())
+    assert stop.value.change == ChangeStop(table="orders", at="log.1:0", statement=stop.value.statement, choices=(ADOPT, REREAD))
+    adopted = source_of(database, *LOG[:2], accept=("orders@log.1:0=adopt",)).latest(start, Limit())
+    assert (adopted["log"], adopted["touched"], is_done(adopted["tables"]["orders"]["read"])) == ({"n": 1}, ["orders"], True)
+    reread = source_of(database, *LOG[:2], accept=("orders@log.1:0=reread",)).latest(start, Limit())
+    assert (reread["log"], reread["touched"], reread["tables"]["orders"]["read"]) == ({"n": 1}, [], None)
+
+
+def test_a_change_of_a_table_of_which_nothing_is_read_needs_no_decision(database: Path) -> None:
+    start = source_of(database).initial()
+    end, keys = after(source_of(database, *LOG[1:2]), start)
+    assert (sorted(keys), end["log"]) == (list(range(20)), {"n": 1})
+
+
+def test_rows_from_before_a_column_was_added_are_carried(database: Path) -> None:
+    start = snapshot_done(database)
+    with sqlite3.connect(database) as connection:
+        connection.execute("alter table orders add column w text")
+    assert source_of(database, *LOG[:1]).latest(start, Limit())["touched"] == ["orders"]
+
+
+def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked_about_again(database: Path) -> None:
+    start = snapshot_done(database)
+    with sqlite3.connect(database) as connection:
+        connection.execute("drop table notes")
+    with pytest.raises(TableChanged, match=r"--at log\.1:0 --table notes --choice skip"):
+        source_of(database).latest(start, Limit())
+    end, keys = after(source_of(database, accept=("notes@log.1:0=skip",)), start)
+    assert (keys, list(end["tables"]), end["gone"]) == ([], ["orders"], ["notes"])
+    assert after(source_of(database, ("row", "orders")), end)[0]["gone"] == ["notes"]
+    with sqlite3.connect(database) as connection:
+        connection.execute("create table notes (id integer primary key, v text)")
+    again, _ = after(source_of(database), end)
+    assert (is_done(again["tables"]["notes"]["read"]), again["gone"]) == (True, [])
+
+
+def test_a_table_that_is_no_longer_asked_for_is_left_out_without_a_word(database: Path) -> None:
+    end, _ = after(source_of(database, names=("orders",)), snapshot_done(database))
+    assert "gone" not in end
+
+
+def test_a_table_that_never_was_there_is_an_error_at_the_start_and_later(database: Path) -> None:
+    other = source_of(database, names=("orders", "none"))
+    with pytest.raises(TableMissing, match="none"):
+        other.initial()
+    with pytest.raises(TableMissing, match="none"):
+        other.latest(snapshot_done(database), Limit())
 
 
 def test_a_decision_that_names_the_table_goes_before_one_that_names_none() -> None:

@@ -275,5 +275,5 @@ def test_positions_are_ordered_by_the_number_of_their_file() -> None:
 
 def test_character_sets_are_those_of_the_server() -> None:
     assert b"\x80\x81".decode(codec_of("latin1")) == "€\x81"
-    with pytest.raises(Unsupported, match="geostd8"):
-        codec_of("geostd8")
+    with pytest.raises(Unsupported, match="koi7"):
+        codec_of("koi7")

@@ -36,11 +36,10 @@ def read(name: str, options: dict[str, Any]) -> tuple[Values, list[str]]:
     return values, [p.message + (f" -> {p.suggestion}" if p.suggestion else "") for p in found]
 
 
-def made(name: str, **options: Any) -> ColumnsTransform:
+def made(name: str, **options: Any) -> Any:
     values, problems = read(name, options)
     assert problems == []
-    transform: ColumnsTransform = BY_NAME[name].load()(values, CONTEXT)
-    return transform
+    return BY_NAME[name].load()(values, CONTEXT)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import Cut, as_bound, condition, even
 from tidegate.databases.dialect import dialect_of
+from tidegate.databases.targets.rules import Relation, UniqueIndex
 from tidegate.databases.url import System, parse_url
 from tidegate.model.errors import TerminalError, UserError
 from tidegate.model.job import JobMode
@@ -133,28 +134,33 @@ def merge(dialect: Any, *, kinds: bool = False, upsert: bool = True, key: tuple[
     target = target_of(replace(ORDERS, kinds=kinds, primary_key=key), values(), dialect, parse_url("jdbc:mysql://h/db"))
     columns = (NativeColumn(name="Id", native="integer"), NativeColumn(name="n", native="character varying(20)", charset="latin1", collation="latin1_bin"))
     info = TableInfo(name=TableName("db", "s", "orders"), columns=columns, primary_key=("Id",))
-    return Merge(dialect=dialect, target=target, info=info, stage=TableName("db", "s", "stage"), upsert=upsert)
+    relation = Relation(info=info, uniques=(UniqueIndex(name="PRIMARY", columns=("Id",)),))
+    return Merge(dialect=dialect, target=target, relation=relation, stage=TableName("db", "s", "stage"), upsert=upsert)
+
+
+def texts(merge: Merge, *, distinct: bool = False) -> list[str]:
+    return [statement.text for statement in merge.statements(distinct=distinct)]
 
 
 def test_statements_follow_the_key() -> None:
-    (upsert,) = merge(POSTGRES).statements(distinct=False)
+    (upsert,) = texts(merge(POSTGRES))
     assert upsert == (
-        'insert into "s"."orders" ("Id", "n") select s.c0, s.c1 from "s"."stage" s where true on conflict ("Id") do update set "n" = excluded."n"'
+        'insert into "s"."orders" ("Id", "n") select s.c0, s.c1 from "s"."stage" s where 1 = 1 on conflict ("Id") do update set "n" = excluded."n"'
     )
-    assert "group by c0" in merge(POSTGRES).statements(distinct=True)[0]
-    (insert,) = merge(MYSQL, key=()).statements(distinct=False)
+    assert "group by c0" in texts(merge(POSTGRES), distinct=True)[0]
+    (insert,) = texts(merge(MYSQL, key=()))
     assert "duplicate key" not in insert
     assert "convert(s.c1 using latin1) collate latin1_bin" in insert
-    delete, put = merge(SQLITE, kinds=True).statements(distinct=False)
+    delete, put = texts(merge(SQLITE, kinds=True))
     assert delete.startswith('delete from "orders" where ("Id") in (select c0')
     assert "kind in (1, 3)" in delete
     assert "kind in (0, 2)" in put
-    assert [s.split()[0] for s in merge(MYSQL, kinds=True, upsert=False).statements(distinct=False)] == ["delete", "insert"]
-    assert len(merge(MYSQL, upsert=False).statements(distinct=False)) == 1
+    assert [s.split()[0] for s in texts(merge(MYSQL, kinds=True, upsert=False))] == ["delete", "insert"]
+    assert len(texts(merge(MYSQL, upsert=False))) == 1
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
-    lacking = replace(merge(MYSQL), info=TableInfo(name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),)))
+    lacking = replace(merge(MYSQL), relation=Relation(info=TableInfo(name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),))))
     with pytest.raises(ColumnMissing, match=r"no column n\b"):
         lacking.statements(distinct=False)
 

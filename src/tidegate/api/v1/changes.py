@@ -1,0 +1,25 @@
+"""Decisions about changes of tables that have stopped a job."""
+
+from fastapi import APIRouter, Request
+
+from tidegate.api.desk import Desk
+from tidegate.api.reads import job_id_of
+from tidegate.api.v1 import models, shapes
+from tidegate.api.v1.jobs import JobIdPath
+from tidegate.api.v1.roles import OPERATOR
+from tidegate.api.writes import Writes
+from tidegate.model.change import AcceptedChange
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The routes below /jobs that decide."""
+    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
+
+    @router.post("/{job_id}/accept-change", status_code=202, dependencies=[OPERATOR])
+    def accept_change(job_id: JobIdPath, body: models.ChangeDecision, request: Request) -> models.Resumed:
+        """Decide about a change of a table that has stopped a job: it goes on from its last checkpoint. Refused where it is not stopped there."""
+        record = writes.accept_change(job_id_of(job_id), AcceptedChange(at=body.at, choice=body.choice, table=body.table), request)
+        notes = list(record.restore.notes) if record.restore else []
+        return models.Resumed(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms), notes=notes)
+
+    return router

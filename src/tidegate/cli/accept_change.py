@@ -1,0 +1,125 @@
+"""`tidegate accept-change JOB`: decide about a change of a table that has stopped a job, and resume it.
+
+A job of `tidegate run` goes on in this process, as `tidegate run --restore latest` would; a job of
+servers goes on there, asked through one of them or through the store that they share.
+"""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tidegate.cli import exits, remote, run
+from tidegate.cli.installation import Installation, installation
+from tidegate.cli.run import refuse, run_stored
+from tidegate.cli.savepoint import AS_JSON, CONFIG, HOME, known_job
+from tidegate.client import Client, NotAllowed, Refused
+from tidegate.coordinator.accept import stopped_job
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.registry import look
+from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.home import Home
+from tidegate.model.change import AcceptedChange, ChangeChoice
+from tidegate.model.errors import TidegateError
+from tidegate.model.records import JobOutcome
+from tidegate.pipeline.clock import SystemClock
+from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
+
+CONFLICT = 409
+
+
+@click.command("accept-change")
+@click.argument("job")
+@click.option("--at", required=True, metavar="POSITION", help="Where the change is, as the job's error says.")
+@click.option("--choice", required=True, type=click.Choice([each.value for each in ChangeChoice], case_sensitive=False), help="How to go on.")
+@click.option("--table", default="", metavar="TABLE", help="Only this table; without it every table that this change stops.")
+@HOME
+@CONFIG
+@click.option("--server", metavar="URL[,URL]", help="Ask a server, instead of the store of this installation (TIDEGATE_SERVER).")
+@click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")
+@AS_JSON
+def accept_change(
+    job: str, at: str, choice: str, table: str, home: str | None, config: Path | None, server: str | None, ca_file: str | None, as_json: bool
+) -> NoReturn:
+    """Decide about a change of a table that has stopped JOB (id or name), and resume it from its last checkpoint.
+
+    \b
+    adopt   take the table as it is now; rows that are in the target stay as they are
+    reread  take the table as it is now and read all of it again; rows that it no longer has stay
+            in the target: delete them there
+    skip    go on as if the change were not there
+
+    \b
+    The error of the job names the position and the choices that it has. A job of `tidegate run` is run here, to its end,
+    with the exit codes of `tidegate run`; a job of servers is resumed by them.
+    Exit code: 0 resumed, 1 failed or no server answers, 2 bad input or a choice that the change does not have,
+    3 nothing was done: there is no such job, or it is not stopped there.
+
+    \b
+    Examples:
+      tidegate accept-change orders --at mysql-bin.000004:1234 --choice adopt
+      tidegate accept-change 7 --at 0/1A2B3C8 --choice reread --table shop.public.orders
+    """
+    change = AcceptedChange(at=at.strip(), choice=ChangeChoice(choice.lower()), table=table.strip())
+    if server or (os.environ.get("TIDEGATE_SERVER") and home is None):
+        sys.exit(ask_server(job, change, server, ca_file, as_json))
+    with installation(home, config) as here:
+        job_id = known_job(here.store, job)
+        known = look(here.store, job_id)
+        if known.record is None and known.outcome is not None and known.outcome.file:
+            sys.exit(resume_here(here, stopped_job(known, change), change, as_json=as_json))
+        commands = Commands(here.store, here.storage, here.settings, SystemClock())
+        record = commands.accept_change(job_id, change, by="cli")
+        report(str(record.job_id), record.name, change, list(record.restore.notes) if record.restore else [], as_json)
+    sys.exit(exits.FINISHED)
+
+
+def resume_here(here: Installation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool) -> int:
+    """Run the job in this process, from its last checkpoint, with the plan of its last run; the exit code."""
+    try:
+        check_spark()
+        find_java(os.environ)
+    except (SparkMissing, JavaMissing) as error:
+        return refuse(str(error), exits.FAILED)
+    assert outcome.plan is not None, "who has failed has run"
+    place = [] if here.home == Home.find(None, os.environ) else ["--home", str(here.home.root)]
+    options = run.RunOptions(
+        home=here.home,
+        job_id=outcome.job_id,
+        name=outcome.name,
+        wish=RestoreWish(From.LATEST, accept_changes=(change,)),
+        as_json=as_json,
+        settings=here.settings,
+        command=shlex.join(["tidegate", "run", outcome.file, *place, "--job-id", str(outcome.job_id)]),
+    )
+    return run_stored(here.store, outcome.plan, outcome.file, options)
+
+
+def ask_server(job: str, change: AcceptedChange, server: str | None, ca_file: str | None, as_json: bool) -> int:
+    """Have servers resume it; the exit code."""
+    try:
+        client: Client = remote.client_of(server, ca_file, os.environ)
+        job_id = remote.job_of(client, job)["jobId"]
+        body = {"at": change.at, "choice": change.choice.value, "table": change.table}
+        answer = client.post(f"/api/v1/jobs/{job_id}/accept-change", body)
+    except NotAllowed as error:
+        return refuse(f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names", exits.REFUSED)
+    except Refused as error:
+        return refuse(str(error), exits.REFUSED if error.status == CONFLICT else exits.BAD_INPUT)
+    except TidegateError as error:
+        return refuse(str(error), exits.code_of(error))
+    report(answer["id"], answer["name"], change, answer["notes"], as_json)
+    return exits.FINISHED
+
+
+def report(job_id: str, name: str, change: AcceptedChange, notes: list[str], as_json: bool) -> None:
+    """What was done, and what is left to do by hand."""
+    if as_json:
+        remote.print_json({"jobId": job_id, "jobName": name, "accepted": str(change), "notes": notes})
+        return
+    for note in notes:
+        click.echo(note, err=True)
+    click.echo(f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells how it does")

@@ -1,0 +1,142 @@
+"""Runs the statements of a merge: the fastest that the target allows, and slower ones where rows get into each other's way. Called by committer.py.
+
+A batch holds whole transactions of the source, so that after it no two rows have the same value of a
+unique key; in between they may (values are swapped, freed and used again). Where that happens the
+statements are undone, all keys of the batch are deleted and its rows inserted. How many rows were put
+is counted and must be what was staged: a trigger, a rule or another unique index must not lose a row.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tidegate.connectors.jdbc.merge import Merge, Statement
+from tidegate.databases.errors import StatementRefused
+from tidegate.databases.session import Session
+from tidegate.databases.targets.rules import TargetRules
+from tidegate.databases.url import System
+from tidegate.model.errors import TerminalError, UserError
+
+# Of MariaDB and MySQL, PostgreSQL (unique and exclusion), SQLite.
+TAKEN = ("1062", "23505", "23P01", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+_TWICE_IN_ONE_STATEMENT = "21000"
+
+
+class UniqueTaken(UserError):
+    """A row of a batch has a value of a unique index of the target that another row has, which the batch leaves as it is."""
+
+    condition = "unique-taken"
+
+    def __init__(self, where: str, table: str, why: str, cascades: Sequence[str] = ()) -> None:
+        more = (
+            f"; the rows cannot be replaced all at once, as others would be deleted or changed with them by foreign keys: {', '.join(cascades)}"
+            if cascades
+            else "; the target has rows or a unique index that the source does not have"
+        )
+        super().__init__(f"rows of {table} in {where} meet in a unique index: {why}{more}")
+        self.table, self.why, self.cascades = table, why, tuple(cascades)
+
+
+class RowsLost(TerminalError):
+    """The target took another number of rows than it was given."""
+
+    condition = "rows-lost"
+
+    def __init__(self, where: str, table: str, put: int, counted: int) -> None:
+        super().__init__(
+            f"the table {table} in {where} took {counted} of {put} rows, and the batch was rolled back: a trigger, a rule or a unique index of "
+            "that table turns rows away; remove it, or write to a table without it"
+        )
+        self.table, self.put, self.counted = table, put, counted
+
+
+class ValuesChanged(UserError):
+    """The database would have kept another value than it was given."""
+
+    condition = "value-changed"
+
+    def __init__(self, where: str, table: str, why: str) -> None:
+        super().__init__(
+            f"values of {table} in {where} would be changed, and the batch was rolled back: {why}. Widen the column of the target, change "
+            "the values before the sink, or allow it with allow_lossy_types = true"
+        )
+        self.table, self.why = table, why
+
+
+class Merger:
+    """One staging table with `rows` rows, within the transaction of the session."""
+
+    def __init__(self, session: Session, rules: TargetRules, merge: Merge, rows: int) -> None:
+        self._session, self._rules, self.merge, self._rows = session, rules, merge, rows
+        self._table, self._where = merge.info.name.path, str(session.address)
+
+    def run(self) -> None:
+        """All rows, whatever is in the target."""
+        merge, system = self.merge, self.merge.dialect.system
+        refused = self.tried(merge.statements(distinct=False), *TAKEN, _TWICE_IN_ONE_STATEMENT)
+        if refused is not None and refused.code == _TWICE_IN_ONE_STATEMENT and system is System.POSTGRES:
+            refused = self.tried(merge.statements(distinct=True), *TAKEN, last=True)
+        if refused is None:
+            return
+        if not merge.target.key or not (merge.upsert or merge.target.kinds):
+            raise refused
+        if merge.relation.cascades:
+            raise UniqueTaken(self._where, self._table, refused.why, merge.relation.cascades)
+        if (again := self.tried(merge.replacing(), *TAKEN, last=True)) is not None:
+            raise UniqueTaken(self._where, self._table, again.why)
+
+    def take_away(self) -> None:
+        """The first half of a replacement: all keys of the batch go."""
+        self._run([statement for statement in self.merge.replacing() if not statement.counts], True)
+
+    def put_back(self) -> None:
+        """The second half: its rows come."""
+        refused = self.tried([statement for statement in self.merge.replacing() if statement.counts], *TAKEN, last=True)
+        if refused is not None:
+            raise UniqueTaken(self._where, self._table, refused.why)
+
+    def tried(self, statements: Sequence[Statement], *codes: str, last: bool | None = None) -> StatementRefused | None:
+        """Run them; the error where the database minds in such a way, and then nothing of them has happened. `last`: only the last row of
+        each key is put; otherwise as the merge says."""
+        self._session.execute("savepoint tidegate_merge")
+        try:
+            self._run(statements, self.merge.last if last is None else last)
+        except StatementRefused as error:
+            if error.code not in codes:
+                raise
+            self._session.execute("rollback to savepoint tidegate_merge")
+            return error
+        self._session.execute("release savepoint tidegate_merge")
+        return None
+
+    def _run(self, statements: Sequence[Statement], last: bool) -> None:
+        counting = any(statement.counts for statement in statements)
+        put = int(self._session.one(self.merge.count_puts())) if counting and last else self._rows
+        counted = 0
+        for statement in statements:
+            changed = self._session.execute(statement.text)
+            counted += changed if statement.counts else 0
+            if not self.merge.lossy and (why := self._rules.changed_values(self._session)):
+                raise ValuesChanged(self._where, self._table, why)
+        doubled = any(statement.doubled for statement in statements)
+        if counting and not put <= counted <= put * (2 if doubled else 1):
+            raise RowsLost(self._where, self._table, put, counted)
+
+
+def merge_parts(session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]) -> None:
+    """All staging tables of one target. Where a row of one of them meets a row that another one changes, all of them are replaced together."""
+    if len(parts) < 2:
+        for part in parts:
+            merge(session, part)
+        return
+    session.execute("savepoint tidegate_target")
+    try:
+        for part in parts:
+            merge(session, part)
+    except UniqueTaken as error:
+        if error.cascades:
+            raise
+        session.execute("rollback to savepoint tidegate_target")
+        for part in parts:
+            part.take_away()
+        for part in parts:
+            part.put_back()
+    session.execute("release savepoint tidegate_target")

@@ -1,0 +1,126 @@
+"""Whether a table of the target keeps what it is given: types, keys, names, unique indexes. All problems of a table at once.
+
+Called by writer.py before it stages the first rows of a table, and by committer.py before it merges
+them; both ask once for each table. A problem that a person may want is allowed by an option of its class.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegate.connectors.jdbc.target import Target
+from tidegate.connectors.jdbc.values import ColumnCheck, ValueChecks
+from tidegate.databases.catalogue import NativeColumn
+from tidegate.databases.targets.fit import Check, CheckKind, fit
+from tidegate.databases.targets.rules import Relation, TargetRules
+from tidegate.model.errors import UserError
+from tidegate.model.types import TypeName
+from tidegate.plugin.option import Values
+
+
+class TargetUnfit(UserError):
+    """A table of the target would round, cut or merge what it is given."""
+
+    condition = "target-unfit"
+
+    def __init__(self, path: str, target: str, problems: list[str]) -> None:
+        told = "; ".join(problems)
+        super().__init__(f"the sink's table {target} cannot keep the rows of {path}: {told}")
+        self.path, self.target, self.problems = path, target, problems
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFit:
+    """A target that keeps its rows, if its values pass the checks."""
+
+    relation: Relation
+    checks: ValueChecks
+
+
+def check_target(path: str, target: Target, relation: Relation, rules: TargetRules, values: Values) -> TargetFit:
+    """Compare a target with what comes to it; TargetUnfit with all problems."""
+    if relation.kind:
+        raise TargetUnfit(path, target.name.path, [f"it is a {relation.kind}: name a table, or write with `query`"])
+    natives = [relation.info.column(column.name) for column in target.columns]
+    problems: list[str] = []
+    checks: list[ColumnCheck] = []
+    for number, native in enumerate(natives):
+        if native is not None and not values["allow_lossy_types"]:
+            problems += _types(target, number, native, rules, checks)
+    if not values["allow_merged_keys"]:
+        problems += _keys(target, natives, relation, rules)
+    if problems:
+        raise TargetUnfit(path, target.name.path, problems)
+    padded = () if values["allow_merged_keys"] else tuple(n for n in target.positions(target.key) if _pads(target, n, natives[n], rules))
+    return TargetFit(relation, ValueChecks(target, rules, tuple(checks), padded))
+
+
+def _types(target: Target, number: int, native: NativeColumn, rules: TargetRules, checks: list[ColumnCheck]) -> Iterator[str]:
+    column, origin = target.columns[number], target.origins.get(target.columns[number].name)
+    found = fit(column.type, rules.holds(native), origin.fraction if origin else None)
+    if found.refusal:
+        yield (
+            f"column {column.name!r} is {origin.native if origin else column.type} and would become {native.native}: {found.refusal} "
+            "(allow_lossy_types = true takes that)"
+        )
+    if not native.nullable and not native.generated:
+        checks.append(ColumnCheck(number, Check(CheckKind.NOT_NULL), native.native))
+    if found.check is not None:
+        checks.append(ColumnCheck(number, found.check, native.native))
+
+
+def _keys(target: Target, natives: list[NativeColumn | None], relation: Relation, rules: TargetRules) -> Iterator[str]:
+    for number in target.positions(target.key):
+        column, native = target.columns[number], natives[number]
+        if native is None or column.type.name is not TypeName.STRING:
+            continue
+        why = rules.merges_keys(native, target.origins.get(column.name))
+        if not why and native.name in relation.loose:
+            why = "its collation passes over cases, accents or blanks"
+        if why:
+            yield f"column {column.name!r} is part of the key, and {why}: keys that differ at the source would be one row (allow_merged_keys = true takes that)"
+
+
+def _pads(target: Target, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
+    column = target.columns[number]
+    origin = target.origins.get(column.name)
+    if native is None or column.type.name is not TypeName.STRING or (origin is not None and origin.collation == native.collation):
+        return False
+    return rules.pads_keys(native, origin)
+
+
+class NameUnfit(UserError):
+    """A name that the target would cut, or two names that it takes for one."""
+
+    condition = "name-unfit"
+
+
+def check_names(path: str, target: Target, rules: TargetRules) -> None:
+    """Names of tables and columns by the limits of the target; NameUnfit with all of them."""
+    problems = []
+    for what, name in [("the table", target.name.table), ("its schema", target.name.schema), ("its database", target.name.database)]:
+        if rules.too_long(name):
+            problems.append(f"the name of {what} {name!r} is too long")
+    problems += [f"the name of column {column.name!r} is too long" for column in target.columns if rules.too_long(column.name)]
+    if problems:
+        problems.append(f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others with `table`, TableRename or FieldRename")
+    seen: dict[str, str] = {}
+    for column in target.columns:
+        other = seen.setdefault(column.name.lower() if rules.folds_columns else column.name, column.name)
+        if other is not column.name:
+            problems.append(f"the columns {other!r} and {column.name!r} are one there: rename one of them with FieldRename or FieldMapper")
+    if problems:
+        raise NameUnfit(f"the target {target.name} of {path} cannot be written: {'; '.join(problems)}")
+
+
+class SharedTable(UserError):
+    """Several incoming tables go into one table of the target."""
+
+    condition = "shared-table"
+
+    def __init__(self, shared: Sequence[tuple[str, str, str]]) -> None:
+        told = "; ".join(f"{first} and {second} both go into {name}" for name, first, second in shared)
+        super().__init__(
+            f"{told}: rows with the same key would replace each other. Give each its own table, with ${{database_name}} or ${{schema_name}} in `table`, "
+            "or allow it with allow_shared_table = true"
+        )
+        self.shared = shared

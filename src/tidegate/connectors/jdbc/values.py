@@ -1,0 +1,188 @@
+"""Values that a target would not keep as they are: found in Arrow, before they are staged. Called by writer.py, in tasks.
+
+The checks are those that types cannot decide (databases/targets/fit.py), and values that a database has
+no counterpart for: NaN, infinities, 24:00, years. An error names table, key, column and value.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.connectors.jdbc.target import Target
+from tidegate.databases.targets.fit import Check, CheckKind
+from tidegate.databases.targets.rules import TargetRules
+from tidegate.model.errors import UserError
+from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
+
+VALUE_CHARS_MAX = 100
+_PUTS = pa.array([RowKind.INSERT.code, RowKind.UPDATE_AFTER.code], pa.int8())
+_PADDED = "ends with a blank, which the target passes over: it may be one with another key (allow_merged_keys = true takes that)"
+_DAY_MICROSECONDS = 86_400_000_000
+_YEARS = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
+_NUMBER = r"^[ \t\n\r\f]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\f]*$"
+_WHOLE = r"^[ \t\n\r\f]*[+-]?[0-9]+[ \t\n\r\f]*$"
+_PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+class ValueUnfit(UserError):
+    """The target cannot keep a value as it is."""
+
+    condition = "value-unfit"
+
+    def __init__(self, table: str, key: str, column: str, value: str, why: str) -> None:
+        super().__init__(
+            f"the sink cannot keep a value of table {table}, column {column!r}, key {key}: {value} {why}. "
+            "Change it at the source, leave the row or column out before the sink, or widen the target's column"
+        )
+        self.table, self.key, self.column, self.value = table, key, column, value
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCheck:
+    """A check of one column. `native` is the target's type, for messages."""
+
+    number: int
+    check: Check
+    native: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChecks:
+    """All that is compared of the values of one incoming table. `padded` are columns of the key whose blanks at the end do not count there."""
+
+    target: Target
+    rules: TargetRules
+    columns: tuple[ColumnCheck, ...] = ()
+    padded: tuple[int, ...] = ()
+
+    def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take something away the key alone counts: what
+        cannot even be staged of their other columns is left out."""
+        puts = pc.is_in(batch.column(ROW_KIND), value_set=_PUTS) if self.target.kinds else None
+        arrays = list(batch.columns)
+        for number, column in enumerate(self.target.columns):
+            for bad, why in _impossible(batch.column(number), column.type, self.rules):
+                key = column.name in self.target.key
+                self._refuse(batch, number, bad if key else _both(bad, puts), why)
+                if puts is not None and not key and pc.any(bad).as_py():
+                    arrays[number] = pc.if_else(pc.fill_null(bad, False), pa.scalar(None, arrays[number].type), arrays[number])
+        for each in self.columns:
+            bad, why = _unfit(batch.column(each.number), each)
+            self._refuse(batch, each.number, _both(bad, puts), why)
+        for number in self.padded:
+            self._refuse(batch, number, _both(pc.ends_with(batch.column(number), " "), puts), _PADDED)
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+    def _refuse(self, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
+        if not pc.any(bad).as_py():
+            return
+        row = pc.index(pc.fill_null(bad, False), True).as_py()
+        raise ValueUnfit(self.target.path, key_text(self.target, batch, row), self.target.columns[number].name, shown(batch.column(number), row), why)
+
+
+def _both(bad: Any, puts: Any) -> Any:
+    return bad if puts is None else pc.and_(pc.fill_null(bad, False), puts)
+
+
+def _impossible(values: Any, kind: DataType, rules: TargetRules) -> Iterator[tuple[Any, str]]:
+    """Which values the database has no counterpart for."""
+    if kind.name in (TypeName.FLOAT, TypeName.DOUBLE) and not (rules.keeps_nan and rules.keeps_infinity):
+        yield pc.is_nan(values), "is no number there"
+        if not rules.keeps_infinity:
+            yield pc.is_inf(values), "is no number there"
+    if kind.name is TypeName.TIME:
+        day = _DAY_MICROSECONDS * (1000 if values.type.unit == "ns" else 1)
+        yield pc.greater_equal(values.cast(pa.int64()), pa.scalar(day)), "is no time of day"
+    if kind.name in _YEARS and rules.years is not None:
+        low, high = (_edge(year, values.type) for year in (rules.years[0], rules.years[1] + 1))
+        numbers = values.cast(pa.int32() if kind.name is TypeName.DATE else pa.int64())
+        why = f"is outside of the years {rules.years[0]} to {rules.years[1]} that the database has"
+        yield pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, high)), why
+
+
+def _edge(year: int, kind: Any) -> Any:
+    """The begin of a year as the number that Arrow keeps."""
+    before = year - 1
+    days = 365 * before + before // 4 - before // 100 + before // 400 - 719_162
+    return pa.scalar(days, pa.int32()) if pa.types.is_date32(kind) else pa.scalar(days * _DAY_MICROSECONDS, pa.int64())
+
+
+def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
+    check, there = each.check, f"and the column is {each.native} there"
+    match check.kind:
+        case CheckKind.NOT_NULL:
+            return pc.is_null(values), f"is not allowed, {there}, not null"
+        case CheckKind.RANGE:
+            low, high = (pa.scalar(_within(limit), pa.int64()) for limit in (check.low, check.high))
+            numbers = values.cast(pa.int64())
+            return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), there
+        case CheckKind.SCALE:
+            return pc.not_equal(pc.round(values, check.low), values), f"has more than {check.low} digits after the point, {there}"
+        case CheckKind.FRACTION:
+            unit = 10 ** (6 - check.low) * (1000 if values.type.unit == "ns" else 1)
+            numbers = values.cast(pa.int64())
+            rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, pa.scalar(unit)), pa.scalar(unit)))
+            return pc.not_equal(rest, pa.scalar(0)), f"has a fraction of a second of more than {check.low} digits, {there}"
+        case CheckKind.LENGTH | CheckKind.FIXED_LENGTH:
+            lengths = pc.binary_length(values) if pa.types.is_binary(values.type) else pc.utf8_length(values)
+            limit = pa.scalar(check.high, lengths.type)
+            return (pc.not_equal if check.kind is CheckKind.FIXED_LENGTH else pc.greater)(lengths, limit), f"has another length, {there}"
+        case CheckKind.TEXT_AS_NUMBER:
+            number, plain = pc.match_substring_regex(values, _NUMBER), pc.match_substring_regex(values, _PLAIN_NUMBER)
+            return pc.and_not(number, plain), f"would become a number, {there}"
+        case CheckKind.TEXT_AS_WHOLE:
+            return pc.invert(pc.match_substring_regex(values, _WHOLE)), f"is no whole number, {there}"
+        case CheckKind.TEXT_DIGITS:
+            digits = pc.replace_substring_regex(values, r"[eE].*$|[^0-9]", "")
+            lengths = pc.utf8_length(pc.utf8_ltrim(digits, "0"))
+            return pc.greater(lengths, pa.scalar(check.high, lengths.type)), f"has more than {check.high} digits, {there}"
+        case CheckKind.TEXT_FRACTION:
+            longer = rf"\.[0-9]{{{check.high}}}[0-9]*[1-9]"
+            return pc.match_substring_regex(values, longer), f"has a fraction of a second of more than {check.high} digits, {there}"
+    raise AssertionError(check.kind)
+
+
+def _within(limit: int) -> int:
+    return max(min(limit, 2**63 - 1), -(2**63))
+
+
+def key_text(target: Target, batch: pa.RecordBatch, row: int) -> str:
+    """The key of a row in words."""
+    return ", ".join(f"{target.columns[n].name} = {shown(batch.column(n), row)}" for n in target.positions(target.key)) or "none"
+
+
+def shown(column: Any, row: int) -> str:
+    """A value for people; those that Python has no counterpart for by their number."""
+    if pa.types.is_time(column.type):
+        number = column.cast(pa.int64())[row].as_py()
+        return "null" if number is None else _clock(number // (1000 if column.type.unit == "ns" else 1))
+    try:
+        value = column[row].as_py()
+    except (ValueError, OverflowError, pa.ArrowInvalid):
+        return _far(column[row])
+    if value is None:
+        return "null"
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(value)} long)"
+
+
+def _clock(micros: int) -> str:
+    seconds, fraction = divmod(micros, 1_000_000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (f".{fraction:06}" if fraction else "")
+
+
+def _far(value: Any) -> str:
+    """A date or moment of a year that Python does not have, in the calendar that has a year 0 and years below it."""
+    days, rest = (value.cast(pa.int32()).as_py(), 0) if pa.types.is_date32(value.type) else divmod(value.cast(pa.int64()).as_py(), _DAY_MICROSECONDS)
+    era, within = divmod(days + 719_468, 146_097)
+    year = (within - within // 1460 + within // 36_524 - within // 146_096) // 365
+    day = within - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153
+    shown_month = month + 3 if month < 10 else month - 9
+    full = year + era * 400 + (shown_month <= 2)
+    named = f"{1 - full:04}" if full < 1 else f"{full:04}"
+    text = f"{named}-{shown_month:02}-{day - (153 * month + 2) // 5 + 1:02}" + ("" if pa.types.is_date32(value.type) else f" {_clock(rest)}")
+    return f"{text} BC" if full < 1 else text

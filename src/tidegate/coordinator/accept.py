@@ -1,0 +1,80 @@
+"""What a job has stopped at, and whether a decision about it fits. Called by commands, prepare, the CLI and whoever shows jobs. Pure."""
+
+from collections.abc import Iterable
+
+from tidegate.coordinator.registry import Known
+from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
+from tidegate.model.errors import UserError
+from tidegate.model.records import JobOutcome, JobStatus
+
+
+class NotStopped(UserError):
+    """The job is not stopped at this change: there is nothing to decide."""
+
+    condition = "not-stopped-at-change"
+
+    def __init__(self, job_id: int, change: AcceptedChange, why: str) -> None:
+        table = f" of {change.table}" if change.table else ""
+        super().__init__(f"job {job_id} is not stopped at a change{table} at {change.at}: {why}. Nothing was done")
+        self.job_id = job_id
+
+
+class ChoiceNotOffered(UserError):
+    """The change cannot be passed in this way."""
+
+    condition = "choice-not-offered"
+
+    def __init__(self, change: AcceptedChange, stop: ChangeStop) -> None:
+        offered = ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
+        super().__init__(f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}): the choices are {offered}. Nothing was done")
+        self.stop = stop
+
+
+def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
+    """The changes that ended a job, one for each table; empty where something else did."""
+    if outcome is None or outcome.status is not JobStatus.FAILED or not outcome.failures:
+        return ()
+    last = outcome.failures[-1].generation
+    found = [failure.change for failure in outcome.failures if failure.generation == last and failure.change is not None]
+    return tuple(dict.fromkeys(found))
+
+
+def stopped_job(known: Known, change: AcceptedChange) -> JobOutcome:
+    """How the job ended, where the decision fits what it ended with; NotStopped or ChoiceNotOffered."""
+    if known.record is not None:
+        status = known.state.value.status.value if known.state else "there"
+        raise NotStopped(known.job_id, change, f"it is {status}")
+    outcome = known.outcome
+    if outcome is None:
+        raise NotStopped(known.job_id, change, "there is no such job here")
+    stops = stops_of(outcome)
+    if not stops:
+        why = f": {outcome.failures[-1].message.splitlines()[0]}" if outcome.failures else ""
+        raise NotStopped(known.job_id, change, f"it has ended as {outcome.status.value}{why}")
+    answered = [stop for stop in stops if change.answers(stop.table, stop.at)]
+    if not answered:
+        raise NotStopped(known.job_id, change, "it is stopped at " + ", ".join(f"{stop.at} of {stop.table}" for stop in stops))
+    check_offered(change, answered)
+    return outcome
+
+
+def check_offered(change: AcceptedChange, stops: Iterable[ChangeStop]) -> None:
+    """ChoiceNotOffered where a change that it is about cannot be passed in this way."""
+    for stop in stops:
+        if change.answers(stop.table, stop.at) and change.choice not in stop.choices:
+            raise ChoiceNotOffered(change, stop)
+
+
+def acceptance_notes(changes: Iterable[AcceptedChange], outcome: JobOutcome | None, *, resumed: bool) -> tuple[str, ...]:
+    """What a restore plan says about decisions."""
+    notes = []
+    stops = stops_of(outcome)
+    for change in changes:
+        if not resumed:
+            notes.append(f"warning: --accept-change {change} has no effect: the job starts from the beginning")
+            continue
+        what = f"the change at {change.at}{' of ' + change.table if change.table else ''} is accepted ({change.choice.value}): {change.choice.meaning}"
+        notes.append(f"warning: {what}" if change.choice is ChangeChoice.REREAD else what)
+        if not any(change.answers(stop.table, stop.at) for stop in stops):
+            notes.append(f"warning: the last run did not stop at {change.at}: the decision counts only if the log comes to a change there")
+    return tuple(notes)

@@ -1,0 +1,147 @@
+"""Connections that are kept between two uses, in the memory of one process. Called by the sessions of the databases.
+
+A batch asks each database several times, and a new connection costs more than what it asks. A connection is kept only
+where its use ended in good order; its session is reset by the server first, so that nothing of one use is left for the
+next. One user has it at a time. It is closed when nobody wants it for a while, when it is old (a name may lead to
+another server by then), when the server has closed it, and when the process ends; a forked process does not have it.
+"""
+
+import atexit
+import hashlib
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.url import Address
+
+IDLE_S_MAX = 30.0
+LIFETIME_S_MAX = 300.0
+KEPT_MAX = 2
+"""For each address; more of them are closed after their use."""
+TOTAL_MAX = 8
+"""In a process; the one that was used least recently is closed for a new one."""
+TICK_S = 5.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """A connection that is not in use."""
+
+    connection: Any
+    fileno: int
+    close: Callable[[], None]
+    opened_s: float
+    since_s: float
+
+    def is_usable(self, now_s: float) -> bool:
+        """Whether it is young, and the server has not said anything, which could only be that it ends."""
+        if now_s - self.since_s > IDLE_S_MAX or now_s - self.opened_s > LIFETIME_S_MAX:
+            return False
+        poller = select.poll()
+        poller.register(self.fileno, select.POLLIN)
+        return not poller.poll(0)
+
+
+class ClosedConnection:
+    """In the place of a connection that was given back: whoever still uses it is told."""
+
+    def __init__(self, address: Address) -> None:
+        self._where = str(address)
+
+    def __getattr__(self, name: str) -> Any:
+        raise DatabaseTrouble(self._where, f"the session is closed, and {name} was wanted")
+
+
+_lock = threading.Lock()
+_kept: dict[str, list[Kept]] = {}
+_watching = False
+
+
+def key_of(address: Address, kind: str = "") -> str:
+    """What two uses must have in common, the password too; nothing can be read from it."""
+    known = [address.system, address.host, address.port, address.database, address.user, address.password, kind]
+    return hashlib.sha256(json.dumps([*known, sorted(address.properties.items())]).encode()).hexdigest()
+
+
+def take(key: str) -> Kept | None:
+    """A connection that was kept, which is the caller's now."""
+    while True:
+        with _lock:
+            found = _kept.get(key)
+            one = found.pop() if found else None
+            if not found:
+                _kept.pop(key, None)
+        if one is None or one.is_usable(time.monotonic()):
+            return one
+        one.close()
+
+
+def keep(key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float) -> None:
+    """Keep a connection whose session was reset; where there are enough, an older one is closed."""
+    global _watching
+    now_s = time.monotonic()
+    new = Kept(connection, fileno, close, opened_s, now_s)
+    with _lock:
+        mine = _kept.setdefault(key, [])
+        mine.append(new)
+        over = [mine.pop(0)] if len(mine) > KEPT_MAX else []
+        if sum(map(len, _kept.values())) > TOTAL_MAX:
+            over.append(min(_kept.values(), key=_last_use).pop(0))
+        for empty in [name for name, many in _kept.items() if not many]:
+            del _kept[empty]
+        if not _watching:
+            _watching = True
+            threading.Thread(target=_watch, name="kept-connections", daemon=True).start()
+    for one in over:
+        one.close()
+
+
+def _last_use(many: list[Kept]) -> float:
+    return many[0].since_s if many else time.monotonic()
+
+
+def close_kept() -> None:
+    """Close all that nobody uses."""
+    with _lock:
+        found = [one for many in _kept.values() for one in many]
+        _kept.clear()
+    for one in found:
+        one.close()
+
+
+def _watch() -> None:
+    """Close what nobody has wanted for long; ends when nothing is kept."""
+    global _watching
+    while True:
+        time.sleep(TICK_S)  # between two looks at what is kept
+        now_s = time.monotonic()
+        old: list[Kept] = []
+        with _lock:
+            for key, many in list(_kept.items()):
+                old += [one for one in many if now_s - one.since_s > IDLE_S_MAX]
+                _kept[key] = [one for one in many if now_s - one.since_s <= IDLE_S_MAX]
+                if not _kept[key]:
+                    del _kept[key]
+            _watching = bool(_kept)
+            ends = not _watching
+        for one in old:
+            one.close()
+        if ends:
+            return
+
+
+def _after_fork() -> None:
+    global _lock, _watching
+    _lock = threading.Lock()
+    _kept.clear()  # the drivers close the socket of a connection that is forgotten, and say nothing to the server
+    _watching = False
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(close_kept)

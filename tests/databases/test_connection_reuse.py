@@ -1,0 +1,227 @@
+"""Connections that are kept between two sessions: nothing of one is left in the next, and one that is of no use is not kept."""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from database_kit import Place
+
+from tidegate.databases import reuse
+from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.mysql import MySqlSession
+from tidegate.databases.session import Session, open_session
+from tidegate.databases.url import Address, System
+from tidegate.testing.servers.mariadb import MariaDbServer
+from tidegate.testing.servers.postgres import PostgresServer
+
+NUMBER = {System.POSTGRES: "select pg_backend_pid()", System.MYSQL: "select connection_id()"}
+SETTINGS = {System.POSTGRES: "select name, setting from pg_settings order by 1", System.MYSQL: "show session variables"}
+VOLATILE = {
+    "timestamp",
+    "rand_seed1",
+    "rand_seed2",
+    "pseudo_thread_id",
+    "last_gtid",
+    "gtid_current_pos",
+    "gtid_binlog_pos",
+    "gtid_binlog_state",
+    "transaction_id",
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    reuse.close_kept()
+    yield
+    reuse.close_kept()
+
+
+@pytest.fixture(params=["maria", "pg"])
+def address(request: pytest.FixtureRequest) -> Address:
+    place: Place = request.getfixturevalue(request.param)
+    return place.address
+
+
+def number(session: Session) -> int:
+    return int(session.one(NUMBER[session.address.system]))
+
+
+def used(address: Address) -> int:
+    """The number of a connection that was used and given back."""
+    with open_session(address) as session:
+        return number(session)
+
+
+def test_the_next_session_has_the_connection_of_the_last(address: Address) -> None:
+    assert len({used(address) for _ in range(5)}) == 1
+
+
+def test_two_sessions_never_have_one_connection(address: Address) -> None:
+    used(address)
+    with open_session(address) as one, open_session(address) as other:
+        assert number(one) != number(other)
+    seen: list[tuple[int, int]] = []
+
+    def use() -> None:
+        for turn in range(20):
+            with open_session(address) as session:
+                mine = number(session)
+                session.execute(f"create temporary table mine as select {turn} as n")
+                seen.append((mine, int(session.one("select n from mine")) - turn))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {difference for _, difference in seen} == {0}
+    assert len(seen) == 80
+
+
+def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
+    changes = {
+        System.POSTGRES: [
+            "set lock_timeout = '1s'",
+            "set timezone = 'Asia/Tokyo'",
+            "set search_path = pg_catalog",
+            "create temporary table left_over (n int)",
+            "select pg_advisory_lock(77)",
+            "prepare left_over as select 1",
+            "listen left_over",
+        ],
+        System.MYSQL: [
+            "set session time_zone = '+09:00'",
+            "set session sql_mode = ''",
+            "set session autocommit = 0",
+            "set names latin1",
+            "set session innodb_lock_wait_timeout = 1",
+            "set session transaction isolation level serializable",
+            "create temporary table left_over (n int)",
+            "do get_lock('left_over', 1)",
+            "set @left_over = 1",
+        ],
+    }[address.system]
+    with open_session(address) as session:
+        before, fresh = number(session), _settings(session)
+        for statement in changes:
+            session.execute(statement)
+    with open_session(address) as session:
+        assert number(session) == before
+        assert _settings(session) == fresh
+        assert session.one("select '\U0001f600é'") == "\U0001f600é"
+        with pytest.raises(Exception, match="left_over"):
+            session.query("select * from left_over")
+    left = {
+        System.POSTGRES: "select (select count(*) from pg_locks where locktype = 'advisory') + (select count(*) from pg_prepared_statements)",
+        System.MYSQL: "select (is_used_lock('left_over') is not null) + (@left_over is not null)",
+    }[address.system]
+    with open_session(address) as session:
+        assert session.one(left) == 0
+
+
+def _settings(session: Session) -> dict[str, Any]:
+    return {str(name).lower(): value for name, value in session.query(SETTINGS[session.address.system]) if str(name).lower() not in VOLATILE}
+
+
+def test_a_session_within_a_transaction_or_after_an_error_is_not_kept(address: Address) -> None:
+    session = open_session(address)
+    session.execute("create table kept (n int primary key)")
+    session.begin()
+    session.execute("insert into kept values (1)")
+    first = number(session)
+    session.close()
+    assert used(address) != first
+    seen: list[int] = []
+    with pytest.raises(DatabaseTrouble):
+        _fail(address, seen)
+    assert used(address) not in seen
+    with open_session(address) as after:
+        assert after.query("select n from kept") == []
+
+
+def _fail(address: Address, seen: list[int]) -> None:
+    with open_session(address) as session:
+        seen.append(number(session))
+        raise DatabaseTrouble(str(address), "something went wrong")
+
+
+def test_a_session_that_is_closed_twice_gives_its_connection_back_once(address: Address) -> None:
+    session = open_session(address)
+    session.close()
+    session.close()
+    with pytest.raises(DatabaseTrouble, match="the session is closed"):
+        session.query("select 1")
+    with open_session(address) as one, open_session(address) as other:
+        assert number(one) != number(other)
+
+
+def test_a_connection_that_the_server_ended_is_not_used(address: Address, mariadb: MariaDbServer, postgres: PostgresServer) -> None:
+    ended = used(address)
+    if address.system is System.POSTGRES:
+        with psycopg.connect(postgres.url, autocommit=True) as other:
+            other.execute("select pg_terminate_backend(%s, 10000)", (ended,))
+    else:
+        mariadb.execute(f"kill {ended}")
+    assert used(address) != ended
+
+
+def test_a_server_that_restarts_is_met_by_a_new_connection() -> None:
+    with PostgresServer() as server:
+        address = Place(url=f"jdbc:postgresql://127.0.0.1:{server.port}/postgres", user="postgres", password="any", database="postgres").address
+        for end in (server.stop, server.kill):
+            used(address)
+            end()
+            server.start()
+            assert used(address)
+
+
+def test_addresses_that_differ_in_anything_share_nothing(address: Address) -> None:
+    first = used(address)
+    others = [replace(address, password="another"), replace(address, properties={**address.properties, "connect_timeout_s": "9"})]
+    assert len({reuse.key_of(one) for one in (address, *others)}) == 3
+    assert "another" not in reuse.key_of(others[0])
+    assert used(others[1]) != first
+
+
+def test_only_who_asks_for_it_may_load_files(maria: Place) -> None:
+    with MySqlSession(maria.address, loads=True) as session:
+        loading = number(session)
+    assert used(maria.address) != loading
+    with MySqlSession(maria.address, loads=True) as session:
+        assert number(session) == loading
+
+
+def test_connections_end_when_they_are_old_or_many(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = used(address)
+    monkeypatch.setattr(reuse, "IDLE_S_MAX", -1.0)
+    second = used(address)
+    assert second != first
+    monkeypatch.setattr(reuse, "IDLE_S_MAX", 30.0)
+    monkeypatch.setattr(reuse, "LIFETIME_S_MAX", -1.0)
+    assert used(address) != second
+    monkeypatch.setattr(reuse, "LIFETIME_S_MAX", 300.0)
+    sessions = [open_session(address) for _ in range(4)]
+    for session in sessions:
+        session.close()
+    assert [len(many) for many in reuse._kept.values()] == [reuse.KEPT_MAX]
+
+
+def test_a_forked_process_has_connections_of_its_own(address: Address) -> None:
+    mine = used(address)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with open(writing, "w") as out:
+            out.write(str(used(address)))
+            out.flush()
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as told:
+        theirs = int(told.read())
+    os.waitpid(child, 0)
+    assert theirs != mine
+    assert used(address) == mine

@@ -1,0 +1,459 @@
+"""Tables of a target that would round, cut or merge what they are given: refused by name before a row is in them, or allowed by an option."""
+
+import datetime
+import math
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
+
+from tidegate.connectors.jdbc.merger import RowsLost, ValuesChanged
+from tidegate.connectors.jdbc.prepare import NotPrepared
+from tidegate.connectors.jdbc.target_check import TargetUnfit
+from tidegate.connectors.jdbc.values import ValueChecks, ValueUnfit
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.targets.rules import rules_of
+from tidegate.model.errors import UserError
+from tidegate.model.types import Table
+from tidegate.plugin.contract import WriteTask
+
+NOON = datetime.datetime(2024, 1, 2, 10, 0, 0, 700_000)
+UTC_NOON = NOON.replace(tzinfo=datetime.UTC)
+MARIA, PG, LITE = "maria", "pg", "lite"
+# (database, type of the target, incoming type, value, what is said)
+ROUNDED = [
+    (MARIA, "decimal(10,2)", "decimal(10,4)", Decimal("1.2345"), "rounded to 2 digits"),
+    (PG, "numeric(10,2)", "decimal(10,4)", Decimal("1.2345"), "rounded to 2 digits"),
+    (MARIA, "int", "decimal(10,1)", Decimal("1.7"), "whole ones"),
+    (PG, "integer", "decimal(10,1)", Decimal("1.7"), "whole ones"),
+    (MARIA, "int", "double", 1.7, "whole ones"),
+    (PG, "integer", "double", 1.7, "whole ones"),
+    (PG, "bigint", "float", 1.5, "whole ones"),
+    (MARIA, "decimal(10,2)", "double", 1.234, "rounded to 2 digits"),
+    (PG, "money", "decimal(10,4)", Decimal("1.2345"), "rounded to 2 digits"),
+    (MARIA, "date", "timestamp", NOON, "time of day is cut off"),
+    (PG, "date", "timestamp", NOON, "time of day is cut off"),
+    (PG, "date", "timestamp_tz", UTC_NOON, "time of day is cut off"),
+    (MARIA, "time(6)", "timestamp", NOON, "the day is cut off"),
+    (PG, "time", "timestamp", NOON, "the day is cut off"),
+    (MARIA, "float", "int", 16_777_217, "above 16777216 are rounded"),
+    (PG, "real", "int", 16_777_217, "above 16777216 are rounded"),
+    (MARIA, "double", "bigint", 2**53 + 1, "are rounded"),
+    (PG, "double precision", "bigint", 2**53 + 1, "are rounded"),
+    (LITE, "DOUBLE", "bigint", 2**53 + 1, "are rounded"),
+    (MARIA, "float", "double", 0.1234567890123, "about 7 digits"),
+    (PG, "real", "double", 0.1234567890123, "about 7 digits"),
+    (MARIA, "float(7,2)", "float", 0.125, "2 digits after the point"),
+    (MARIA, "double", "decimal(30,10)", Decimal("12345678901234567890.0123456789"), "about 15 digits"),
+    (LITE, "DECIMAL(30,10)", "decimal(30,10)", Decimal("12345678901234567890.0123456789"), "about 15 digits"),
+    (PG, "timestamp", "timestamp_tz", UTC_NOON, "lose their zone"),
+    (PG, "timestamptz", "timestamp", NOON, "become moments"),
+    (MARIA, "timestamp(6) null", "timestamp", NOON, "become moments"),
+    (MARIA, "text", "bytes", b"\x01", "bytes become text"),
+    (PG, "text", "bytes", b"\x01", "bytes become text"),
+    (PG, "numeric(6,2)[]", "array<decimal(6,4)>", [Decimal("1.2345")], "rounded to 2 digits"),
+    (PG, "timestamp(0)[]", "array<timestamp>", [NOON], "inside of the list"),
+]
+
+
+def incoming(kind: str) -> Table:
+    return table("shop.t", ["id"], id="bigint", v=kind)
+
+
+@pytest.mark.parametrize(("where", "native", "kind", "value", "told"), ROUNDED, ids=[f"{r[0]} {r[2]} to {r[1]}" for r in ROUNDED])
+def test_a_type_that_would_change_values_is_refused_or_allowed(
+    request: pytest.FixtureRequest, where: str, native: str, kind: str, value: Any, told: str
+) -> None:
+    place: Place = request.getfixturevalue(where)
+    place.execute(f"create table t (id bigint primary key, v {native})")
+    with pytest.raises(TargetUnfit, match=rf"column 'v'.*{told}.*allow_lossy_types"):
+        Driven(sink(place, table="t")).batch(1, (incoming(kind), [(1, value)]))
+    assert place.execute("select * from t") == []
+    assert place.our_tables() == []
+    if kind != "bytes":  # what text they become is the database's own matter
+        Driven(sink(place, table="t", allow_lossy_types=True), lineage="M").batch(1, (incoming(kind), [(1, value)]))
+        assert len(place.execute("select * from t")) == 1
+
+
+CHECKED = [  # what types cannot tell: (database, type of the target, incoming type, value that is kept, value that is not)
+    (MARIA, "datetime(3)", "timestamp", NOON, NOON.replace(microsecond=700_001)),
+    (MARIA, "datetime", "timestamp", NOON.replace(microsecond=0), NOON),
+    (MARIA, "time", "time", datetime.time(10), datetime.time(10, 0, 0, 700_000)),
+    (PG, "timestamp(0)", "timestamp", NOON.replace(microsecond=0), NOON),
+    (PG, "timestamptz(2)", "timestamp_tz", UTC_NOON, UTC_NOON.replace(microsecond=123_456)),
+    (PG, "time(0)", "time", datetime.time(10), datetime.time(10, 0, 0, 700_000)),
+    (PG, "timestamp(0)", "timestamp", datetime.datetime(1901, 1, 1, 1, 1, 1), datetime.datetime(1901, 1, 1, 1, 1, 1, 1)),
+    (MARIA, "decimal(10,2)", "decimal(38,18)", Decimal("1.25"), Decimal("1.2345")),
+    (PG, "numeric(10,2)", "decimal(38,18)", Decimal("1.25"), Decimal("1.2345")),
+    (PG, "integer", "decimal(38,18)", Decimal("2"), Decimal("1.7")),
+    (MARIA, "tinyint", "int", 127, 128),
+    (MARIA, "int unsigned", "int", 0, -1),
+    (MARIA, "year", "int", 1999, 24),
+    (PG, "smallint", "bigint", -32_768, 32_768),
+    (PG, "boolean", "int", 1, 2),
+    (MARIA, "decimal(3,1)", "int", 99, 100),
+    (MARIA, "varchar(3)", "string", "abc", "abc "),
+    (PG, "varchar(3)", "string", "abc", "abc "),
+    (MARIA, "char(3)", "string", "äöü", "äöü "),
+    (PG, "char(3)", "string", "abc", "abcd"),
+    (MARIA, "binary(3)", "bytes", b"abc", b"ab"),
+    (MARIA, "varbinary(3)", "bytes", b"ab", b"abcd"),
+    (LITE, "NUMERIC", "string", "seven", "007"),
+    (LITE, "INTEGER", "string", "7", "1e3"),
+    (LITE, "STRING", "string", "-7", " 7"),
+    (LITE, "DATE", "string", "2024-01-01", "2024.10"),
+]
+
+
+@pytest.mark.parametrize(("where", "native", "kind", "good", "bad"), CHECKED, ids=[f"{r[0]} {r[2]} to {r[1]} {n}" for n, r in enumerate(CHECKED)])
+def test_a_value_that_would_be_changed_is_named_with_its_key(request: pytest.FixtureRequest, where: str, native: str, kind: str, good: Any, bad: Any) -> None:
+    place: Place = request.getfixturevalue(where)
+    place.execute(f"create table t (id bigint primary key, v {native})")
+    Driven(sink(place, table="t")).batch(1, (incoming(kind), [(1, good), (2, None)]))
+    driven = Driven(sink(place, table="t"), 2, checkpoint=1)
+    with pytest.raises(ValueUnfit, match=r"table shop\.t, column 'v', key id = 4: "):
+        driven.batch(2, (incoming(kind), [(3, good), (4, bad)]))
+    assert len(place.execute("select * from t")) == 2
+    assert place.our_tables() == []
+
+
+TEXTS = [  # texts into columns of other types: only the database can tell what they become
+    (MARIA, "decimal(10,2)", "1.25", "1.2345"),
+    (MARIA, "date", "2024-01-02", "2024-01-02 10:00:00"),
+    (MARIA, "int", "12", "1.7"),
+    (MARIA, "tinyint unsigned", "12", "1e1"),
+    (MARIA, "float", "1.25", "0.1234567890123"),
+    (MARIA, "double", "1e300", "0.12345678901234567"),
+    (MARIA, "time", "10:00:00", "10:00:00.7"),
+    (MARIA, "datetime(3)", "2024-01-02 10:00:00.123", "2024-01-02 10:00:00.1234"),
+    (MARIA, "timestamp null", "2024-01-02 10:00:00", "2024-01-02 10:00:00.7"),
+    (MARIA, "enum('a','b')", "a", "c"),
+    (MARIA, "varchar(9) character set latin1", "é", "中"),
+    (PG, "real", "1.25", "0.1234567890123"),
+    (PG, "time(0)", "10:00:00", "10:00:00.7"),
+    (PG, "interval(0)", "PT1S", "PT1.7S"),
+    (PG, "numeric(10,2)", "1.25", "1.2345"),
+    (PG, "date", "2024-01-02", "2024-01-02 10:00:00"),
+    (PG, "timestamp(0)", "2024-01-02 10:00:00", "2024-01-02 10:00:00.7"),
+    (PG, "bit(3)", "101", "10110"),
+]
+
+
+@pytest.mark.parametrize(("where", "native", "good", "bad"), TEXTS, ids=[f"{r[0]} {r[1]}" for r in TEXTS])
+def test_a_text_that_its_column_would_round_fails_the_batch(request: pytest.FixtureRequest, where: str, native: str, good: str, bad: str) -> None:
+    place: Place = request.getfixturevalue(where)
+    place.execute(f"create table t (id bigint primary key, v {native})")
+    driven = Driven(sink(place, table="t"))
+    driven.batch(1, (incoming("string"), [(1, good), (2, None)]))
+    with pytest.raises((ValuesChanged, StatementRefused, ValueUnfit), match=r"would be changed|Data truncated|Incorrect|Cannot convert|the column is"):
+        driven.batch(2, (incoming("string"), [(3, bad)]))
+    assert place.execute("select count(*) from t") == [(2,)]
+
+
+def test_all_problems_of_a_table_are_told_at_once(maria: Place) -> None:
+    maria.execute("create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d date)")
+    shown = table("shop.t", ["k"], k="string", a="decimal(10,4)", d="timestamp")
+    with pytest.raises(TargetUnfit) as refused:
+        Driven(sink(maria, table="t")).batch(1, (shown, [("x", None, None)]))
+    assert len(refused.value.problems) == 3
+    assert all(name in str(refused.value) for name in ("'k'", "'a'", "'d'", "allow_merged_keys", "allow_lossy_types"))
+
+
+@pytest.mark.parametrize("where", [MARIA, PG])
+def test_fractions_of_the_source_are_compared_before_the_first_row(request: pytest.FixtureRequest, where: str) -> None:
+    """The same digits pass, more of them are refused even where no row has them."""
+    place: Place = request.getfixturevalue(where)
+    kind = "datetime" if where == MARIA else "timestamp"
+    place.execute(
+        f"create table s (id int primary key, a {kind}(0), b {kind}(3))",
+        f"create table same (id int primary key, a {kind}(0), b {kind}(3))",
+        f"create table less (id int primary key, a {kind}(0), b {kind}(0))",
+        "insert into s values (1, '2024-01-02 10:00:00', '2024-01-02 10:00:00')",
+    )
+    reading = source(place, table_path="s")
+    (arriving,) = reading.tables()
+    rows = [tuple(row.values()) for row in everything(reading).to_pylist()]
+    Driven(sink(place, table="same")).batch(1, (arriving, rows))
+    with pytest.raises(TargetUnfit, match=r"column 'b'.*fractions of a second"):
+        Driven(sink(place, table="less"), lineage="M").batch(1, (arriving, rows))
+
+
+def test_what_is_refused_is_known_before_anything_is_staged(maria: Place) -> None:
+    maria.execute("create table t (id bigint primary key, v date)")
+    writer = sink(maria, table="t").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    arriving = incoming("timestamp")
+    writer.write(arriving, pa.RecordBatch.from_arrays([pa.array([1], pa.int64()), pa.array([NOON], pa.timestamp("us"))], names=["id", "v"]))
+    with pytest.raises(TargetUnfit):
+        writer.close()
+    writer.abort()
+    assert maria.our_tables() == []
+
+
+# -- values without a counterpart ----------------------------------------------------------------------------------------------------------------
+
+FAR: dict[str, Any] = {
+    "double": [math.nan, math.inf, -math.inf],
+    "float": [math.nan],
+    "date": [-800_000, 2_932_897],
+    "timestamp": [253_402_300_800_000_000, -62_135_596_800_000_001],
+    "timestamp_tz": [253_402_300_800_000_000, -70_000_000_000_000_000],
+    "time": [86_400_000_000],
+}
+SHOWN = {-800_000: "0222-09-04 BC", 2_932_897: "10000-01-01", 253_402_300_800_000_000: "10000-01-01 00:00:00", 86_400_000_000: "24:00:00"}
+SHOWN |= {-62_135_596_800_000_001: "0001-12-31 23:59:59.999999 BC"}
+
+
+def arrow(kind: str, value: Any) -> Any:
+    match kind:
+        case "double" | "float":
+            return pa.array([value], pa.float64() if kind == "double" else pa.float32())
+        case "date":
+            return pa.array([value], pa.int32()).view(pa.date32())
+        case "time":
+            return pa.array([value * 1000], pa.int64()).view(pa.time64("ns"))
+        case _:
+            return pa.array([value], pa.int64()).view(pa.timestamp("us", "UTC" if kind == "timestamp_tz" else None))
+
+
+@pytest.mark.parametrize("where", [MARIA, LITE])
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in FAR.items() for value in values])
+def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(request: pytest.FixtureRequest, where: str, kind: str, value: Any) -> None:
+    if where == LITE and kind == "double" and math.isinf(value):
+        pytest.skip("SQLite keeps infinities")
+    place: Place = request.getfixturevalue(where)
+    driven = Driven(sink(place, table="t"))
+    writer = driven.sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    arriving = incoming(kind)
+    writer.write(arriving, pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), arrow(kind, value)], names=["id", "v"]))
+    with pytest.raises(ValueUnfit, match="column 'v', key id = 7: ") as refused:
+        writer.close()
+    writer.abort()
+    assert SHOWN.get(value, str(value) if isinstance(value, float) else "") in str(refused.value)
+    assert place.our_tables() == []
+
+
+def test_time_24_is_refused_everywhere_and_floats_are_kept_by_postgres(pg: Place) -> None:
+    Driven(sink(pg, table="f")).batch(1, (incoming("double"), [(1, math.nan), (2, math.inf), (3, -math.inf)]))
+    assert pg.execute("select v::text from f order by id") == [("NaN",), ("Infinity",), ("-Infinity",)]
+    writer = sink(pg, table="t").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    writer.write(incoming("time"), pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), arrow("time", 86_400_000_000)], names=["id", "v"]))
+    with pytest.raises(ValueUnfit, match="24:00:00"):
+        writer.close()
+    writer.abort()
+
+
+def test_values_of_postgres_without_a_counterpart_stop_a_copy(pg: Place, maria: Place) -> None:
+    pg.execute("create table s (id int primary key, d double precision, t time)", "insert into s values (1, 'NaN', '10:00')")
+    reading = source(pg, table_path="s")
+    (arriving,) = reading.tables()
+    rows = [tuple(row.values()) for row in everything(reading).to_pylist()]
+    with pytest.raises(ValueUnfit, match="key id = 1: nan"):
+        Driven(sink(maria, table="t")).batch(1, (arriving, rows))
+
+
+def test_moments_outside_of_1970_to_2038_are_kept_in_new_tables_of_mariadb(maria: Place) -> None:
+    rows = [(n, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC)) for n, year in enumerate((1000, 1969, 2040, 9999))]
+    Driven(sink(maria, table="t")).batch(1, (incoming("timestamp_tz"), rows))
+    assert maria.execute("select id, year(v) from t order by id") == [(0, 1000), (1, 1969), (2, 2040), (3, 9999)]
+
+
+def test_a_timestamp_of_mariadb_stays_one_in_a_copy(maria: Place) -> None:
+    maria.execute("create table s (id int primary key, v timestamp(6) null)", "insert into s values (1, '2024-01-02 10:00:00.5')")
+    reading = source(maria, table_path="s")
+    (arriving,) = reading.tables()
+    Driven(sink(maria, table="t")).batch(1, (arriving, [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    assert everything(source(maria, table_path="t")) == everything(reading)
+
+
+def test_a_moment_that_a_timestamp_does_not_have_is_an_error(maria: Place) -> None:
+    maria.execute("create table t (id bigint primary key, v timestamp(6) null)")
+    driven = Driven(sink(maria, table="t"))
+    for year in (1969, 2039):
+        with pytest.raises((StatementRefused, ValueUnfit, ValuesChanged), match=str(year)):
+            driven.batch(1, (incoming("timestamp_tz"), [(1, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC))]))
+    assert maria.execute("select * from t") == []
+
+
+# -- modes of the session --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_without_strict_modes_is_refused(maria: Place) -> None:
+    rules = rules_of(maria.address.system)
+    with maria.session() as session:
+        rules.verify(session)
+        session.execute("set session sql_mode = 'STRICT_TRANS_TABLES'")
+        with pytest.raises(DatabaseTrouble, match="STRICT_ALL_TABLES"):
+            rules.verify(session)
+
+
+def test_load_data_that_warns_fails(maria: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not found before is found by the server's own warnings."""
+    monkeypatch.setattr(ValueChecks, "passed", lambda _, batch: batch)
+    with pytest.raises(StatementRefused, match=r"column 'v' .double., key id = 2, value nan"):
+        Driven(sink(maria, table="t")).stage(1, (incoming("double"), [(1, 1.5), (2, math.nan)]))
+
+
+# -- keys ------------------------------------------------------------------------------------------------------------------------------------------
+
+KEYED = table("shop.k", ["k"], k="string", n="int")
+FOUR = [("a", 1), ("A", 2), ("a ", 3), ("ä", 4)]
+
+
+@pytest.mark.parametrize("native", ["varchar(20)", "varchar(20) collate utf8mb4_unicode_ci", "varchar(20) character set latin1"])
+def test_keys_that_a_collation_merges_are_refused(maria: Place, native: str) -> None:
+    maria.execute(f"create table k (k {native} primary key, n int)")
+    with pytest.raises(TargetUnfit, match=r"column 'k' is part of the key, and its collation .* passes over cases"):
+        Driven(sink(maria, table="k")).batch(1, (KEYED, FOUR))
+    assert maria.execute("select * from k") == []
+    Driven(sink(maria, table="k", allow_merged_keys=True), lineage="M").batch(1, (KEYED, FOUR[:2]))
+    assert maria.execute("select k, n from k") == [("a", 2)]
+
+
+def test_keys_of_the_same_collation_at_both_ends_are_taken(maria: Place) -> None:
+    maria.execute(
+        "create table s (k varchar(20) primary key, n int)", "create table k (k varchar(20) primary key, n int)", "insert into s values ('a ', 1), ('B', 2)"
+    )
+    reading = source(maria, table_path="s")
+    Driven(sink(maria, table="k")).batch(1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    assert maria.execute("select k, n from k order by n") == [("a ", 1), ("B", 2)]
+
+
+def test_blanks_at_the_end_of_a_key_are_refused_where_the_collation_passes_over_them(maria: Place) -> None:
+    maria.execute("create table k (k varchar(20) collate utf8mb4_bin primary key, n int)")
+    with pytest.raises(ValueUnfit, match="ends with a blank"):
+        Driven(sink(maria, table="k")).batch(1, (KEYED, FOUR))
+    Driven(sink(maria, table="k"), lineage="M").batch(1, (KEYED, [FOUR[0], FOUR[1], FOUR[3]]))
+    assert len(maria.execute("select * from k")) == 3
+
+
+def test_a_new_table_tells_all_keys_apart(place: Place) -> None:
+    driven = Driven(sink(place, table="k"))
+    driven.batch(1, (KEYED, FOUR))
+    changes = replace(KEYED, kinds=True)
+    driven.batch(2, (changes, [("-D", "a ", 3), ("-U", "A", 2), ("+U", "A", 5), ("+I", "A ", 6)]))
+    assert sorted(place.execute("select k, n from k")) == [("A", 5), ("A ", 6), ("a", 1), ("ä", 4)]
+
+
+def test_other_databases_with_loose_keys_are_refused(pg: Place, lite: Place) -> None:
+    pg.execute("create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    pg.execute('create table k (k text collate "loose" primary key, n int)')
+    lite.execute("create table k (k text collate nocase primary key, n int)")
+    for place in (pg, lite):
+        with pytest.raises(TargetUnfit, match="part of the key"):
+            Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
+
+
+@pytest.mark.parametrize(
+    ("native", "kind", "value"), [("varchar(300)", "string", "ä" * 300), ("varbinary(300)", "bytes", b"\xff" * 300), ("varbinary(3000)", "bytes", b"x" * 3000)]
+)
+def test_a_long_key_makes_a_table_that_holds_it(maria: Place, native: str, kind: str, value: Any) -> None:
+    maria.execute(
+        f"create table s (k {native} character set utf8mb4 primary key, n int)" if kind == "string" else f"create table s (k {native} primary key, n int)"
+    )
+    reading = source(maria, table_path="s")
+    (arriving,) = reading.tables()
+    Driven(sink(maria, table="t")).batch(1, (arriving, [(value, 1)]))
+    assert len(maria.execute("select * from t")) == 1
+    unknown = table("shop.u", ["k"], k=kind, n="int")
+    Driven(sink(maria, table="u"), lineage="M").batch(1, (unknown, [(value, 1)]))
+    assert len(maria.execute("select * from u")) == 1
+
+
+def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(maria: Place, pg: Place) -> None:
+    pairs = table("shop.p", ["a", "b", "n"], a="string", b="string", n="int")
+    Driven(sink(maria, table="p")).batch(1, (pairs, [("x" * 370, "ä" * 370, 1)]))
+    pg.execute("create table s (a varchar(600), b varchar(600), primary key (a, b))")
+    (arriving,) = source(pg, table_path="s").tables()
+    with pytest.raises(NotPrepared, match=r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds 3072.*create_index"):
+        Driven(sink(maria, table="s"), lineage="M").batch(1, (arriving, [("a", "b")]))
+    Driven(sink(maria, table="s", create_index=False), lineage="N").batch(1, (arriving, [("a" * 600, "b" * 600)]))
+    assert len(maria.execute("select * from s")) == 1
+
+
+def test_texts_of_a_fixed_length_pass_over_blanks(maria: Place, pg: Place) -> None:
+    maria.execute("create table k (k char(5) collate utf8mb4_nopad_bin primary key, n int)")
+    pg.execute("create table k (k char(5) primary key, n int)")
+    for place in (maria, pg):
+        with pytest.raises(ValueUnfit, match="ends with a blank"):
+            Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
+    pg.execute("create table s (k char(5) primary key, n int)", "insert into s values ('a', 1)")
+    reading = source(pg, table_path="s")
+    Driven(sink(pg, table="k"), lineage="M").batch(1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    assert pg.execute("select n from k where k = 'a'") == [(1,)]
+
+
+def test_zero_stays_zero_where_a_key_counts_by_itself(maria: Place) -> None:
+    maria.execute("create table t (id bigint auto_increment primary key, v int)")
+    Driven(sink(maria, table="t")).batch(1, (incoming("int"), [(0, 1), (5, 2)]))
+    assert maria.execute("select id, v from t order by id") == [(0, 1), (5, 2)]
+
+
+# -- what is no table, or loses rows -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_view_is_no_target(place: Place) -> None:
+    place.execute("create table t (id bigint primary key, v int)", "create view w as select id, v from t")
+    with pytest.raises(TargetUnfit, match="it is a view"):
+        Driven(sink(place, table="w")).batch(1, (incoming("int"), [(1, 1)]))
+
+
+def test_rows_that_a_trigger_turns_away_fail_the_commit(pg: Place) -> None:
+    pg.execute(
+        "create table t (id bigint primary key, v int)",
+        "create function away() returns trigger language plpgsql as 'begin if new.v = 2 then return null; end if; return new; end'",
+        "create trigger away before insert on t for each row execute function away()",
+    )
+    driven = Driven(sink(pg, table="t"))
+    with pytest.raises(RowsLost, match="took 1 of 2 rows"):
+        driven.batch(1, (incoming("int"), [(1, 1), (2, 2)]))
+    with pytest.raises(RowsLost, match="took 1 of 2 rows"):
+        driven.batch(1, (replace(incoming("int"), kinds=True), [("+I", 1, 1), ("+U", 2, 2)]))
+    assert pg.execute("select * from t") == []
+
+
+def test_a_null_that_the_target_does_not_take_is_named(place: Place) -> None:
+    place.execute("create table t (id bigint primary key, v int not null)")
+    with pytest.raises(ValueUnfit, match="column 'v', key id = 2: null is not allowed"):
+        Driven(sink(place, table="t")).batch(1, (incoming("int"), [(1, 1), (2, None)]))
+
+
+def test_rows_that_take_something_away_need_only_their_key(maria: Place) -> None:
+    """The image before of a row may hold what the target never had, or nothing at all."""
+    maria.execute("create table t (id bigint primary key, v double not null)", "insert into t values (1, 1), (2, 2)")
+    changes = replace(incoming("double"), kinds=True)
+    rows = [("-D", 1, None), ("-U", 2, math.nan), ("+U", 2, 2.5), ("-D", 3, math.inf)]
+    Driven(sink(maria, table="t")).batch(1, (changes, rows))
+    assert maria.execute("select id, v from t") == [(2, 2.5)]
+
+
+def test_a_column_that_came_later_is_compared_too(maria: Place) -> None:
+    driven = Driven(sink(maria, table="t"))
+    driven.batch(1, (table("shop.t", ["id"], id="bigint"), [(1,)]))
+    maria.execute("alter table t add column v date")
+    with pytest.raises(TargetUnfit, match="time of day"):
+        driven.batch(2, (replace(incoming("timestamp"), options={"schema-changes.enabled": True}), [(2, NOON)]))
+
+
+# -- two inputs, one table ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_two_inputs_with_one_target_are_refused_in_one_batch_and_in_two(place: Place) -> None:
+    one, two = (table(f"{name}.orders", ["id"], id="bigint", v="int") for name in ("east", "west"))
+    with pytest.raises(UserError, match=r"east\.orders and west\.orders both go into .*orders.*allow_shared_table"):
+        Driven(sink(place, table="${table_name}")).batch(1, (one, [(1, 1)]), (two, [(1, 2)]))
+    driven = Driven(sink(place, table="${table_name}"), lineage="M")
+    driven.batch(1, (one, [(1, 1)]))
+    with pytest.raises(UserError, match="both go into"):
+        driven.batch(2, (two, [(1, 2)]))
+    state = driven.committer.state()
+    later = Driven(sink(place, table="${table_name}"), 2, lineage="M", checkpoint=1, state=state)
+    with pytest.raises(UserError, match="both go into"):
+        later.batch(2, (two, [(1, 2)]))
+    assert place.execute("select id, v from orders") == [(1, 1)]
+    Driven(sink(place, replace(CONTEXT, operator="other"), table="${table_name}", allow_shared_table=True), lineage="N").batch(
+        1, (one, [(1, 1)]), (two, [(2, 2)])
+    )
+    assert place.execute("select id, v from orders order by id") == [(1, 1), (2, 2)]
