@@ -46,6 +46,13 @@ OPTIONS = OptionSet(
             "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks statements that are run in databases it leaves out.",
             False,
         ),
+        Option(
+            "foreign-key-cascades",
+            Kind.ENUM,
+            "Tables whose rows InnoDB changes by itself (ON DELETE or ON UPDATE CASCADE, SET NULL), which its log does not show: refused, or read anyway.",
+            "refuse",
+            choices=("refuse", "ignore"),
+        ),
         Option("server-id", Kind.TEXT, "Kept for job files of the reference; readers need no id of their own here, and never cut each other off."),
     ),
     exclusive=(("table-names", "table-pattern"),),

@@ -1,125 +1,208 @@
-"""Statements of the log that change tables: which ones, and how. Pure; called by scan.py.
+"""Statements of the log: which tables they name, and what they do to them. Pure; called by scan.py.
 
-Only what matters to a reader of rows is told apart: a statement that may change columns, one that takes rows or tables away, one that makes a new table.
+A statement is harmless only where every clause of it is known to be: what is not understood is UNKNOWN, and the caller stops where it may mean a table that is
+read. The clauses of ALTER TABLE are in alter.py.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_NAME = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
-_PATH = rf"{_NAME}(?:\s*\.\s*{_NAME})?"
-_TABLE_STATEMENT = re.compile(
-    r"(?P<verb>alter|drop|truncate|rename|create(?:\s+or\s+replace)?)\s+(?:online\s+|offline\s+|ignore\s+)*(?:temporary\s+)?(?P<table>tables?\s+)?"
-    r"(?:if\s+(?:not\s+)?exists\s+)?(?P<rest>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_DATABASE_STATEMENT = re.compile(rf"drop\s+(?:database|schema)\s+(?:if\s+exists\s+)?(?P<name>{_NAME})", re.IGNORECASE)
-_IF = r"(?:if\s+(?:not\s+)?exists\s+)?"
-_NO_COLUMN = r"(?!(?:index|key|unique|primary|constraint|foreign|fulltext|spatial|partition|check|period|system)\b)"
-_ADD_COLUMN = re.compile(rf"\s*add\s+(?:column\s+)?{_IF}{_NO_COLUMN}(?P<name>{_NAME})\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
-_ADD_COLUMNS = re.compile(rf"\s*add\s*(?:column\s*)?{_IF}\((?P<inside>.*)\)\s*", re.IGNORECASE | re.DOTALL)
-_DEFINITION = re.compile(rf"\s*{_NO_COLUMN}(?P<name>{_NAME})\s+(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL)
-# What an ALTER must not do unseen: take columns, rows or names away. An index, a constraint or a default may go.
-_TAKES_AWAY = re.compile(
-    rf"\s*(?:rename\b(?!\s+(?:index|key)\b)|drop\s+(?!(?:index|key|primary|foreign|constraint|check|system|period)\b)|"
-    rf"(?:truncate|exchange|discard|import|convert)\s+(?:partition|tablespace|table)\b|change\s+(?:column\s+)?{_IF}(?P<old>{_NAME})\s+(?P<new>{_NAME})\s)",
-    re.IGNORECASE,
-)
-_COMMENT = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)|/\*(?!!).*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
-_VERSIONED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+from tidegate.databases.binlog.alter import AddedColumn, Alteration, Severity, alteration
+from tidegate.databases.binlog.lexer import Cursor, Kind, Token, tokens
+
+_HARMLESS = {"grant", "revoke", "set", "flush", "analyze", "optimize", "check", "reset", "purge", "install", "uninstall"}
+_HARMLESS |= {"lock", "unlock", "use", "show", "kill"}
+_OBJECTS = {"view", "procedure", "function", "trigger", "event", "user", "role", "server", "sequence", "package", "logfile"}
+_OBJECTS |= {"tablespace", "resource", "library", "instance", "undo"}
+_ROW_VERBS = {"insert", "replace", "update", "delete", "load", "with", "select", "call", "do", "values", "handler"}
+_HEAD_MAX = 16
+Path = tuple[str, str | None]
 
 
 class Effect(StrEnum):
-    """What a statement does to a table."""
+    """What a statement does to the tables that it names."""
 
-    ALTER = "alter"  # may change its columns
-    ADD_COLUMN = "add-column"  # adds columns; whether the others are as before, the catalogue tells
-    REMOVE = "remove"  # drops, empties, renames or replaces it, or columns or parts of it
+    HARMLESS = "harmless"  # rows, columns and key stay as they are
+    INDEX = "index"  # harmless where the primary key tells rows apart
+    MODIFY = "modify"  # writes definitions of columns that may be those of before
+    ADD_COLUMN = "add-column"
+    ALTER = "alter"  # changes columns, key or engine
+    REMOVE = "remove"  # drops, empties, renames or replaces a table or parts of it
+    TRUNCATE = "truncate"
+    DROP = "drop"
     CREATE = "create"
+    ROWS = "rows"  # changes rows by itself, where row events are needed
+    UNKNOWN = "unknown"
+    DIFFERS = "differs"  # no statement: the log describes the table in another way than it is recorded
+
+
+_EFFECTS = {
+    Severity.HARMLESS: Effect.HARMLESS,
+    Severity.INDEX: Effect.INDEX,
+    Severity.MODIFY: Effect.MODIFY,
+    Severity.ADD: Effect.ADD_COLUMN,
+    Severity.ALTER: Effect.ALTER,
+    Severity.REMOVE: Effect.REMOVE,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatement:
     """A statement and the tables that it touches, as (database, table); a table of None stands for all of the database.
 
-    `added` are the columns that it adds, each with its definition.
+    `told` is false where it may touch others than these.
     """
 
     effect: Effect
-    tables: tuple[tuple[str, str | None], ...]
+    tables: tuple[Path, ...]
     text: str
-    added: tuple[tuple[str, str], ...] = ()
+    altered: Alteration | None = None
+    told: bool = True
+    sql_mode: int = 0
+
+    @property
+    def added(self) -> tuple[AddedColumn, ...]:
+        """The columns that it adds."""
+        return self.altered.added if self.altered is not None else ()
 
 
-def table_statement(database: str, text: str) -> TableStatement | None:
+def table_statement(database: str, text: str, sql_mode: int = 0) -> TableStatement | None:
     """What a statement does to tables; None where it does nothing to them."""
-    plain = _COMMENT.sub(lambda found: found[1] or " ", _VERSIONED.sub(r" \1 ", text)).strip().rstrip(";")
-    if found := _DATABASE_STATEMENT.match(plain):
-        return TableStatement(Effect.REMOVE, ((_bare(found["name"]), None),), text)
-    found = _TABLE_STATEMENT.match(plain)
-    if found is None or re.match(r"create\s+(?:or\s+replace\s+)?temporary|drop\s+temporary", plain, re.IGNORECASE):
+    found = tokens(text, sql_mode)
+    cursor = Cursor(found)
+    verb = cursor.word()
+    if not verb:
+        return TableStatement(Effect.UNKNOWN, (), text, told=False) if found else None
+    if verb in _HARMLESS:
         return None
-    verb = re.sub(r"\s+", " ", found["verb"].lower())
-    if not found["table"] and verb != "truncate":
+    if verb in _ROW_VERBS:
+        target = _row_target(found, database)
+        return TableStatement(Effect.ROWS, () if target is None else (target,), text, told=target is not None)
+    match verb:
+        case "alter":
+            return _alter(found, database, text, sql_mode)
+        case "drop":
+            return _drop(found, database, text)
+        case "create":
+            return _create(found, database, text)
+        case "truncate":
+            cursor.take("truncate")
+            cursor.take("table")
+            return _one(Effect.TRUNCATE, cursor.path(database), text)
+        case "rename":
+            return _rename(cursor, database, text)
+        case _:
+            return TableStatement(Effect.UNKNOWN, (), text, told=False)
+
+
+def _one(effect: Effect, path: Path | None, text: str) -> TableStatement:
+    return TableStatement(Effect.UNKNOWN, (), text, told=False) if path is None else TableStatement(effect, (path,), text)
+
+
+def _object(found: list[Token], *kinds: str) -> int | None:
+    """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these words that is not quoted."""
+    return next((n for n, t in enumerate(found[:_HEAD_MAX]) if t.kind is Kind.WORD and t.value in kinds), None)
+
+
+def _alter(found: list[Token], database: str, text: str, sql_mode: int) -> TableStatement | None:
+    at = _object(found, "table", "database", "schema", *_OBJECTS)
+    if at is None:
+        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+    if found[at].value != "table":
+        return None  # a database's defaults are those of tables to come
+    cursor = Cursor(found[at + 1 :])
+    cursor.skip_exists()
+    path = cursor.path(database)
+    cursor.skip_wait()
+    if path is None:
+        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+    altered = alteration(cursor.rest, database)
+    return TableStatement(_EFFECTS[altered.severity], (path, *altered.others), text, altered, sql_mode=sql_mode)
+
+
+def _drop(found: list[Token], database: str, text: str) -> TableStatement | None:
+    at = _object(found, "table", "tables", "database", "schema", "index", "temporary", *_OBJECTS)
+    if at is None:
+        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+    cursor = Cursor(found[at + 1 :])
+    cursor.skip_exists()
+    match found[at].value:
+        case "database" | "schema":
+            name = cursor.name()
+            return TableStatement(Effect.DROP, ((name, None),), text) if name else TableStatement(Effect.UNKNOWN, (), text, told=False)
+        case "table" | "tables":
+            paths = []
+            while (path := cursor.path(database)) is not None:
+                paths.append(path)
+                if not cursor.mark(","):
+                    break
+            return TableStatement(Effect.DROP, tuple(paths), text)
+        case "index":
+            name = cursor.name() or ""
+            cursor.take("on")
+            return _one(Effect.ALTER if name.lower() == "primary" else Effect.INDEX, cursor.path(database), text)
+        case _:
+            return None
+
+
+def _create(found: list[Token], database: str, text: str) -> TableStatement | None:
+    at = _object(found, "table", "database", "schema", "index", "temporary", *_OBJECTS)
+    if at is None:
+        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+    cursor = Cursor(found[at + 1 :])
+    cursor.skip_exists()
+    head = [t.value for t in found[:at]]
+    match found[at].value:
+        case "table":
+            return _one(Effect.REMOVE if "replace" in head else Effect.CREATE, cursor.path(database), text)
+        case "database" | "schema" if "replace" in head:
+            name = cursor.name()
+            return TableStatement(Effect.DROP, ((name, None),), text) if name else None
+        case "index":
+            while cursor.rest and not cursor.take("on"):
+                cursor.rest = cursor.rest[1:]
+            return _one(Effect.INDEX if "unique" in head else Effect.HARMLESS, cursor.path(database), text)
+        case _:
+            return None
+
+
+def _rename(cursor: Cursor, database: str, text: str) -> TableStatement | None:
+    cursor.take("rename")
+    if cursor.take("user"):
         return None
-    effect, added = _alteration(found["rest"]) if verb == "alter" else (Effect.CREATE if verb == "create" else Effect.REMOVE, ())
-    return TableStatement(effect, tuple(_tables(verb, found["rest"], database)), text, added)
+    if not (cursor.take("table") or cursor.take("tables")):
+        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+    cursor.skip_exists()
+    paths: list[Path] = []
+    while (old := cursor.path(database)) is not None:
+        cursor.skip_wait()
+        cursor.take("to")
+        new = cursor.path(database)
+        paths += [old] if new is None else [old, new]
+        if not cursor.mark(","):
+            break
+    return TableStatement(Effect.REMOVE, tuple(paths), text, told=not cursor.rest)
 
 
-def _alteration(rest: str) -> tuple[Effect, tuple[tuple[str, str], ...]]:
-    """What the clauses of an ALTER do together, and the columns that they add."""
-    after = re.sub(rf"^\s*{_PATH}\s*", "", rest)
-    parts = _parts(re.sub(r"^(?:wait\s+\d+|nowait)\s+", "", after, flags=re.IGNORECASE))
-    if any(_takes_away(part) for part in parts):
-        return Effect.REMOVE, ()
-    added = tuple(column for part in parts for column in _added(part))
-    return (Effect.ADD_COLUMN if added else Effect.ALTER), added
-
-
-def _takes_away(part: str) -> bool:
-    found = _TAKES_AWAY.match(part)
-    return found is not None and (found["old"] is None or _bare(found["old"]).lower() != _bare(found["new"]).lower())
-
-
-def _added(part: str) -> list[tuple[str, str]]:
-    """The columns that one clause adds: `add a int`, or `add (a int, b int)`."""
-    if many := _ADD_COLUMNS.fullmatch(part):
-        return [(_bare(found["name"]), found["rest"]) for one in _parts(many["inside"]) if (found := _DEFINITION.fullmatch(one))]
-    one = _ADD_COLUMN.fullmatch(part)
-    return [(_bare(one["name"]), one["rest"])] if one else []
-
-
-def _parts(text: str) -> list[str]:
-    """The clauses of an ALTER, split at commas that are in no bracket and no quotes."""
-    parts, depth, quote, last = [], 0, "", 0
-    for at, letter in enumerate(re.sub(r"\\.", "..", text, flags=re.DOTALL)):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"`":
-            quote = letter
-        elif letter in "()":
-            depth += 1 if letter == "(" else -1
-        elif letter == "," and depth == 0:
-            parts.append(text[last:at])
-            last = at + 1
-    return [*parts, text[last:]]
-
-
-def _tables(verb: str, rest: str, database: str) -> list[tuple[str, str | None]]:
-    if verb == "rename":
-        pairs = re.findall(rf"({_PATH})\s+(?:wait\s+\d+\s+|nowait\s+)?to\s+({_PATH})", rest, re.IGNORECASE)
-        return [_path(name, database) for pair in pairs for name in pair]
-    if verb == "drop":
-        return [_path(name, database) for name in re.findall(_PATH, re.sub(r"\b(?:restrict|cascade|wait\s+\d+|nowait)\s*$", "", rest, flags=re.IGNORECASE))]
-    found = re.match(_PATH, rest.strip())
-    return [_path(found[0], database)] if found else []
-
-
-def _path(text: str, database: str) -> tuple[str, str | None]:
-    names = re.findall(_NAME, text)
-    return (_bare(names[0]), _bare(names[1])) if len(names) > 1 else (database, _bare(names[0]))
-
-
-def _bare(name: str) -> str:
-    return name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '`"' else name
+def _row_target(found: list[Token], database: str) -> Path | None:
+    """The one table that a statement writes to, where it is certain."""
+    cursor = Cursor(found)
+    verb = cursor.word()
+    cursor.take(verb)
+    cursor.skip("low_priority", "delayed", "high_priority", "quick", "ignore")
+    match verb:
+        case "insert" | "replace":
+            cursor.take("into")
+            return cursor.path(database)
+        case "delete" if cursor.take("from"):
+            path = cursor.path(database)
+            return path if cursor.word() in ("", "where", "order", "limit", "returning") and not cursor.mark(",") else None
+        case "update":
+            path = cursor.path(database)
+            return path if cursor.word() == "set" else None
+        case "load":
+            while cursor.rest and not cursor.take("into", "table"):
+                cursor.rest = cursor.rest[1:]
+            return cursor.path(database)
+        case _:
+            return None

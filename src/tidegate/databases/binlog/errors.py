@@ -34,6 +34,17 @@ class LogRefused(TerminalError):
     domain = Domain.EXTERNAL
 
 
+class LogReplaced(TerminalError):
+    """The log at a position is not the one that the position was taken in."""
+
+    condition = "log-replaced"
+    domain = Domain.EXTERNAL
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the binary log of the source has another history: {what}")
+        self.what = what
+
+
 class LayoutChanged(UserError):
     """A table in the log does not look as it is known."""
 

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from tidegate.databases.binlog.errors import LogDamaged, PartialImages
+from tidegate.databases.binlog.metadata import Metadata, read_metadata, status_variables
 
 HEADER_BYTES = 19
 _HEADER = struct.Struct("<IBIIIH")
@@ -26,8 +27,13 @@ class EventType(IntEnum):
 
     QUERY = 2
     ROTATE = 4
+    INTVAR = 5
+    RAND = 13
+    USER_VAR = 14
     FORMAT = 15
     XID = 16
+    BEGIN_LOAD = 17
+    EXECUTE_LOAD = 18
     TABLE_MAP = 19
     WRITE_V1 = 23
     UPDATE_V1 = 24
@@ -87,19 +93,39 @@ class Event:
     server_id: int
     end: int
     body: bytes
+    size: int = 0
+
+    @property
+    def begin(self) -> int:
+        """Where the event begins in its file."""
+        return self.end - self.size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableMap:
-    """How a table looks in the row events that follow: a type byte and its parameters for each column; names and signs where the server writes them."""
+    """How a table looks in the row events that follow: a type byte and its parameters for each column, and what else the server writes of them."""
 
     table_id: int
     database: str
     table: str
     types: bytes
     metas: tuple[int, ...]
-    unsigned: tuple[bool, ...] | None
-    names: tuple[str, ...] | None
+    metadata: Metadata
+
+    @property
+    def path(self) -> str:
+        """As an offset names the table."""
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedStatement:
+    """A statement: the database that is current, its bytes as the client sent them, and how they are to be read."""
+
+    database: str
+    text: bytes
+    sql_mode: int
+    collation: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +155,7 @@ class EventReader:
             self.checksum = _has_checksum(data)
         # Rotations may come before the format description, and with a checksum of their own or none: they are asked themselves.
         tail = _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
-        return Event(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail])
+        return Event(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail], size)
 
     def table_map(self, body: bytes) -> TableMap:
         """The layout of a table; one that was seen before is not read again."""
@@ -166,28 +192,22 @@ def rotation(event: Event) -> tuple[str, int]:
     return event.body[8:].rstrip(b"\0").decode("utf-8", "replace"), int.from_bytes(event.body[:8], "little")
 
 
-def statement(event: Event) -> tuple[str, str]:
-    """The database that is current and the text of a statement."""
-    return parsed(_read_packed_statement if event.type == EventType.QUERY_PACKED else _read_statement, event.body, "a statement")
+def statement(event: Event) -> LoggedStatement:
+    """A statement from its event; one that loads a file has four fields more before its text."""
+    return parsed(lambda body: _read_statement(event.type, body), event.body, "a statement")
 
 
-def _read_statement(body: bytes) -> tuple[str, str]:
-    database, text = _statement_parts(body)
-    return database, text.decode("utf-8", "replace")
-
-
-def _read_packed_statement(body: bytes) -> tuple[str, str]:
-    database, text = _statement_parts(body)
-    return database, unpacked(text).decode("utf-8", "replace")
-
-
-def _statement_parts(body: bytes) -> tuple[str, bytes]:
+def _read_statement(kind: int, body: bytes) -> LoggedStatement:
     _, _, database_length, _, status_length = struct.unpack_from("<IIBHH", body)
-    at = 13 + status_length
+    variables_at = 13 + (13 if kind == EventType.EXECUTE_LOAD else 0)
+    at = variables_at + status_length
     text_at = at + database_length + 1
     if text_at > len(body):
         raise ValueError("it ends before its text")
-    return body[at : at + database_length].decode("utf-8", "replace"), body[text_at:]
+    mode, collation = status_variables(body[variables_at:at])
+    text = body[text_at:]
+    database = body[at : at + database_length].decode("utf-8", "replace")
+    return LoggedStatement(database, unpacked(text) if kind == EventType.QUERY_PACKED else text, mode, collation)
 
 
 def unpacked(data: bytes) -> bytes:
@@ -247,7 +267,6 @@ def length_encoded(data: bytes, at: int) -> tuple[int, int]:
 
 _META_BYTES = {4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 245: 1, 246: 2, 247: 2, 248: 2, 249: 1, 250: 1, 251: 1, 252: 1, 253: 2, 254: 2, 255: 1}
 _BIG_ENDIAN_META = {16, 246, 247, 248, 254}
-_SIGNED_TYPES = {0, 1, 2, 3, 4, 5, 8, 9, 13, 246}
 
 
 def read_table_map(body: bytes) -> TableMap:
@@ -263,15 +282,15 @@ def read_table_map(body: bytes) -> TableMap:
         raise ValueError("it ends within its columns")
     size, at = length_encoded(body, at + columns)
     metas = _metas(types, body[at : at + size])
-    extra = _extras(body, at + size + (columns + 7) // 8)
+    nulls_at = at + size
+    extra = _extras(body, nulls_at + (columns + 7) // 8)
     return TableMap(
         table_id=int.from_bytes(body[:6], "little"),
         database=database,
         table=table,
         types=types,
         metas=metas,
-        unsigned=_signs(types, extra[1]) if 1 in extra else None,
-        names=_names(extra[4]) if 4 in extra else None,
+        metadata=read_metadata(types, metas, body[nulls_at:], extra, length_encoded),
     )
 
 
@@ -302,20 +321,3 @@ def _extras(body: bytes, at: int) -> dict[int, bytes]:
         found[kind] = body[at : at + size]
         at += size
     return found
-
-
-def _signs(types: bytes, bits: bytes) -> tuple[bool, ...]:
-    found, seen = [], 0
-    for kind in types:
-        found.append(kind in _SIGNED_TYPES and bool(bits[seen // 8] & 0x80 >> seen % 8))
-        seen += kind in _SIGNED_TYPES
-    return tuple(found)
-
-
-def _names(data: bytes) -> tuple[str, ...]:
-    found, at = [], 0
-    while at < len(data):
-        size, at = length_encoded(data, at)
-        found.append(data[at : at + size].decode("utf-8"))
-        at += size
-    return tuple(found)

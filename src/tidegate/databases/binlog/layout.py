@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.databases.binlog.charsets import codec_of
-from tidegate.databases.binlog.errors import LayoutChanged
-from tidegate.databases.binlog.events import TableMap
 from tidegate.databases.catalogue import TableInfo
 from tidegate.model.errors import Unsupported
 
@@ -75,11 +73,6 @@ def log_columns(info: TableInfo) -> list[LogColumn]:
     return found
 
 
-def columns_of(document: list[list[Any]]) -> tuple[LogColumn, ...]:
-    """From an offset."""
-    return tuple(LogColumn(*entry) for entry in document)
-
-
 _TYPES: dict[str, tuple[int, ...]] = {
     "tinyint": (1,),
     "smallint": (2,),
@@ -116,20 +109,3 @@ _BLOBS = (140, 249, 250, 251, 252, 255)
 def fits(column: LogColumn, type_byte: int) -> bool:
     """Whether a column of the catalogue can look like this in the log."""
     return type_byte in _TYPES.get(column.word, _BLOBS)
-
-
-def check(map_: TableMap, columns: tuple[LogColumn, ...]) -> None:
-    """Raise LayoutChanged where the log and the remembered columns differ."""
-    path = f"{map_.database}.{map_.table}"
-    if len(map_.types) != len(columns):
-        raise LayoutChanged(
-            f"{path} has {len(map_.types)} columns in the log and {len(columns)} as it is known ({', '.join(c.name for c in columns)}): "
-            "it was altered in a way that was not seen; start fresh, or from a position after the change"
-        )
-    for number, (column, type_byte) in enumerate(zip(columns, map_.types, strict=True)):
-        name = map_.names[number] if map_.names else column.name
-        if name != column.name or not fits(column, type_byte):
-            raise LayoutChanged(
-                f"column {number + 1} of {path} is {name} of type {type_byte} in the log, and {column.name} {column.type} as it is known: "
-                "the table was altered in a way that was not seen; start fresh, or from a position after the change"
-            )

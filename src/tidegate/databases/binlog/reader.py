@@ -1,48 +1,102 @@
-"""The rows of a range of the log: one read, however many tables. Called in tasks."""
+"""The rows of a range of the log: one read, however many tables. Called in tasks.
 
+Which parts of a range are passed over, and which parts elsewhere belong to it, was found when the range was fixed (scan.py).
+"""
+
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.events import ROW_EVENTS, Event, EventReader, EventType, TableMap, rotation, row_event, row_event_table
+from tidegate.databases.binlog.history import Mark, log_from
 from tidegate.databases.binlog.position import Position
 from tidegate.databases.binlog.rows import LogTable, RowCollector
-from tidegate.databases.binlog.stream import Connect, LogStream
+from tidegate.databases.binlog.scan import Part, Taken
+from tidegate.databases.binlog.stream import Connect
 
 BUFFERED_BYTES_MAX = 16 << 20
 Batch = tuple[str, pa.RecordBatch]
 
 
-def read_range(connect: Connect, start: Position, end: Position, tables: Mapping[str, LogTable]) -> Iterator[Batch]:
+def read_range(
+    connect: Connect, start: Position, end: Position, tables: Mapping[str, LogTable], *, mark: Mark | None = None, taken: Taken | None = None
+) -> Iterator[Batch]:
     """The changes of (start, end] as (path, batch) in the order of the log, path by path. `tables` is by `database.table`."""
-    reading = _Reading(start, end, tables)
-    with LogStream(connect, start) as stream:
-        for data in stream:
-            yield from reading.take(data)
-            if reading.done:
-                break
-    if not reading.done and start.key < end.key:
+    collectors = _Collectors(tables)
+    taken = taken or Taken()
+    yield from _read(connect, start, end, collectors, mark or Mark(), taken)
+    yield from collectors.rest()
+
+
+def _read(connect: Connect, start: Position, end: Position, collectors: "_Collectors", mark: Mark, taken: Taken) -> Iterator[Batch]:
+    reading = _Reading(start, end, collectors, taken.skip)
+    also = {position.key: part for position, part in taken.also}
+    for data in log_from(connect, start, mark) if start.key < end.key else ():
+        yield from reading.take(data)
+        if also and (part := also.pop(reading.at.key, None)) is not None:
+            file, begin, last = part
+            yield from _read(connect, Position(file, begin), Position(file, last), collectors, Mark(), Taken())
+        if reading.done:
+            break
+    if reading.at.key < end.key:
         raise LogDamaged(f"the log ends at {reading.at}, before {end}, where it reached before")
-    yield from reading.rest()
+
+
+class _Collectors:
+    """The rows of all tables that are not given out yet."""
+
+    def __init__(self, tables: Mapping[str, LogTable]) -> None:
+        self.tables = tables
+        self._folded = {path.lower(): path for path in tables}
+        self._collectors: dict[str, RowCollector] = {}
+
+    def path(self, map_: TableMap) -> str | None:
+        """The table that is wanted and that the log calls so; servers may ignore case in names, and then have no two that differ in it only."""
+        if map_.path in self.tables:
+            return map_.path
+        path = self._folded.get(map_.path.lower())
+        return path if path is not None and self.tables[path].folds else None
+
+    def add(self, path: str, map_: TableMap, event: Event) -> Iterator[Batch]:
+        collector = self._collectors.get(path)
+        if collector is None:
+            collector = self._collectors[path] = RowCollector(self.tables[path])
+        if not collector.fits(map_):
+            yield path, collector.take()
+        collector.layout(map_)
+        collector.add(row_event(event))
+        if collector.full:
+            yield path, collector.take()
+        elif sum(c.bytes for c in self._collectors.values()) > BUFFERED_BYTES_MAX:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Batch]:
+        """What is collected and not taken yet."""
+        for path, collector in self._collectors.items():
+            if not collector.empty:
+                yield path, collector.take()
 
 
 class _Reading:
-    """One pass over the log."""
+    """One pass over a part of the log."""
 
-    def __init__(self, start: Position, end: Position, tables: Mapping[str, LogTable]) -> None:
-        self._end, self._tables = end, tables
+    def __init__(self, start: Position, end: Position, collectors: _Collectors, skip: tuple[Part, ...]) -> None:
+        self._end, self._collectors = end, collectors
         self._events = EventReader()
-        self._collectors: dict[str, RowCollector] = {}
         self._maps: dict[int, TableMap] = {}
+        self._skip = sorted((Position(file, begin).key, Position(file, last).key) for file, begin, last in skip)
         self.at = start
         self.done = start.key >= end.key
 
     def take(self, data: bytes) -> Iterator[Batch]:
         event = self._events.event(data)
         if event.type == EventType.ROTATE:
-            self.at = Position(*rotation(event))
-            self.done = self.at.key >= self._end.key
+            file, position = rotation(event)
+            if event.end or file != self.at.file:
+                self.at = Position(file, position)
+                self.done = self.at.key >= self._end.key
             return
         if event.end == 0:
             return
@@ -58,23 +112,12 @@ class _Reading:
         map_ = self._maps.get(row_event_table(event.body))
         if map_ is None:
             raise LogDamaged(f"rows without the layout of their table, before {self.at.file}:{event.end}")
-        path = f"{map_.database}.{map_.table}"
-        if path not in self._tables:
+        path = self._collectors.path(map_)
+        if path is None or (self._skip and self._collectors.tables[path].undone and self._is_skipped(event)):
             return
-        collector = self._collectors.get(path)
-        if collector is None:
-            collector = self._collectors[path] = RowCollector(self._tables[path])
-        if not collector.fits(map_):
-            yield path, collector.take()
-        collector.layout(map_)
-        collector.add(row_event(event))
-        if collector.full:
-            yield path, collector.take()
-        elif sum(c.bytes for c in self._collectors.values()) > BUFFERED_BYTES_MAX:
-            yield from self.rest()
+        yield from self._collectors.add(path, map_, event)
 
-    def rest(self) -> Iterator[Batch]:
-        """What is collected and not taken yet."""
-        for path, collector in self._collectors.items():
-            if not collector.empty:
-                yield path, collector.take()
+    def _is_skipped(self, event: Event) -> bool:
+        """Whether an event lies in a part that is passed over. Parts may lie within each other: the latest that begins before need not be the one."""
+        key = Position(self.at.file, event.end).key
+        return any(begin < key <= last for begin, last in self._skip[: bisect_right(self._skip, (key, key))])

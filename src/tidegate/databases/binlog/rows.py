@@ -6,9 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher, located
-from tidegate.databases.binlog.errors import LogDamaged
+from tidegate.databases.binlog.definition import Recorded, difference
+from tidegate.databases.binlog.errors import LayoutChanged, LogDamaged
 from tidegate.databases.binlog.events import Change, RowEvent, TableMap
-from tidegate.databases.binlog.layout import LogColumn, check
+from tidegate.databases.binlog.layout import LogColumn
 from tidegate.databases.binlog.values import Decode, compiled, decoder, raw_column
 from tidegate.databases.capture.filled import absent
 from tidegate.model.types import ROW_KIND, DataType, Table, TypeName
@@ -23,11 +24,14 @@ _KINDS = {Change.INSERT: (0,), Change.UPDATE: (1, 2), Change.DELETE: (3,)}
 class LogTable:
     """A table that is wanted: the columns as the log writes them, and the table as it flows through the pipeline.
 
-    Columns are found by name; those that are not in the log yet hold what the source shows in rows of before.
+    Columns are found by name; those that are not in the log yet hold what the source shows in rows of before. `undone` tells
+    whether a rollback undoes its rows, `folds` whether the server ignores case in its name.
     """
 
-    columns: tuple[LogColumn, ...]
+    columns: Recorded
     table: Table
+    undone: bool = True
+    folds: bool = False
 
 
 class RowCollector:
@@ -35,6 +39,7 @@ class RowCollector:
 
     def __init__(self, wanted: LogTable) -> None:
         self._wanted = wanted
+        self._logged = tuple(c.log for c in wanted.columns)
         self._schema = table_schema(wanted.table)
         self._types = {c.name: c.type for c in wanted.table.columns}
         self._map: TableMap | None = None
@@ -48,12 +53,13 @@ class RowCollector:
         """The layout of the events that follow."""
         if map_ is self._map:
             return
-        check(map_, self._wanted.columns)
+        if wrong := difference(map_, self._wanted.columns):
+            raise LayoutChanged(f"{map_.path} was altered after its range was fixed: {wrong}. Start the job again")
         if self._map is None or (map_.types, map_.metas) != (self._map.types, self._map.metas):
             assert not self._kinds, "rows of the layout before are taken first"
-            raw = [raw_column(t, m, unsigned=c.unsigned, name=c.name) for t, m, c in zip(map_.types, map_.metas, self._wanted.columns, strict=True)]
+            raw = [raw_column(t, m, unsigned=c.unsigned, name=c.name) for t, m, c in zip(map_.types, map_.metas, self._logged, strict=True)]
             self._decode = decoder(raw, compiled())
-            self._finish = [finisher(r, self._target(c)) for r, c in zip(raw, self._wanted.columns, strict=True)]
+            self._finish = [finisher(r, self._target(c)) for r, c in zip(raw, self._logged, strict=True)]
         self._map = map_
 
     def fits(self, map_: TableMap) -> bool:
@@ -87,10 +93,8 @@ class RowCollector:
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
         count = len(self._kinds)
-        with located(self._wanted.table.path, self._wanted.table.primary_key, [c.name for c in self._wanted.columns], self._columns):
-            arrays = {
-                c.name: finish(values) for c, finish, values in zip(self._wanted.columns, self._finish, self._columns, strict=True) if c.name in self._types
-            }
+        with located(self._wanted.table.path, self._wanted.table.primary_key, [c.name for c in self._logged], self._columns):
+            arrays = {c.name: finish(values) for c, finish, values in zip(self._logged, self._finish, self._columns, strict=True) if c.name in self._types}
         arrays |= {c.name: absent(self._wanted.table, c, count) for c in self._wanted.table.columns if c.name not in arrays}
         arrays[ROW_KIND] = pa.array(self._kinds, pa.int8())
         batch = pa.RecordBatch.from_arrays([arrays[f.name] for f in self._schema], schema=self._schema)

@@ -1,41 +1,102 @@
 """The driver's look at the log after a position: where the next batch can end, and what lies before. Called by the planner of CDC.
 
-It reads headers, layouts and statements, and no rows. A range ends where a transaction ends, and before a statement that changes a table that is read: that
-statement then stands alone at the beginning of the next look, where it is decided about.
+It reads headers, layouts and statements, and no rows. A range ends where a transaction ends, and before whatever changes a
+table that is read, by a statement or because the log describes it in another way than it is recorded: that then stands alone
+at the beginning of the next look, where it is decided about. What the log shows and later takes back, by ROLLBACK or an XA
+transaction that is only prepared, is listed with the range, so that tasks pass over it.
 """
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, field
 
-from tidegate.databases.binlog.ddl import Effect, TableStatement, table_statement
+from tidegate.databases.binlog.ddl import Effect, TableStatement
+from tidegate.databases.binlog.definition import MapChecker
 from tidegate.databases.binlog.events import ROW_EVENTS, Event, EventReader, EventType, rotation, row_event_table, statement
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of
+from tidegate.databases.binlog.history import Mark, checksum, log_from
+from tidegate.databases.binlog.judge import Judged, Watched, judge
+from tidegate.databases.binlog.payload import payload_events
 from tidegate.databases.binlog.position import Position
-from tidegate.databases.binlog.stream import Connect, LogStream
+from tidegate.databases.binlog.stream import Connect
+from tidegate.databases.binlog.xa import Prepared, decision, prepared_id
 from tidegate.model.errors import Unsupported
 
-_STANDALONE = 1
 _ROW_BYTES_GUESS = 128
 _OTHERS_BYTES = 16 << 20  # of the log that one look passes over where none of our tables is touched
-Reads = Callable[[str, str], bool]
-"""Whether a table is read: (database, table); a table without a name asks for any of the database."""
+_NO_END = 1 << 62
+_STANDALONE = 1
+_PARTS_MAX = 1000  # that one range lists as taken back, or as committed later
+_BEGINS = (EventType.GTID_MARIADB, EventType.GTID_MYSQL, EventType.GTID_TAGGED, EventType.ANONYMOUS_MYSQL)
+_STATEMENTS = (EventType.QUERY, EventType.QUERY_PACKED, EventType.EXECUTE_LOAD)
+_ENDS_OF_TRANSACTIONS = (EventType.XID, EventType.QUERY, EventType.QUERY_PACKED, EventType.XA_PREPARE)
+_SAVEPOINT = re.compile(r"SAVEPOINT\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
+_ROLLBACK_TO = re.compile(r"ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?)\s*", re.IGNORECASE | re.DOTALL)
+_ROLLBACK = re.compile(r"ROLLBACK(?:\s+WORK)?\s*", re.IGNORECASE)
+_COMMIT = re.compile(r"COMMIT(?:\s+WORK)?\s*", re.IGNORECASE)
+_BEGIN = re.compile(r"(?:BEGIN(?:\s+WORK)?|START\s+TRANSACTION.*|XA\s+(?:START|BEGIN|END|PREPARE)\s.*|RELEASE\s+SAVEPOINT\s.*)\s*", re.IGNORECASE | re.DOTALL)
+Part = tuple[str, int, int]
+"""A part of a file: its name, where it begins and where it ends."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """How a range is read: parts that are passed over, and parts elsewhere that belong to it, each after the event that ends at a position."""
+
+    skip: tuple[Part, ...] = ()
+    also: tuple[tuple[Position, Part], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What stands at the beginning of a range and must be decided about: a statement, or a table that differs, and where its transaction begins."""
+
+    judged: Judged
+    at: Position
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scanned:
     """What lies between a position and `end`; `gtid` are all transactions before that, as far as they are known.
 
-    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment.
+    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment. `altered` are tables of which nothing is read yet and that a
+    statement changed.
     """
 
     end: Position
     gtid: str
+    mark: Mark
     bytes: int
     rows: int
     tables: frozenset[str]
     caught_up: bool
-    change: TableStatement | None = None  # the statement at the very beginning, alone in the range
+    taken: Taken
+    prepared: dict[str, Prepared]
+    altered: frozenset[str]
+    change: Found | None = None
     time_s: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class _Group:
+    """The transaction that is being passed: what it touches so far, and its savepoints."""
+
+    at: Position
+    gtid: str | None = None
+    open: bool = False  # whether it ends by an event of its own, and not with its first statement
+    tables: set[str] = field(default_factory=set)
+    all_tables: set[str] = field(default_factory=set)
+    rows: int = 0
+    skip: list[Part] = field(default_factory=list)
+    savepoints: list[tuple[str, int, set[str], int]] = field(default_factory=list)
+
+    def undo(self, name: str | None, file: str, end: int, kept: frozenset[str]) -> None:
+        """Back to a savepoint, or to the begin; rows of tables that know no rollback stay."""
+        at = next((n for n in reversed(range(len(self.savepoints))) if self.savepoints[n][0] == name), None)
+        _, begin, tables, rows = self.savepoints[at] if at is not None else ("", self.at.pos, set(), 0)
+        self.savepoints = self.savepoints[: at + 1] if at is not None else []
+        if self.tables - tables or self.rows > rows:
+            self.skip.append((file, begin, end))
+        self.tables, self.rows = tables | (self.tables & kept), rows
 
 
 @dataclass(kw_only=True, slots=True)
@@ -43,39 +104,75 @@ class _State:
     file: str
     end: Position
     gtids: GtidSet
-    begun: str | None = None
+    mark: Mark
+    prepared: dict[str, Prepared]
+    group: _Group | None = None
     bytes: int = 0
     rows: int = 0
-    seen: set[str] = field(default_factory=set)
-    passed: set[str] = field(default_factory=set)
-    rows_passed: int = 0
+    tables: set[str] = field(default_factory=set)
+    skip: list[Part] = field(default_factory=list)
+    also: list[tuple[Position, Part]] = field(default_factory=list)
+    altered: set[str] = field(default_factory=set)
     bytes_passed: int = 0
-    inside: bool = False
-    standalone: bool = False
     time_s: int = 0
+
+    def begin(self, event: Event) -> _Group:
+        """The transaction that an event belongs to."""
+        if self.group is None:
+            self.group = _Group(at=Position(self.file, event.begin))
+        return self.group
 
     def boundary(self, event: Event) -> None:
         """A transaction ends with this event: what was seen so far belongs to the range."""
-        self.inside = self.standalone = False
+        group, self.group = self.group, None
+        if group is not None:
+            self.tables |= group.tables
+            self.rows += group.rows
+            self.skip += group.skip
+            if group.gtid is not None:
+                self.gtids.add(group.gtid)
         self.end = Position(self.file, event.end)
-        if self.begun is not None:
-            self.gtids.add(self.begun)
-            self.begun = None
-        self.rows_passed, self.bytes_passed = self.rows, self.bytes
-        self.passed |= self.seen
+        self.bytes_passed = self.bytes
         self.time_s = event.time_s or self.time_s
+        if event.type in _ENDS_OF_TRANSACTIONS:
+            self.mark = Mark(self.mark.begun_s, (event.begin, checksum(event)))
 
-    def result(self, *, caught_up: bool, change: TableStatement | None = None) -> Scanned:
+    def turn(self, file: str, position: int) -> None:
+        """The log goes on in another file; a transaction that has not ended there never will, as the server died in it."""
+        if file != self.file:
+            self.mark = Mark()
+            if self.group is not None:
+                self.skip.append((self.file, self.group.at.pos, _NO_END))
+                self.group = None
+        self.file = file
+        if self.group is None:
+            self.end = Position(file, position)
+
+    def result(self, *, caught_up: bool, change: Found | None = None) -> Scanned:
         return Scanned(
             end=self.end,
             gtid=str(self.gtids),
+            mark=self.mark,
             bytes=self.bytes_passed,
-            rows=self.rows_passed,
-            tables=frozenset(self.passed),
+            rows=self.rows,
+            tables=frozenset(self.tables),
             caught_up=caught_up,
+            taken=Taken(skip=tuple(self.skip), also=tuple(self.also)),
+            prepared=dict(self.prepared),
+            altered=frozenset(self.altered),
             change=change,
             time_s=self.time_s,
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """Where a look begins, and what is known there."""
+
+    at: Position
+    gtid: str = ""
+    mark: Mark = field(default_factory=Mark)
+    prepared: dict[str, Prepared] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,93 +188,178 @@ class Until:
         """Whether enough was seen, at the end of a transaction."""
         if self.position is not None and state.end.key >= self.position.key:
             return True
-        if self.rows is not None and state.rows_passed >= self.rows:
+        if (self.rows is not None and state.rows >= self.rows) or len(state.skip) + len(state.also) >= _PARTS_MAX:
             return True
         # What is not ours costs a task nothing: a small batch must not end in the midst of it, where it could never come out again.
-        return self.bytes is not None and state.bytes_passed >= (self.bytes if state.passed else max(self.bytes, _OTHERS_BYTES))
+        return self.bytes is not None and state.bytes_passed >= (self.bytes if state.tables else max(self.bytes, _OTHERS_BYTES))
 
 
-def scan(connect: Connect, start: Position, gtid: str, reads: Reads, until: Until) -> Scanned:
+def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scanned:
     """Look from a position on, until the limit or the end of the log."""
-    state = _State(file=start.file, end=start, gtids=GtidSet(gtid))
-    reader = EventReader()
-    if until.position is not None and start.key >= until.position.key:
+    state = _State(file=start.at.file, end=start.at, gtids=GtidSet(start.gtid), mark=start.mark, prepared=dict(start.prepared))
+    if until.position is not None and start.at.key >= until.position.key:
         return state.result(caught_up=False)
-    with LogStream(connect, start) as stream:
-        for data in stream:
-            event = reader.event(data)
-            if event.type == EventType.ROTATE:
-                state.file, position = rotation(event)
-                if not state.inside and event.end:
-                    state.end = Position(state.file, position)
-                continue
-            if event.end == 0:
-                continue  # made up by the server for its reader
-            if until.time_s is not None and event.time_s >= until.time_s and not state.inside:
-                return state.result(caught_up=False)
-            change = _pass(event, state, reader, reads)
-            if change is not None:
-                return _stopped(event, state, start, change)
-            if not state.inside and until.reached(state):
-                return state.result(caught_up=False)
+    scanning = _Scan(state, watched)
+    for data in log_from(connect, start.at, start.mark):
+        event = scanning.reader.event(data)
+        if event.type == EventType.ROTATE:
+            file, position = rotation(event)
+            if event.end or file != state.file:
+                state.turn(file, position)
+            continue
+        if event.type == EventType.FORMAT:
+            state.mark = Mark(event.time_s, state.mark.last)
+        if event.end == 0:
+            continue  # made up by the server for its reader
+        if until.time_s is not None and event.time_s >= until.time_s and state.group is None:
+            return state.result(caught_up=False)
+        found = scanning.take(event)
+        if found is not None:
+            return _stopped(event, state, start.at, found)
+        if state.group is None and until.reached(state):
+            return state.result(caught_up=False)
     return state.result(caught_up=True)
 
 
-def _stopped(event: Event, state: _State, start: Position, change: TableStatement) -> Scanned:
-    """Before the statement; or, where it comes first, after it and with it."""
-    if state.end.key > start.key and (state.rows_passed or state.passed):
+def _stopped(event: Event, state: _State, start: Position, judged: Judged) -> Scanned:
+    """Before the statement; or, where it comes first, after it and with it. A table that differs is never passed by itself."""
+    at = state.begin(event).at
+    if state.end.key > start.key and state.tables:
         return state.result(caught_up=False)
-    state.boundary(event)
-    return state.result(caught_up=False, change=change)
-
-
-def _pass(event: Event, state: _State, reader: EventReader, reads: Reads) -> TableStatement | None:
-    """Take an event in; a statement that changes a table which is read comes back."""
-    state.bytes += len(event.body)
-    match event.type:
-        case EventType.TABLE_MAP:
-            map_ = reader.table_map(event.body)
-            if reads(map_.database, map_.table):
-                state.seen.add(f"{map_.database}.{map_.table}")
-        case kind if kind in ROW_EVENTS:
-            known = reader.maps.get(row_event_table(event.body))
-            if known is not None and reads(known[1].database, known[1].table):
-                state.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
-        case EventType.GTID_MARIADB | EventType.GTID_MYSQL | EventType.GTID_TAGGED | EventType.ANONYMOUS_MYSQL:
-            _begin(event, state)
-        case EventType.QUERY | EventType.QUERY_PACKED:
-            return _statement(event, state, reads)
-        case _:
-            _other(event, state)
-    return None
-
-
-def _other(event: Event, state: _State) -> None:
-    """Ends of transactions, what cannot be read, and events between transactions."""
-    if event.type == EventType.XA_PREPARE and state.seen - state.passed:
-        raise Unsupported("the source uses XA transactions, which the log shows before they are decided; tables that they change cannot be read from the log")
-    if event.type in (EventType.PARTIAL_UPDATE, EventType.PAYLOAD):
-        raise Unsupported("the source writes packed transactions or partial JSON: set binlog_transaction_compression = OFF and binlog_row_value_options = ''")
-    if event.type == EventType.XID or not state.inside:
+    if judged.statement.effect is not Effect.DIFFERS:
         state.boundary(event)
+    return state.result(caught_up=False, change=Found(judged=judged, at=at))
 
 
-def _begin(event: Event, state: _State) -> None:
-    state.inside, state.begun = True, gtid_of(event)
-    if event.type == EventType.GTID_MARIADB and len(event.body) >= 13:
-        state.standalone = bool(event.body[12] & _STANDALONE)
+class _Scan:
+    """Takes events in, one after the other; what must be decided about comes back."""
 
+    def __init__(self, state: _State, watched: Watched) -> None:
+        self._state, self._watched = state, watched
+        self._maps = MapChecker(watched.tables, watched.charset)
+        self.reader = EventReader()
 
-def _statement(event: Event, state: _State, reads: Reads) -> TableStatement | None:
-    database, text = statement(event)
-    word = text.lstrip()[:9].upper()
-    if word.startswith(("BEGIN", "START TRA")):
-        state.inside = True
+    def take(self, event: Event) -> Judged | None:
+        """One event."""
+        self._state.bytes += len(event.body)
+        if event.type in _BEGINS:
+            ends = event.type == EventType.GTID_MARIADB and len(event.body) > 12 and not event.body[12] & _STANDALONE
+            self._state.group = _Group(at=Position(self._state.file, event.begin), gtid=gtid_of(event), open=ends)
+            return None
+        if event.type in _STATEMENTS:
+            return self._statement(event)
+        if event.type == EventType.TABLE_MAP or event.type in ROW_EVENTS:
+            return self._rows(event)
+        if event.type == EventType.PAYLOAD:
+            self._payload(event)
+        else:
+            self._other(event)
         return None
-    if word.startswith(("SAVEPOINT", "ROLLBACK ")) and state.inside and not word.startswith("ROLLBACK W"):
+
+    def _rows(self, event: Event) -> Judged | None:
+        group = self._state.begin(event)
+        if event.type == EventType.TABLE_MAP:
+            map_ = self.reader.table_map(event.body)
+            group.all_tables.add(map_.path)
+            path = self._watched.path(map_.path)
+            if path is None:
+                return None
+            group.tables.add(path)
+            wrong = self._maps.difference(map_, path)
+            statement_ = TableStatement(Effect.DIFFERS, ((map_.database, map_.table),), wrong)
+            return Judged(statement_, (path,)) if wrong else None
+        path = self._table(event)
+        if path is not None:
+            group.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
         return None
-    found = table_statement(database, text)
-    if found is not None and found.effect is not Effect.CREATE and any(reads(d, t or "") for d, t in found.tables):
-        return found
-    state.boundary(event)
-    return None
+
+    def _table(self, event: Event) -> str | None:
+        known = self.reader.maps.get(row_event_table(event.body))
+        return self._watched.path(known[1].path) if known is not None else None
+
+    def _payload(self, event: Event) -> None:
+        """A packed transaction: its events are looked at as if they stood alone. They have no places of their own, so that only all of it can be passed."""
+        group = self._state.begin(event)
+        for inner in payload_events(event.body):
+            if inner.type == EventType.TABLE_MAP:
+                path = self._watched.path(self.reader.table_map(inner.body).path)
+                if path is not None:
+                    raise Unsupported(
+                        f"the source packs the transaction at {group.at}, which changes {path}: "
+                        "set binlog_transaction_compression = OFF, for all its connections"
+                    )
+        self._state.boundary(event)
+
+    def _other(self, event: Event) -> None:
+        """Ends of transactions, what cannot be read, and events between transactions."""
+        state = self._state
+        if event.type == EventType.PARTIAL_UPDATE and (path := self._table(event)) is not None:
+            raise Unsupported(f"the source writes changes of {path} as partial JSON: set binlog_row_value_options = '', for all its connections")
+        if event.type == EventType.XA_PREPARE:
+            self._prepare(event)
+        elif event.type == EventType.XID or state.group is None:
+            state.boundary(event)
+
+    def _prepare(self, event: Event) -> None:
+        """What is prepared counts once it is committed; one phase does both."""
+        xid, committed = prepared_id(event)
+        group = self._state.begin(event)
+        if not committed:
+            if group.tables & self._watched.kept:
+                names = ", ".join(sorted(group.tables & self._watched.kept))
+                raise Unsupported(
+                    f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no transactions: its rows cannot be told from others"
+                )
+            self._state.prepared[xid] = Prepared(group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables)))
+            group.skip = [(group.at.file, group.at.pos, event.end)] if group.tables else []
+            group.tables, group.rows = set(), 0
+        self._state.boundary(event)
+
+    def _statement(self, event: Event) -> Judged | None:
+        logged = statement(event)
+        text = logged.text.decode("utf-8", "replace")
+        group = self._state.begin(event)
+        if found := _SAVEPOINT.fullmatch(text):
+            group.savepoints.append((found[1], event.end, set(group.tables), group.rows))
+        elif found := _ROLLBACK_TO.fullmatch(text):
+            group.undo(found[1], self._state.file, event.end, self._watched.kept)
+        elif _ROLLBACK.fullmatch(text) or _COMMIT.fullmatch(text):
+            if not _COMMIT.fullmatch(text):
+                group.undo(None, self._state.file, event.end, self._watched.kept)
+            self._state.boundary(event)
+        elif decided := decision(text):
+            return self._decide(event, *decided)
+        elif _BEGIN.fullmatch(text):
+            group.open = True
+        else:
+            return self._judge(event)
+        return None
+
+    def _judge(self, event: Event) -> Judged | None:
+        found = judge(statement(event), self._watched)
+        if found is not None:
+            self._state.altered |= set(found.waiting)
+            if found.paths:
+                return found
+        if not self._state.begin(event).open:
+            self._state.boundary(event)
+        return None
+
+    def _decide(self, event: Event, xid: str, committed: bool) -> Judged | None:
+        """XA COMMIT, XA ROLLBACK."""
+        state = self._state
+        known = state.prepared.pop(xid, None)
+        if committed and known is None and self._watched.tables:
+            known = self._watched.search(xid, Position(state.file, event.begin))
+            if known is None:
+                text = f"XA COMMIT {xid}, of a transaction that was prepared before the log that the server still has"
+                return Judged(TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables))
+        if committed and known is not None:
+            touched = {path for name in known.tables if (path := self._watched.path(name)) is not None}
+            if touched:
+                group = state.begin(event)
+                group.tables |= touched
+                group.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
+                state.also.append((Position(state.file, event.end), (known.file, known.begin, known.end)))
+        state.boundary(event)
+        return None

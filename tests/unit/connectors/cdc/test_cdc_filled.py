@@ -55,7 +55,15 @@ MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
         (MARIA, "boolean", "0", False),
         (MARIA, "date", "'2024-02-29'", "2024-02-29"),
         (MARIA, "timestamp", "current_timestamp()", UNKNOWN),
-        (MARIA, "bytes", "'x'", UNKNOWN),
+        (MARIA, "bytes", "'x'", "x"),
+        (MARIA, "bytes", "'?'", UNKNOWN),  # it stands for any byte
+        (MARIA, "bytes", "'x\\0'", UNKNOWN),
+        (MYSQL, "bytes", "0x6162", "ab"),
+        (MYSQL, "bytes", "0xFF", UNKNOWN),
+        (MARIA, "time", "'10:00:00'", "10:00:00"),
+        (MARIA, "timestamp_tz", "'2024-01-01 00:00:00'", "2024-01-01 00:00:00"),
+        (MYSQL, "timestamp_tz", "2024-01-01 00:00:00", UNKNOWN),  # in the zone of a session that is not known
+        (MARIA, "string", r"'a\\b\n'", "a\\b\n"),
         (MYSQL, "string", "it's", "it's"),
         (MYSQL, "string", "NULL", "NULL"),
         (MYSQL, "timestamp", "CURRENT_TIMESTAMP", UNKNOWN),
@@ -67,7 +75,10 @@ def test_defaults_are_read_in_the_words_of_the_server(version: str, kind: str, d
 
 def test_a_column_that_must_have_a_value_has_a_zero() -> None:
     assert value(MARIA, "int", None, nullable="NO") == "0"
-    assert value(MARIA, "string", None, nullable="NO") == ""
+    assert value(MARIA, "string", None, nullable="NO", native="varchar(20)") == ""
+    assert value(MARIA, "string", None, nullable="NO", native="decimal(65,3)") == "0.000"
+    assert value(MARIA, "string", None, nullable="NO", native="uuid") is UNKNOWN
+    assert value(MARIA, "time", None, nullable="NO", native="time") == "00:00:00"
     assert value(MARIA, "string", None, nullable="NO", native="enum('p','q')") == "p"
     assert value(MARIA, "date", None, nullable="NO") is None
     assert value(MARIA, "bigint", None, nullable="NO", extra="auto_increment") is UNKNOWN
@@ -81,6 +92,12 @@ def test_a_column_that_must_have_a_value_has_a_zero() -> None:
         ("int default 5", "5", True),
         ("int", "5", False),  # the default was set later
         ("int default 4", "5", False),
+        ("int default 10", "1", False),
+        ("varchar(9) default 'abc'", "b", False),
+        (r"varchar(9) default 'a\\b'", "a\\b", True),
+        ("int default -5", "-5", True),
+        ("int default '5'", "5", True),
+        ("int default (5)", "5", False),  # an expression
         ("int default 5", None, False),  # the default was dropped later
         ("int not null", "0", True),
         ("int default null", None, True),
@@ -93,8 +110,11 @@ def test_a_column_that_must_have_a_value_has_a_zero() -> None:
 def test_the_catalogue_and_the_statement_must_agree(definition: str, filled_with: Any, carried: bool) -> None:
     change = table_statement("shop", f"alter table orders add c {definition}")
     assert change is not None
-    assert (why_not(change, set(), {"C": filled_with}) == "") == carried
-    assert why_not(change, {"c"}, {}) == ""  # it was there before
+    kind = "string" if "varchar" in definition else "boolean" if "tinyint(1)" in definition else "int"
+    types = {"C": (parse_type(kind), definition.partition(" ")[0])}
+    assert (why_not(change, set(), {"C": filled_with}, types, lambda: False) == "") == carried
+    assert (why_not(change, set(), {"C": filled_with}, types, lambda: True) == "") == (filled_with is not UNKNOWN)  # nothing came after it
+    assert why_not(change, {"c"}, {}, {}, lambda: False) == ""  # it was there before
 
 
 def test_moments_and_texts_are_plain_or_unknown() -> None:

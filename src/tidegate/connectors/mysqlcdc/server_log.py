@@ -1,0 +1,177 @@
+"""The binary log of the server that answers now: its files and ends, and where a position of an offset is in it. Called by source.py.
+
+A position is believed only where the log before it is the one that it was taken in: same server, same file, same last
+transaction, and no transaction before the file that was not read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.connectors.mysqlcdc import document
+from tidegate.connectors.mysqlcdc.document import Document, Server
+from tidegate.databases.binlog.errors import LogBehind, LogRefused, LogReplaced
+from tidegate.databases.binlog.failover import begins_with, find
+from tidegate.databases.binlog.gtid import GtidSet
+from tidegate.databases.binlog.history import Mark, check_mark, mark_at
+from tidegate.databases.binlog.judge import Watched
+from tidegate.databases.binlog.position import FIRST, Position
+from tidegate.databases.binlog.scan import Start, Until, scan
+from tidegate.databases.binlog.stream import Connect
+from tidegate.databases.capture.errors import NotSetUp, PositionGone
+from tidegate.databases.errors import StatementRefused
+from tidegate.databases.session import Session
+from tidegate.plugin.contract import Runway
+
+ANOTHER_HISTORY = "this log has another history than the one that was read"
+
+
+class ServerLog:
+    """One connection for statements, and connections for the log as they are needed."""
+
+    def __init__(self, session: Session, connect: Connect) -> None:
+        self._session, self._connect = session, connect
+        self.is_mariadb = "mariadb" in str(session.one("select version()")).lower()
+        self.server = Server(str(session.one("select @@global.server_id")), "" if self.is_mariadb else str(session.one("select @@global.server_uuid")))
+
+    def files(self) -> list[tuple[str, int]]:
+        """Names and sizes, the oldest first."""
+        return [(str(row[0]), int(row[1])) for row in self._session.query("show binary logs")]
+
+    @property
+    def oldest(self) -> str:
+        """The first position that there is."""
+        return f"{self.files()[0][0]}:{FIRST}"
+
+    def _status(self) -> tuple[Position, str]:
+        """The end of the log, and the transactions before it where the server is one of MySQL."""
+        try:
+            found = self._session.query("show master status")
+        except StatementRefused:  # newer servers of MySQL have another word for it
+            found = self._session.query("show binary log status")
+        if not found:
+            raise NotSetUp(f"the source {self._session.address} writes no binary log; set log_bin = ON in its configuration")
+        return Position(str(found[0][0]), int(found[0][1])), str(found[0][4]).replace("\n", "") if len(found[0]) > 4 else ""
+
+    def end(self) -> Document:
+        """The end of the log, without the transactions before it."""
+        return document.plain(self._status()[0], "", self.server)
+
+    def now(self) -> Document:
+        """The end of the log."""
+        position, executed = self._status()
+        return self.at(position) if self.is_mariadb else self._marked(position, executed)
+
+    def first(self) -> Document:
+        """The beginning of the oldest file."""
+        return self.at(Position(self.files()[0][0], FIRST))
+
+    def at(self, position: Position) -> Document:
+        """A position with the transactions before it, where the server can tell."""
+        ids = ""
+        if position.pos == FIRST:
+            ids = str(begins_with(self._connect, position.file) or "")
+        elif self.is_mariadb:
+            ids = str(self._session.one("select binlog_gtid_pos(%s, %s)", (position.file, position.pos)) or "")
+        return self._marked(position, ids)
+
+    def _marked(self, position: Position, ids: str) -> Document:
+        return document.plain(position, ids, self.server, mark_at(self._connect, position))
+
+    def at_time(self, time_s: int) -> Document:
+        """The end of the last transaction before a time."""
+        begin = Position(self.files()[0][0], FIRST)
+        before = begins_with(self._connect, begin.file)
+        found = scan(self._connect, Start(at=begin, gtid=str(before or "")), Watched(), Until(time_s=time_s))
+        return document.plain(found.end, found.gtid, self.server, found.mark)
+
+    def here(self, log: Mapping[str, Any]) -> Position:
+        """A position on the server that answers now; PositionGone where it is a replica that has not that much of the log."""
+        at = Position.of(dict(log))
+        if self.server.wrote(log):
+            return at
+        have = GtidSet(log.get("gtid", ""))
+        files = [name for name, _ in self.files()]
+        oldest = f"{files[0]}:{FIRST}"
+        other = f"this is server {self.server.id}, and the position is one of server {log.get('server')}"
+        if self.server.uuid and log.get("uuid"):
+            other += f" ({self.server.uuid} and {log['uuid']})"
+        if not have:
+            raise PositionGone(str(at), oldest, f"{other}, which wrote no global transaction ids: the place cannot be found here")
+        if any(prepared.tables for prepared in document.prepared_of(log).values()):
+            ids = ", ".join(document.prepared_of(log))
+            raise PositionGone(
+                str(at), oldest, f"{other}; XA transactions were prepared there and not decided when it was left ({ids}): their rows are not found here"
+            )
+        found = find(self._connect, files, have)
+        if found is None:
+            raise PositionGone(f"{at} ({have})", oldest, f"{other}; the log of this one begins after the transactions {have}")
+        return found
+
+    def mark(self, log: Mapping[str, Any]) -> Mark:
+        """What the log at a position is recognised by; nothing on another server."""
+        return Mark.of(dict(log)) if self.server.wrote(log) else Mark()
+
+    def check_history(self, log: Mapping[str, Any]) -> None:
+        """Raise PositionGone where the log before a position is another one than it was when the position was taken."""
+        if not self.server.wrote(log):
+            return  # found by transactions
+        at, have = Position.of(dict(log)), GtidSet(log.get("gtid", ""))
+        why = self._other_history(at, have)
+        try:
+            if not why:
+                check_mark(self._connect, at, self.mark(log))
+        except LogReplaced as error:
+            why = error.what
+        except LogRefused as error:
+            why = str(error)
+        if why:
+            raise PositionGone(str(at), self.oldest, f"{ANOTHER_HISTORY}: {why}. Was the server rebuilt, or its log reset?")
+
+    def _other_history(self, at: Position, have: GtidSet) -> str:
+        """By transactions: those before the file, and those that the server has at all, must be those that were read."""
+        if not have:
+            return ""
+        if not self.is_mariadb:
+            missing = self._session.one("select gtid_subtract(%s, @@global.gtid_executed)", (str(have),))
+            return f"it has not the transactions {missing}, which were read" if missing else ""
+        before = begins_with(self._connect, at.file)
+        if before is not None and (not have.covers(before) or have.diverges(before)):
+            return f"{at.file} begins after the transactions {before}, and {have} were read"
+        return ""
+
+    def runway(self, log: Mapping[str, Any]) -> Runway:
+        """Whether a position is still held."""
+        try:
+            at = self.here(log)
+            held = self.held(at, log)
+            if held.held:
+                self.check_history(log)
+        except PositionGone as error:
+            return Runway(False, error.why, position=error.wanted, oldest=error.oldest)
+        except LogBehind as error:
+            return Runway(False, str(error))
+        return held
+
+    def held(self, at: Position, log: Mapping[str, Any]) -> Runway:
+        """Whether the server has the log from a position on, and what the position needs of before."""
+        files = self.files()
+        size, oldest = next((size for name, size in files if name == at.file), None), f"{files[0][0]}:{FIRST}"
+        if size is None:
+            gone = at.key < Position(files[0][0], FIRST).key
+            why = f"{at.file} was purged" if gone else f"there is no file {at.file}: is this another server, or was its log reset?"
+            return Runway(False, why, position=str(at), oldest=oldest)
+        if at.pos > size:
+            return Runway(False, f"{at.file} has {size} bytes: is this another server, or was its log reset?", position=str(at), oldest=oldest)
+        names = {name for name, _ in files}
+        for xid, prepared in document.prepared_of(log).items():
+            if prepared.file not in names:
+                why = f"{prepared.file} was purged, which has the rows of the XA transaction {xid}: it is prepared and not decided"
+                return Runway(False, why, position=f"{prepared.file}:{prepared.begin}", oldest=oldest)
+        age = sum(1 for name, _ in files if Position(name, FIRST).key < at.key) - 1
+        return Runway(True, f"{age} older log files are held; they are purged after {self._kept()}")
+
+    def _kept(self) -> str:
+        found = self._session.query("show global variables where variable_name in ('binlog_expire_logs_seconds', 'expire_logs_days')")
+        kept = {name: float(value) for name, value in found}
+        seconds = kept.get("binlog_expire_logs_seconds") or kept.get("expire_logs_days", 0.0) * 86_400
+        return f"{seconds:g} s" if seconds else "a command of a person only"
