@@ -139,3 +139,26 @@ def test_fractions_in_the_old_format_of_mariadb_are_refused_before_anything_is_r
     shop(f"insert into fine values (1, {row})")
     log = [row for path, row in rows_of(source, middle, source.latest(middle, Limit()))]
     assert [{name: value for name, value in row.items() if name != "__row_kind"} for row in log] == shop.by_jdbc("fine")
+
+
+def test_labels_beyond_the_catalogue_are_read_from_the_log(binlog_shop: BinlogShop) -> None:
+    binlog_shop("create table t (id int primary key, e enum('😀', '?', 'a') character set utf8mb4, s set('😀', '?') character set utf16)")
+    source = binlog_shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    binlog_shop("insert into t values (1, 1, 3), (2, 2, 2), (3, 3, 1)")
+    log = read(source, middle, source.latest(middle, Limit()))
+    assert log["t"] == by_id(binlog_shop.by_jdbc("t"))
+    assert log["t"][1] == {"e": "'😀'", "s": "'😀,?'"}
+
+
+def test_columns_after_a_vector_keep_their_character_sets(mysql: MySqlServer) -> None:
+    mysql.execute(
+        "create database vectors", "create table vectors.t (id int primary key, v vector(2), a varchar(5) character set latin1, b varchar(5), e enum('ä'))"
+    )
+    shop = BinlogShop(mysql, Place(url=mysql.url("vectors"), user=mysql.user, password=mysql.password, database="vectors"))
+    source = shop.source()
+    start = kept(source.initial())
+    middle = kept(source.latest(start, Limit()))
+    shop("insert into t values (1, to_vector('[1,2]'), 'ä', '😀', 'ä')")
+    assert read(source, middle, source.latest(middle, Limit()))["t"] == by_id(shop.by_jdbc("t"))

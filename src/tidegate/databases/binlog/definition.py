@@ -5,6 +5,7 @@ that tells rows apart, from 1 on, negative where that is not the primary key, 0 
 have the first three: what is not recorded is not compared.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ _WIDE |= {"cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2}
 _BLOB_BYTES = {"tinyblob": 1, "tinytext": 1, "blob": 2, "text": 2, "mediumblob": 3, "mediumtext": 3, "longblob": 4, "longtext": 4}
 _FRACTIONS = {"time": 19, "datetime": 18, "timestamp": 17}
 _SAME_CHARSET = {"utf8": "utf8mb3"}
+_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "float", "double", "decimal", "numeric"}
 Charsets = Callable[[int], str | None]
 """The character set of a collation by its number; None where it is not known."""
@@ -107,7 +109,8 @@ def _text_difference(collation: int | None, labels: tuple[bytes, ...] | None, lo
         texts = tuple(label.decode(codec_of(log.charset)) for label in labels)
     except (Unsupported, UnicodeDecodeError):  # a label that cannot be read is no label that is recorded
         texts = ()
-    return "" if texts == log.labels else f"has the labels {', '.join(map(repr, texts or labels))} in the log"
+    shown = tuple(_BEYOND_BMP.sub("?", text) for text in texts)  # as the catalogue shows them
+    return "" if shown == log.labels else f"has the labels {', '.join(map(repr, texts or labels))} in the log"
 
 
 def _expected(column: LogColumn) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.databases.binlog.charsets import codec_of
 from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher, located
 from tidegate.databases.binlog.definition import Recorded, difference
 from tidegate.databases.binlog.errors import LayoutChanged, LogDamaged
@@ -34,6 +35,11 @@ class LogTable:
     folds: bool = False
 
 
+def _same(one: TableMap, other: TableMap) -> bool:
+    """Whether rows of both are decoded alike."""
+    return (one.types, one.metas, one.metadata.labels) == (other.types, other.metas, other.metadata.labels)
+
+
 class RowCollector:
     """Decodes the events of one table. A batch never ends between the two images of an update."""
 
@@ -55,20 +61,23 @@ class RowCollector:
             return
         if wrong := difference(map_, self._wanted.columns):
             raise LayoutChanged(f"{map_.path} was altered after its range was fixed: {wrong}. Start the job again")
-        if self._map is None or (map_.types, map_.metas) != (self._map.types, self._map.metas):
+        if self._map is None or not _same(map_, self._map):
             assert not self._kinds, "rows of the layout before are taken first"
             raw = [raw_column(t, m, unsigned=c.unsigned, name=c.name) for t, m, c in zip(map_.types, map_.metas, self._logged, strict=True)]
             self._decode = decoder(raw, compiled())
-            self._finish = [finisher(r, self._target(c)) for r, c in zip(raw, self._logged, strict=True)]
+            self._finish = [finisher(r, self._target(c, labels)) for r, c, labels in zip(raw, self._logged, map_.metadata.labels, strict=True)]
         self._map = map_
 
     def fits(self, map_: TableMap) -> bool:
         """Whether rows of this layout can join those that are collected."""
-        return not self._kinds or self._map is None or (map_.types, map_.metas) == (self._map.types, self._map.metas)
+        return not self._kinds or self._map is None or _same(map_, self._map)
 
-    def _target(self, column: LogColumn) -> ColumnTarget:
+    def _target(self, column: LogColumn, labels: tuple[bytes, ...] | None) -> ColumnTarget:
+        """What a column becomes; the labels are those of the log where it has them, as the catalogue cannot show all characters."""
         kind = self._types.get(column.name, DataType(TypeName.STRING))
-        return ColumnTarget(name=column.name, type=kind, charset=column.charset, labels=column.labels, word=column.word)
+        exact = labels is not None and column.charset is not None
+        texts = tuple(label.decode(codec_of(str(column.charset))) for label in labels or ()) if exact else column.labels
+        return ColumnTarget(name=column.name, type=kind, charset=column.charset, labels=texts, exact=exact, word=column.word)
 
     def add(self, event: RowEvent) -> None:
         """The rows of an event."""
