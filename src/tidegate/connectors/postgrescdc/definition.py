@@ -39,7 +39,7 @@ _FINGERPRINT = (
     + """,
 ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
 select extract(epoch from now()), md5(concat_ws('|',
-  (select array_agg(n.xmin)::text from pg_namespace n where n.oid in (select c.relnamespace from named join pg_class c on c.oid = named.root)),
+  (select array_agg(n.xmin)::text from pg_namespace n where n.nspname = any(%s::text[])),
   (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
   (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
   (select array_agg(i.xmin)::text from pg_index i, ids where i.indrelid = any(ids.found)),
@@ -155,11 +155,11 @@ def roots_of(session: Session, tables: Mapping[str, Wanted]) -> dict[str, int]:
     return {paths[int(ord_) - 1]: int(root) for ord_, root in found}
 
 
-def fingerprint(session: Session, roots: Mapping[str, int], publication: str, types: "Types", version: int) -> Fingerprint:
+def fingerprint(session: Session, roots: Mapping[str, int], schemas: Sequence[str], publication: str, types: "Types", version: int) -> Fingerprint:
     """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
-    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, types.enums, publication))[0]
+    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication))[0]
     return Fingerprint(float(read_s), str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 
