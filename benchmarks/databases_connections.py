@@ -16,7 +16,7 @@ from benchmarks.databases_rows import DATABASE, Servers, make, servers
 from benchmarks.figures import Figure
 from benchmarks.installation import until
 from benchmarks.parts import Bench
-from benchmarks.sides import ROOT, environ
+from benchmarks.sides import ROOT, Trouble, environ
 
 INTERVALS_MS = (500, 10_000)
 BATCHES_MIN = 4
@@ -53,7 +53,10 @@ def _measured(bench: Bench, place: Servers, name: str, interval_ms: int) -> floa
             before, opened = _batches(place), _opened(place)
             wait_s = max(bench.steady_s, (BATCHES_MIN + 1) * interval_ms / 1000)
             time.sleep(wait_s)  # the time in which connections are counted
-            return (_opened(place) - opened - 2) / max(1, _batches(place) - before)
+            batches = _batches(place) - before
+            if batches < BATCHES_MIN:
+                raise Trouble(f"{title} made {batches} batches in {wait_s:g} s; see {said}")
+            return (_opened(place) - opened - 2 - 1) / batches
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -70,7 +73,8 @@ def _opened(place: Servers) -> int:
 
 
 def _batches(place: Servers) -> int:
+    """The checkpoints of all jobs so far, of which one runs."""
     with place.connect() as connection:
-        found = connection.execute("select max(checkpoint) from tidegate_sink_record").fetchone()
+        found = connection.execute("select sum(checkpoint) from tidegate_sink_record").fetchone()
     assert found is not None
     return int(found[0] or 0)
