@@ -126,12 +126,12 @@ def _rewritten(known: Definition, now: Definition) -> list[str]:
 
 
 def _key(known: Definition, now: Definition) -> Iterable[Difference]:
-    (before, guard_before, _), (after, guard_after, _) = known["key"], now["key"]
+    (before, guard_before), (after, guard_after) = known["key"][:2], now["key"][:2]
     if before != after:
         yield Difference(Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}")
     elif guard_before and not guard_after:
         yield Difference(Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more")
-    elif guard_before != guard_after:
+    elif guard_before != guard_after and not now["key"][3]:  # a column that is altered has its key made again with it
         yield Difference(Weight.SILENT, f"its key {', '.join(before)} was dropped and made again: rows with the same key may have been there meanwhile")
 
 

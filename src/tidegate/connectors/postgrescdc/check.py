@@ -27,12 +27,9 @@ from tidegate.databases.pgoutput.stream import SlotRange, changes
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.plugin.contract import Offset
-from tidegate.plugin.javaregex import for_names
 
 STATISTICS_AT_ONCE = 150_000
 """The version from which on a server has its statistics in memory, so that nobody sees them late."""
-GONE: Definition = {"gone": True}
-"""The definition of a table that is no longer there, where a person has passed over that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +79,9 @@ class CheckedSource(CaptureSource):
             for path, c in self.captured.items()
         }
 
+    def _schemas(self) -> list[str]:
+        return sorted({captured.info.name.schema for captured in self.captured.values()})
+
     def check_publication(self, session: Session, found: Mapping[str, Found], *, members: bool = True) -> None:
         """NotSetUp where changes of a table would not be in the log. `members`: also where the publication lacks the table."""
         if said := self._publication_problems(session, found, members):
@@ -95,9 +95,8 @@ class CheckedSource(CaptureSource):
 
     def checked(self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]) -> Checked:
         """For the range from a position to `bound` of how far the log is written, which was asked for before anything here."""
-        self._check_vanished(start, begin)
         roots = self._roots = self._roots or roots_of(session, self._wanted())
-        seen = fingerprint(session, roots, self.publication, self._types, _version(session))
+        seen = fingerprint(session, roots, self._schemas(), self.publication, self._types, _version(session))
         entries = {path: start["tables"][path] for path in self.captured}
         state = {path: [e["columns"], e.get("definition"), e["read"] is None] for path, e in entries.items()}
         if not seen.locked and self._clean == (seen.value, state):
@@ -115,15 +114,14 @@ class CheckedSource(CaptureSource):
 
     def _taken_unread(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> Checked:
         """Tables of which nothing is read yet are taken as they are."""
-        again = {p for p, e in entries.items() if e.get("definition") == GONE and p in found}
-        unread = [p for p, e in entries.items() if p in found and (e["read"] is None or p in again)]
+        unread = [p for p, e in entries.items() if p in found and e["read"] is None]
         definitions = {p: found[p].definition for p in unread if entries[p].get("definition") != found[p].definition}
         columns = {}
         for path in definitions:
             now = self._columns_now(session, self.captured[path])
             if now is not None and now != entries[path]["columns"]:
                 columns[path] = now
-        return Checked(end=0, columns=columns, definitions=definitions, reread=frozenset(again))
+        return Checked(end=0, columns=columns, definitions=definitions)
 
     def _differing(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> dict[str, list[Difference]]:
         differing = {}
@@ -135,8 +133,6 @@ class CheckedSource(CaptureSource):
 
     def _differences(self, session: Session, path: str, entry: Mapping[str, Any], now: Found | None) -> list[Difference]:
         known = entry.get("definition")
-        if known == GONE:
-            return []
         if known is None or now is None:  # of a former version, or of the first range
             columns = self._columns_now(session, self.captured[path])
             if columns is None or now is None:
@@ -195,14 +191,14 @@ class CheckedSource(CaptureSource):
     def _range_to_look_at(self, session: Session, seen: "_Seen") -> tuple[int, bool]:
         """Its end, and whether everything that the catalogue shows lies before it: so where the catalogue did not change while the end was taken."""
         later = lsn.number(self.log_now(session)["lsn"])
-        again = fingerprint(session, self._roots, self.publication, self._types, _version(session))
+        again = fingerprint(session, self._roots, self._schemas(), self.publication, self._types, _version(session))
         if seen.locked or again.locked or definitions_of(session, self._wanted(), self.publication, _version(session))[0] != seen.found:
             return seen.bound(seen.written), False
         end = seen.bound(later)
         return end, end >= later
 
     def _scanned(self, start: Offset, begin: int, end: int) -> Scan:
-        entries = {path: e for path, e in start["tables"].items() if path in self.captured and e["read"] is not None and e.get("definition") != GONE}
+        entries = {path: e for path, e in start["tables"].items() if path in self.captured and e["read"] is not None}
         known = {path: layout_of_definition(e["columns"], e.get("definition")) for path, e in entries.items()}
         if begin >= end:
             return Scan(None, False)
@@ -241,32 +237,14 @@ class CheckedSource(CaptureSource):
         at = lsn.text(stop.at)
         choice = self.accepted(stop.path, at) or self.accepted(stop.path, lsn.text(begin))
         entry, now = start["tables"][stop.path], seen.found.get(stop.path)
-        if choice is None or choice not in stop.choices:
+        if choice is None or choice not in stop.choices or now is None:  # one that is gone is passed over when the job starts again
             raise TableChanged(stop.path, stop.what, at, choices=stop.choices)
-        if now is None:
-            return Checked(end=begin, definitions={stop.path: GONE}, stopped=True)
         columns = self._columns_now(session, self.captured[stop.path]) or entry["columns"]
         if choice is not ChangeChoice.REREAD and entry["columns"] == columns and entry.get("definition") == now.definition:
             what = f"{stop.what}; and it was changed again since, so that rows between the changes cannot be read"
             raise TableChanged(stop.path, what, at, choices=REREAD)
         reread = frozenset([stop.path]) if choice is ChangeChoice.REREAD else frozenset()
         return Checked(end=begin, columns={stop.path: columns}, definitions={stop.path: now.definition}, reread=reread, stopped=True)
-
-    def _check_vanished(self, start: Offset, begin: int) -> None:
-        """Tables that the job file still asks for by a pattern, and that are not there any more."""
-        pattern = self.values.get("table-pattern")
-        for path, entry in start["tables"].items():
-            if path in self.captured or entry.get("definition") == GONE or not pattern or not for_names(str(pattern)).fullmatch(path):
-                continue
-            schemas = [str(name) for name in self.values.get("schema-names") or ()]
-            if (not schemas or path.split(".")[1] in schemas) and self.accepted(path, lsn.text(begin)) is not ChangeChoice.SKIP:
-                raise TableChanged(path, "the table is gone: dropped or renamed", lsn.text(begin), choices=(ChangeChoice.SKIP,))
-
-    def vanished(self, start: Offset) -> dict[str, Definition]:
-        """Tables that are gone, which is known and passed over."""
-        pattern = for_names(str(self.values.get("table-pattern") or ""))
-        tables = start["tables"].items()
-        return {p: GONE for p, e in tables if p not in self.captured and e.get("definition") != GONE and pattern.fullmatch(p)}
 
     def _words(self, session: Session, start: Offset, path: str, difference: Difference) -> str:
         return self._columns_words(session, start, path) if difference.what == "its columns were changed" else difference.what

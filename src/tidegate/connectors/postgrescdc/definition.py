@@ -9,7 +9,7 @@ before, `definitions_of` reads the definitions themselves. A definition is JSON:
     row          the transaction that wrote its row of the catalogue
     columns      by number: the transaction that wrote the column's row, and whether a rewrite of the files alone has done so
     parts        the table and its partitions: [oid, name, file, attached by, identity, identity's columns]
-    key          columns, the constraint or index behind them, whether it is checked at once
+    key          columns, the constraint or index behind them, whether it is checked at once, whether it was made together with a column
     types        by number, of types that can be changed: enums as [[number, label, transaction]], composites as [[number, name, type, modifier]]
     publication  [its number, the transaction that wrote it, its owner, membership of the table, of the schema]
 """
@@ -39,7 +39,7 @@ _FINGERPRINT = (
     + """,
 ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
 select extract(epoch from now()), md5(concat_ws('|',
-  (select array_agg(n.xmin)::text from pg_namespace n where n.oid in (select c.relnamespace from named join pg_class c on c.oid = named.root)),
+  (select array_agg(n.xmin)::text from pg_namespace n where n.nspname = any(%s::text[])),
   (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
   (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
   (select array_agg(i.xmin)::text from pg_index i, ids where i.indrelid = any(ids.found)),
@@ -74,7 +74,8 @@ columns as (
   where a.attnum > 0 and not a.attisdropped group by n.ord),
 keys as (
   select n.ord, json_agg(json_build_array(i.indisprimary, i.indimmediate, coalesce(k.oid, i.indexrelid)::bigint,
-    (select json_agg(e.number order by e.place) from unnest(i.indkey) with ordinality e(number, place) where e.place <= i.indnkeyatts))
+    (select json_agg(e.number order by e.place) from unnest(i.indkey) with ordinality e(number, place) where e.place <= i.indnkeyatts),
+    exists (select 1 from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any(i.indkey) and a.xmin = coalesce(k.xmin, i.xmin)))
     order by i.indisprimary desc, i.indexrelid) as keys
   from named n join pg_index i on i.indrelid = n.root
   left join pg_constraint k on k.conindid = i.indexrelid and k.conrelid = i.indrelid and k.contype in ('p', 'u')
@@ -155,11 +156,11 @@ def roots_of(session: Session, tables: Mapping[str, Wanted]) -> dict[str, int]:
     return {paths[int(ord_) - 1]: int(root) for ord_, root in found}
 
 
-def fingerprint(session: Session, roots: Mapping[str, int], publication: str, types: "Types", version: int) -> Fingerprint:
+def fingerprint(session: Session, roots: Mapping[str, int], schemas: Sequence[str], publication: str, types: "Types", version: int) -> Fingerprint:
     """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
-    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, types.enums, publication))[0]
+    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication))[0]
     return Fingerprint(float(read_s), str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 
@@ -220,18 +221,19 @@ def _types_of(session: Session, rows: Sequence[Sequence[Any]]) -> tuple[dict[int
     return found, Types(sorted(enums), sorted(relations))
 
 
-def _key(configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) -> tuple[list[str], int, bool]:
-    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it, and whether it does so at every moment."""
+def _key(configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) -> tuple[list[str], int, bool, bool]:
+    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it, whether it does so at every moment, and
+    whether it was made together with a column."""
     names = {int(c[0]): (str(c[1]), bool(c[4])) for c in columns}
     usable = [
-        ([names[n][0] for n in numbers], int(guard), bool(immediate))
-        for primary, immediate, guard, numbers in keys
+        ([names[n][0] for n in numbers], int(guard), bool(immediate), bool(together))
+        for primary, immediate, guard, numbers, together in keys
         if all(n in names for n in numbers) and (primary or all(names[n][1] for n in numbers))
     ]
     if configured:
         same = next((key for key in usable if set(key[0]) == set(configured)), None)
-        return list(configured), same[1] if same else 0, same[2] if same else True
-    return usable[0] if usable else ([], 0, True)
+        return (list(configured), *same[1:]) if same else (list(configured), 0, True, False)
+    return usable[0] if usable else ([], 0, True, False)
 
 
 def _memberships(session: Session, publication: str, roots: Sequence[int], version: int) -> dict[int, list[Any]]:

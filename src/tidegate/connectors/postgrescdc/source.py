@@ -219,7 +219,7 @@ class PostgresCdcSource(CheckedSource):
             caught_up=caught_up,
             idle_bytes=end - begin,
             columns=checked.columns,
-            definitions={**checked.definitions, **self.vanished(start)},
+            definitions=checked.definitions,
             reread=checked.reread,
         )
 
