@@ -35,6 +35,7 @@ REPORT_S = 10.0
 SILENCE_S_MAX = 600.0
 ASK_S = 0.02
 GATHER_S = 0.001
+AHEAD_S = 0.005
 _DATA, _KEEPALIVE = b"wk"
 _DATA_HEADER = 25
 _STATUS = struct.Struct(">cQQQqB")
@@ -80,7 +81,7 @@ class ReplicationStream:
         self._commit = 0
         self._seen = start
         self._read = 0  # number of the first burst that nobody has read
-        self._asked_s = 0.0
+        self._asked_s = self._pulled_s = 0.0
         self._answered = True
         self._heard_s = self._reported_s = time.monotonic()
         self.connection = connect(address, replication="database")
@@ -139,6 +140,8 @@ class ReplicationStream:
                         layouts[burst.data[index][1:5]] = burst.data[index]
                 if low < high:
                     yield announced(burst.data[low:high], layouts)
+                if self._ahead < AHEAD_BYTES_MAX and time.monotonic() - self._pulled_s > AHEAD_S:
+                    self._pull(wait=False)  # so that the server goes on while these are used
                 if high < len(burst.data):
                     return
                 number += 1
@@ -167,6 +170,7 @@ class ReplicationStream:
     def _pull(self, *, wait: bool) -> bool:
         """Take what the server has sent; False where that is nothing."""
         with self._wire:
+            self._pulled_s = time.monotonic()
             try:
                 data = self._arrived()
                 if not data and wait:
