@@ -227,7 +227,13 @@ def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(log: Log, monk
     assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
     assert log.senders() == [sender]
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(replication, "FILE_BYTES_MAX", 100_000)
     log("insert into t values (7000, '')")
+    log.read(end, log.now())
+    assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
+    assert log.senders() == [sender]  # from a file
+    monkeypatch.setattr(replication, "SPOOLED_BYTES_MAX", 100_000)
+    log("insert into t values (7001, '')")
     log.read(end, log.now())
     assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
     assert sender not in log.senders()
@@ -251,6 +257,21 @@ def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(l
     assert max(sizes) < 200_000 + replication.BURST_BYTES_MAX
     assert sizes[-1] < 400_000
     assert [len(rows) for _, rows in log.read(begin, middle)] == [5000, 1]
+
+
+def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(replication.Burst, "move", full)
+    begin = log.now()
+    log("insert into t select n, repeat('x', 100) from generate_series(1, 3000) n")
+    middle = log.now()
+    log("insert into t select n, repeat('x', 100) from generate_series(3001, 6000) n")
+    end = log.now()
+    for low, high, rows in ((begin, middle, 3000), (middle, end, 3000), (begin, end, 6000)):
+        assert sum(len(each) for _, each in log.read(low, high)) == rows
 
 
 def test_a_reader_that_stops_early_loses_nothing(log: Log) -> None:
