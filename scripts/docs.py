@@ -54,17 +54,22 @@ def _page(lines: Iterable[str]) -> str:
     return "\n".join([MARK, "", *lines]).rstrip() + "\n"
 
 
+ENV_HEAD = """\
+Write keys flat (`job.mode = BATCH`) or nested (`job { mode = BATCH }`). Keys below `spark.` are
+passed to Spark unchanged."""
+
+
 def _env_lines() -> Iterator[str]:
-    yield from ("# The env block", "")
-    yield from ("Keys may be written flat (`job.mode = BATCH`) or nested (`job { mode = BATCH }`). `spark.*` goes to Spark as it is.", "")
+    yield from ("# The env block", "", ENV_HEAD, "")
     yield from _table(ENV_OPTIONS)
 
 
-ENGINE_HEAD = """# The engine's file
+ENGINE_HEAD = """# Engine configuration file
 
-What `tidegate server`, `tidegate worker` and `tidegate run` run with: a YAML file that is found by `--config`, else by `TIDEGATE_CONFIG`, else as
-`tidegate.yaml` or `seatunnel.yaml` in the home. Without any, everything has its default. `tidegate config show` prints what is in force and where each
-value came from.
+`tidegate server`, `tidegate worker` and `tidegate run` read a YAML file: the one given with
+`--config`, otherwise the one named by `TIDEGATE_CONFIG`, otherwise `tidegate.yaml` or
+`seatunnel.yaml` in the home. Without a file, every option has its default. `tidegate config show`
+prints the effective values and the origin of each.
 
 ```yaml
 tidegate:
@@ -76,18 +81,22 @@ tidegate:
   spark.master: local[4]
 ```
 
-The keys stand below `tidegate:` or, as in a `seatunnel.yaml` that is there already, below `seatunnel: engine:`. They may be nested or flat. A value may
-name variables of the environment, `${NAME}` or `${NAME:default}`, and files, `${file:/run/secrets/password}`, so that passwords stay out of the file;
-in an address, special characters of a password are written as `%XX`. Words are those of YAML 1.2: only `true` and `false` are booleans.
-Everything below `spark` goes to Spark as it is; a job's `env` wins over it.
+Put the keys below `tidegate:` or, as in an existing `seatunnel.yaml`, below `seatunnel: engine:`.
+Keys can be nested or flat. To keep passwords out of the file, a value can refer to environment
+variables, `${NAME}` or `${NAME:default}`, and to files, `${file:/run/secrets/password}`. In a URL,
+write special characters of a password as `%XX`. The file is YAML 1.2: only `true` and `false` are
+booleans. Keys below `spark` are passed to Spark unchanged; the `env` of a job overrides them.
 """
+
+
+IGNORED_HEAD = "These options are accepted and have no effect. They are reported once at start."
 
 
 def _engine_lines() -> Iterator[str]:
     yield from (ENGINE_HEAD, *_table(ENGINE_OPTIONS))
-    yield from ("", "## Where a default is not the one of the reference", "")
+    yield from ("", "## Defaults that differ from SeaTunnel", "")
     yield from (f"- `{key}`: {reason}" for key, reason in DIFFERENCES.items())
-    yield from ("", "## Accepted, and without a meaning here", "", "They are named once at start.", "", "| key | why |", "|---|---|")
+    yield from ("", "## Ignored options", "", IGNORED_HEAD, "", "| key | reason |", "|---|---|")
     yield from (f"| `{key}` | {_cell(reason)} |" for key, reason in IGNORED.items())
 
 

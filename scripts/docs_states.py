@@ -10,20 +10,26 @@ from tidegate.lifecycle.stopping import LADDER
 from tidegate.lifecycle.view import Limits
 from tidegate.model.records import Order
 
-HEAD = """# The states of a job
+HEAD = """# Job states
 
-Only the leader moves a job, one state at a time; commands write wishes, which it grants. A state has no other exits than these, and a terminal one has
-none. All but PENDING and RUNNING last no longer than their deadline, whatever does not happen."""
+Only the leader changes the state of a job, one transition at a time. Commands record the desired
+state, and the leader carries it out. The diagram shows all transitions; a terminal state has none.
+Every state except PENDING and RUNNING ends at its deadline at the latest."""
 
-STOP = """A stop is a ladder; each step has its time, and a forced stop begins with the last one. The driver reads the first two in the store by itself, so
-that they need no worker. A driver is dead when a worker has seen it (its whole session is empty, or its host has been restarted since), or when neither it
-nor any worker that could see it has been heard of for a lease: then its generation is fenced, and it can make nothing visible even if it lives. No
-successor starts before that. A process that does not end even when it is killed is named in the history of the job."""
+STOP = """\
+A stop escalates in steps. Each step has a time limit, and a forced stop starts with the last step.
+The driver reads the first two commands from the store, so they need no worker.
+
+A driver is dead when a worker has confirmed it (its whole session is empty, or its host has been
+restarted since), or when neither the driver nor any worker that could observe it has sent a
+heartbeat for a lease. In the second case its generation is fenced: it can make nothing visible even
+if it is still running. No successor starts before that. A process that survives a kill is named in
+the history of the job."""
 
 DOES = {
-    Order.RUN: "have it running",
+    Order.RUN: "the driver runs",
     Order.STOP: "the driver ends at its next checkpoint",
-    Order.INTERRUPT: "the driver gives its batch up, and ends",
+    Order.INTERRUPT: "the driver abandons its batch and ends",
     Order.TERMINATE: "SIGTERM to every process of the driver's session",
     Order.KILL: "SIGKILL to every process of the driver's session",
 }
@@ -32,11 +38,11 @@ DOES = {
 def state_lines() -> Iterator[str]:
     """The page, line by line."""
     yield from (HEAD, "", "```mermaid", *diagram().splitlines(), "```", "")
-    yield from ("| state | what it is | deadline | then |", "|---|---|---|---|")
+    yield from ("| state | meaning | deadline | state after it |", "|---|---|---|---|")
     for state in STATES.values():
         yield f"| {state.NAME}{' (terminal)' if state.NAME.terminal else ''} | {_what(state)} | {_deadline(state)} | {_then(state)} |"
-    yield from ("", "RECOVERING is shown as PENDING by the v2 API, which does not know it.", "", "## How a stop ends", "", STOP, "")
-    yield from ("| order | what happens | for |", "|---|---|---|")
+    yield from ("", "The v2 API has no RECOVERING and shows it as PENDING.", "", "## Stop sequence", "", STOP, "")
+    yield from ("| command | effect | time limit |", "|---|---|---|")
     limits = Limits()
     times = {Order.STOP: limits.ask_ms, Order.INTERRUPT: limits.interrupt_ms, Order.TERMINATE: limits.terminate_ms, Order.KILL: limits.kill_ms}
     yield from (f"| {order} | {DOES[order]} | {times[order] // 1000} s |" for order in LADDER if order in times)

@@ -64,6 +64,12 @@ def maria(mariadb: MariaDbServer) -> Place:
 
 
 @pytest.fixture
+def my(mysql: MySqlServer) -> Place:
+    """An empty database of MySQL."""
+    return binlog_place_on(mysql)
+
+
+@pytest.fixture
 def binlog_place(binlog_server: BinlogServer) -> Place:
     """An empty database of MariaDB, and one of MySQL."""
     return binlog_place_on(binlog_server)

@@ -35,14 +35,14 @@ def test_two_columns_that_postgres_would_cut_to_one_are_both_named(pg: Place) ->
         Driven(sink(pg, table="t")).batch(1, (wide, [(1, 1, 2)]))
 
 
-def test_names_are_as_long_as_the_target_takes(maria: Place, pg: Place) -> None:
+def test_names_are_as_long_as_the_target_takes(binlog_place: Place, pg: Place) -> None:
     """64 characters of any kind in MariaDB, 63 bytes in PostgreSQL."""
-    for place, name in ((maria, "ä" * 64), (pg, f"{'ä' * 31}x")):
+    for place, name in ((binlog_place, "ä" * 64), (pg, f"{'ä' * 31}x")):
         Driven(sink(place, table="${table_name}")).batch(1, (table(f"shop.{name}", ["id"], id="int", **{name: "int"}), [(1, 2)]))
         quoted = place.dialect.quote(name)
         assert place.execute(f"select {quoted} from {quoted}") == [(2,)]
     with pytest.raises(NameUnfit, match="at most 64 characters"):
-        Driven(sink(maria, table="${table_name}"), lineage="M").batch(1, (table(f"shop.{'ä' * 65}", ["id"], id="int"), [(1,)]))
+        Driven(sink(binlog_place, table="${table_name}"), lineage="M").batch(1, (table(f"shop.{'ä' * 65}", ["id"], id="int"), [(1,)]))
 
 
 def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(maria: Place, lite: Place, pg: Place) -> None:

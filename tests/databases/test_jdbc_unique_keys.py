@@ -9,7 +9,7 @@ import pytest
 from capture_kit import kept, make_source, rows_of
 from database_kit import Driven, Place, sink, table
 
-from tidegate.connectors.jdbc.merger import UniqueTaken
+from tidegate.connectors.jdbc.merger import KeysMerged, UniqueTaken
 from tidegate.model.types import RowKind
 from tidegate.plugin.contract import Limit
 
@@ -17,7 +17,8 @@ USERS = table("shop.users", ["id"], kinds=True, id="bigint", email="string", nam
 FIRST = [(1, "one", "a"), (2, "two", "b"), (3, "three", "c")]
 EMAIL = "email varchar(40)"
 TABLES = {
-    "maria": f"create table users (id bigint primary key, {EMAIL} collate utf8mb4_nopad_bin, name text, unique key email (email))",
+    "maria": f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))",
+    "my": f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))",
     "pg": f"create table users (id bigint primary key, {EMAIL} unique, name text)",
     "lite": f"create table users (id bigint primary key, {EMAIL} unique, name text)",
 }
@@ -58,7 +59,7 @@ CHANGES: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.fixture(params=["maria", "pg", "lite"])
+@pytest.fixture(params=["maria", "my", "pg", "lite"])
 def users(request: pytest.FixtureRequest) -> Place:
     place: Place = request.getfixturevalue(request.param)
     place.execute(TABLES[request.param])
@@ -123,7 +124,7 @@ def test_columns_that_only_the_target_has_keep_their_values(users: Place) -> Non
     assert rows(users, "id, email, seen") == [(1, "three", 10), (2, "two", 20), (3, "one", 30), (4, "four", 7)]
 
 
-@pytest.mark.parametrize("where", ["maria", "pg"])
+@pytest.mark.parametrize("where", ["maria", "my", "pg"])
 def test_rows_are_not_replaced_where_others_would_go_with_them(request: pytest.FixtureRequest, where: str) -> None:
     place: Place = request.getfixturevalue(where)
     place.execute(TABLES[where], "create table orders (n int primary key, u bigint, foreign key (u) references users (id) on delete cascade)")
@@ -137,14 +138,14 @@ def test_rows_are_not_replaced_where_others_would_go_with_them(request: pytest.F
     assert place.execute("select n, u from orders") == [(1, 1)]
 
 
-def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(maria: Place) -> None:
-    maria.execute("create table users (id varchar(40) collate utf8mb4_nopad_bin not null, n int, unique key part (id(3)))")
+def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place: Place) -> None:
+    binlog_place.execute("create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part (id(3)))")
     words = table("shop.users", ["id"], id="string", n="int")
-    driven = Driven(sink(maria, table="users"))
+    driven = Driven(sink(binlog_place, table="users"))
     driven.batch(1, (words, [("abc1", 1)]))
     with pytest.raises(UniqueTaken):
         driven.batch(2, (words, [("abc2", 2)]))
-    assert maria.execute("select id, n from users") == [("abc1", 1)]
+    assert binlog_place.execute("select id, n from users") == [("abc1", 1)]
 
 
 def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
@@ -191,12 +192,32 @@ def _transaction(chance: random.Random, there: dict[int, tuple[int, str | None, 
     return changes
 
 
+# -- keys of the sink ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: Place) -> None:
+    words = table("shop.words", ["id"], id="bigint", word="string", n="int")
+    driven = Driven(sink(place, table="words", primary_keys=["word"]))
+    with pytest.raises(KeysMerged, match=r"shop\.words have the key word = 'a'.*apart by id"):
+        driven.batch(1, (words, [(1, "a", 1), (2, "b", 2), (3, "a", 3)]))
+    driven.batch(1, (words, [(1, "a", 1), (2, "b", 2)]))
+    with pytest.raises(KeysMerged, match="word = 'b'"):
+        driven.batch(2, (words, [(3, "c", 3), (4, "b", 4)]))
+    driven.batch(2, (words, [(2, "b", 5), (3, "c", 3)]))
+    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (2, "b", 5), (3, "c", 3)]
+    messages = driven.stage(3, (words, [(5, "d", 1)])) + driven.stage(3, (words, [(6, "d", 1)]), subtask=1)
+    with pytest.raises(KeysMerged, match="word = 'd'"):
+        driven.commit(3, messages)
+    Driven(sink(place, table="words", primary_keys=["word"], allow_merged_keys=True), 2, checkpoint=2).batch(3, (words, [(4, "b", 4)]))
+    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (3, "c", 3), (4, "b", 4)]
+
+
 # -- from a log ------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_log_with_swapped_values_and_keys_arrives(maria: Place, pg: Place) -> None:
+def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Place) -> None:
     """Statements that are valid at the source: MariaDB over a third value, PostgreSQL by deferred constraints at once."""
-    maria.execute(
+    binlog_place.execute(
         "create table users (id bigint primary key, email varchar(40) unique, name text)", "insert into users values (1, 'one', 'a'), (2, 'two', 'b')"
     )
     pg.execute(
@@ -204,15 +225,14 @@ def test_a_log_with_swapped_values_and_keys_arrives(maria: Place, pg: Place) -> 
         "alter table users replica identity full",
         "insert into users values (1, 'one', 'a'), (2, 'two', 'b')",
     )
-    for place, target in itertools.product((maria, pg), repeat=2):
+    for place, target in itertools.product((binlog_place, pg), repeat=2):
         if place is target:
             continue
         postgres = place is pg
         path = f"{place.database}.public.users" if postgres else f"{place.database}.users"
         slot = {"slot.name": f"unique_{place.database}"} if postgres else {}
         source = make_source("Postgres-CDC" if postgres else "MySQL-CDC", {**place.options(), "table-names": [path], **slot})
-        unique = "email varchar(40) collate utf8mb4_nopad_bin unique" if target is maria else "email varchar(40) unique"
-        target.execute(f"create table copy_of_users (id bigint primary key, {unique}, name text)")
+        target.execute("create table copy_of_users (id bigint primary key, email varchar(40) unique, name text)")
         driven = Driven(sink(target, table="copy_of_users", primary_keys=["id"]), lineage=place.database)
         numbers, offset = itertools.count(1), kept(source.initial())
         offset = deliver(source, offset, driven, numbers)

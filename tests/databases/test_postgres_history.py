@@ -11,7 +11,7 @@ from database_kit import Place, everything
 from database_kit import source as jdbc_source
 from postgres_kit import Shop
 
-from tidegate.databases.capture.errors import NotSetUp, PositionGone
+from tidegate.databases.capture.errors import NoTables, NotSetUp, PositionGone
 from tidegate.databases.errors import AccessDenied
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer
@@ -119,3 +119,43 @@ def _give(path: Any, server: PostgresServer) -> None:
     owner = server._base.stat()
     for found in (path, *path.rglob("*")):
         shutil.chown(found, owner.st_uid, owner.st_gid)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("create view x as select * from a", "is a view"),
+        ("create materialized view x as select * from a", "is a materialized view"),
+        ("create sequence x", "is a sequence"),
+        ("create unlogged table x (id int primary key)", "is unlogged"),
+        ("create foreign data wrapper w; create server s foreign data wrapper w; create foreign table x (id int) server s", "is a foreign table"),
+    ],
+)
+def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: str) -> None:
+    shop(*A, made)
+    with pytest.raises(NoTables, match=rf"{shop.path('x')} {said}"):
+        shop.source(**{"table-names": [shop.path("a"), shop.path("x")]}).initial()
+    if "unlogged" in made:
+        with pytest.raises(NotSetUp, match="as it is unlogged"):
+            shop.source().initial()
+        assert shop("select 1 from pg_publication") == []
+    else:  # a pattern is for tables
+        assert [table.path for table in shop.source().tables()] == [shop.path("a")]
+
+
+def test_a_slot_that_was_lost_is_made_anew_by_a_fresh_start() -> None:
+    settings = {"wal_level": "logical", "fsync": "off", "max_slot_wal_keep_size": "1MB", "wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    with PostgresServer(settings=settings) as server:
+        execute(server, *A)
+        mirror = Mirror(source_of(server))
+        mirror.run()
+        for _ in range(6):
+            execute(server, "insert into a select s, repeat('x', 900) from generate_series(10, 9000) s", "delete from a where id >= 10", "checkpoint")
+            execute(server, "select pg_switch_wal()", "checkpoint")
+        with pytest.raises(PositionGone, match=r"was invalidated, as it held back more log than max_slot_wal_keep_size allows.*--restore fresh"):
+            mirror.run()
+        mirror = Mirror(source_of(server))
+        mirror.run()
+        execute(server, "update a set v = 'after'")
+        mirror.run()
+        assert {row["v"] for row in mirror.rows.values()} == {"after"}

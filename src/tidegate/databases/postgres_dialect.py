@@ -54,7 +54,8 @@ _NATIVE = {
     TypeName.BFLOAT16_VECTOR: "real[]",
 }
 DIMENSIONS = "has more than one dimension"
-"""What the server says of an array that does not travel."""
+BOUNDS = "has bounds of its own, and does not begin at 1"
+"""What the server says of arrays that do not travel."""
 _DATED = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
@@ -138,13 +139,14 @@ class PostgresDialect(Dialect):
     def _array(self, column: NativeColumn, kind: DataType) -> str:
         """Infinite dates in it are null. The driver would flatten one of several dimensions: the server is made to fail over it, with words that tell why."""
         name, element = self.quote(column.name), kind.children[0].name
-        native = "text[]" if element in (TypeName.STRING, TypeName.DECIMAL) else column.native
+        padded = plain(column.native.removesuffix("[]")) in ("character", "bpchar")  # a cast to text would cut what fills them up
+        native = "text[]" if element in (TypeName.STRING, TypeName.DECIMAL) and not padded else column.native
         found = f"{name}::text[]" if native == "text[]" else name
         if element in _DATED:
             finite = f"array(select case when isfinite(e) then e end from unnest({name}) with ordinality u(e, n) order by n)"
             found = f"case when 'infinity' = any({name}) or '-infinity' = any({name}) then {finite} else {name} end"
-        fails = f"({self.text_literal(f'{column.name} {DIMENSIONS} ')} || {name}::text)::integer::text::{native}"
-        return f"case when array_ndims({name}) > 1 then {fails} else {found} end"
+        many, moved = (f"({self.text_literal(f'{column.name} {why} ')} || {name}::text)::integer::text::{native}" for why in (DIMENSIONS, BOUNDS))
+        return f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then {moved} else {found} end"
 
     def key_value(self, key: str) -> str:
         """As text: a constant without a type takes that of the key, whatever it is; drivers know no infinite dates."""

@@ -11,15 +11,16 @@ from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[impor
 
 from tidegate.databases.errors import DatabaseTrouble, ValueUnreadable
 from tidegate.databases.postgres import ours, uri_of
-from tidegate.databases.postgres_dialect import DIMENSIONS
+from tidegate.databases.postgres_dialect import BOUNDS, DIMENSIONS
 from tidegate.databases.session import check_session
 from tidegate.databases.types import fitted
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
-from tidegate.model.types import DataType
+from tidegate.model.types import DataType, TypeName
 
 ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
+DAY_NANOS = 86_400_000_000_000
 READING = {"row_security": "off"}
 """Rows that a policy hides from the user are an error, and never left out."""
 FIRST_MICROS = -210_866_803_200_000_000
@@ -67,6 +68,8 @@ def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]])
         first = first_micros(batch.column(index))
         if first is not None and first < FIRST_MICROS:
             raise ValueUnreadable(name, str(kind), "it is after 294247-01-10 04:00:54.775807 or infinite")
+        if kind.name is TypeName.TIME and (pc.max(batch.column(index).view(pa.int64())).as_py() or 0) >= DAY_NANOS:
+            raise ValueUnreadable(name, str(kind), "it is 24:00, which is no time of a day")
     return batch
 
 
@@ -82,5 +85,8 @@ def first_micros(column: Any) -> int | None:
 
 def _unreadable(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
     """What the server was made to say of a value that does not travel."""
-    found = next(((name, kind) for name, kind in columns if f'"{name} {DIMENSIONS} ' in text), None)
-    return ValueUnreadable(found[0], str(found[1]), f"it {DIMENSIONS}") if found else None
+    for name, kind in columns:
+        for why in (DIMENSIONS, BOUNDS):
+            if f'"{name} {why} ' in text:
+                return ValueUnreadable(name, str(kind), f"it {why}")
+    return None

@@ -336,6 +336,8 @@ class JdbcCommitter(Committer):
 
     def _merge_one(self, session: Session, merger: Merger) -> None:
         """By plain inserts where that is worth a try, which costs half as much in PostgreSQL."""
+        if not self._values["allow_merged_keys"]:
+            merger.check_keys()
         merge = merger.merge
         path = merge.target.name.path
         if self._dialect.system is System.POSTGRES and self._takes_plain(session, merge.target, merge.info) and (plain := merge.plain()):

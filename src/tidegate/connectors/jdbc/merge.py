@@ -109,6 +109,23 @@ class Merge:
             Statement(self._insert(last=True, conflict=False, kept=extra), counts=True),
         ]
 
+    def merged_rows(self) -> list[str]:
+        """Queries for keys that several rows of the source have: in the batch, and between the batch and the target. None where the key holds that of
+        the source, and none for changes, which may move a key from one row to another."""
+        key, source = self.target.key, self.target.source_key
+        if self.target.kinds or not key or not source or set(source) <= set(key):
+            return []
+        columns = ", ".join(f"s.{self._staged(number)}" for number in self.target.positions(key))
+        stage, table = self.dialect.qualified(self.stage), self.dialect.qualified(self.info.name)
+        differs = " or ".join(f"t.{self.dialect.quote(native.name)} <> {self._value(n, native)}" for n, native in self._columns(source))
+        return [
+            f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
+            f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where {differs} limit 1",
+        ]
+
+    def _columns(self, names: tuple[str, ...]) -> list[tuple[int, NativeColumn]]:
+        return list(zip(self.target.positions(names), self._native(names), strict=True))
+
     @property
     def _kept(self) -> str:
         """The temporary table of what only the target has of rows that are replaced."""
@@ -157,7 +174,7 @@ class Merge:
     def _pairs(self, table: str, key: tuple[str, ...]) -> str:
         """The condition that a row of a table has the key of a staged row."""
         natives, numbers = self._native(key), self.target.positions(key)
-        return " and ".join(f"{table}.{self.dialect.quote(native.name)} = {self._value(n, native)}" for n, native in zip(numbers, natives, strict=True))
+        return " and ".join(self._same(table, n, native) for n, native in zip(numbers, natives, strict=True))
 
     def _staged_rows_of_target(self) -> str:
         """The rows of the target that have a key of the batch."""
@@ -232,10 +249,21 @@ class Merge:
         match self.dialect.system:
             case System.POSTGRES:
                 return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native, lossy=self.lossy)
-            case System.MYSQL if native.charset and native.collation and stage_type(column.type, self.dialect).startswith("longtext"):
-                return f"convert({name} using {native.charset}) collate {native.collation}"
-            case _:
+            case _:  # an explicit conversion would make a ? of a character that a column lacks; the server's own one is refused
                 return name
+
+    def _same(self, table: str, number: int, native: NativeColumn) -> str:
+        """The condition that a column of a key has the staged value, so that an index is used."""
+        mine = f"{table}.{self.dialect.quote(native.name)}"
+        text = stage_type(self.target.columns[number].type, self.dialect).startswith("longtext")
+        if self.dialect.system is not System.MYSQL or not (text and native.charset and native.collation):
+            return f"{mine} = {self._value(number, native)}"
+        staged = f"s.{self._staged(number)}"
+        converted = f"convert({staged} using {native.charset})"
+        same = f"{mine} = {converted} collate {native.collation}"
+        if native.charset == "utf8mb4":
+            return same
+        return f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as binary)"  # a ? is no other character
 
 
 def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:

@@ -48,6 +48,20 @@ class RowsLost(TerminalError):
         self.table, self.put, self.counted = table, put, counted
 
 
+class KeysMerged(UserError):
+    """Several rows of the source have one key of the sink."""
+
+    condition = "keys-merged"
+
+    def __init__(self, path: str, table: str, key: Sequence[str], source_key: Sequence[str], found: Sequence[object]) -> None:
+        shown = ", ".join(f"{name} = {value!r}" for name, value in zip(key, found, strict=True))
+        super().__init__(
+            f"several rows of {path} have the key {shown}, and would be one row of {table}: primary_keys are {', '.join(key)}, and the source tells its rows "
+            f"apart by {', '.join(source_key)}. Name columns that are unique, or allow it with allow_merged_keys = true"
+        )
+        self.path, self.table = path, table
+
+
 class ValuesChanged(UserError):
     """The database would have kept another value than it was given."""
 
@@ -82,6 +96,13 @@ class Merger:
             raise UniqueTaken(self._where, self._table, refused.why, merge.relation.cascades)
         if (again := self.tried(merge.replacing(), *TAKEN, last=True)) is not None:
             raise UniqueTaken(self._where, self._table, again.why)
+
+    def check_keys(self) -> None:
+        """KeysMerged where primary_keys do not tell the rows of the source apart."""
+        target = self.merge.target
+        for query in self.merge.merged_rows():
+            if found := self._session.query(query):
+                raise KeysMerged(target.path, self._table, target.key, target.source_key, found[0])
 
     def take_away(self) -> None:
         """The first half of a replacement: all keys of the batch go."""

@@ -65,8 +65,8 @@ SINK_OPTIONS = OptionSet(
         Option(
             "allow_merged_keys",
             Kind.BOOL,
-            "Whether keys that differ at the source may be one row of the target, as its collation passes over cases, accents or blanks. "
-            "Otherwise such a key is refused.",
+            "Whether rows that differ at the source may be one row of the target: its collation passes over cases, accents or blanks, or primary_keys "
+            "are not unique at the source. Otherwise such a key is refused.",
             False,
         ),
         Option(

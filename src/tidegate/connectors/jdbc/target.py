@@ -36,6 +36,8 @@ class Target:
     comment: str
     grows: bool
     """Whether the source may have got columns that the target lacks, and they are to be added."""
+    source_key: tuple[str, ...] = ()
+    """The columns that tell rows apart at the source, by the target's names."""
     origins: Origins = field(default_factory=dict)
     """How the source calls the types of the columns, by the target's names."""
 
@@ -75,6 +77,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
         kinds=table.kinds,
         comment=table.comment,
         grows=bool(table.options.get("schema-changes.enabled")),
+        source_key=tuple(written(name, values) for name in table.primary_key or table.unique_key),
         origins={written(name, values): origin for name, origin in origins_of(table.options).items()},
     )
 

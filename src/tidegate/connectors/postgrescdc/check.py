@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate.connectors.postgrescdc import publication as publications
 from tidegate.connectors.postgrescdc.altered import ADOPT_OR_REREAD, REREAD, Difference, FirstChange, Scan, Weight, differences, scan
-from tidegate.connectors.postgrescdc.definition import Definition, Found, Types, Wanted, definitions_of, fingerprint, layout_of_definition
+from tidegate.connectors.postgrescdc.definition import Definition, Found, Types, Wanted, definitions_of, fingerprint, layout_of_definition, roots_of
 from tidegate.connectors.postgrescdc.filled import filled
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.partitions import rows_of_before
@@ -54,6 +54,7 @@ class CheckedSource(CaptureSource):
     _types = Types([], [])
     _clean: tuple[str, dict[str, Any]] | None = None
     _clean_s: float | None = None
+    _roots: dict[str, int] = {}  # noqa: RUF012  # replaced, never changed
 
     @property
     @abstractmethod
@@ -95,17 +96,19 @@ class CheckedSource(CaptureSource):
     def checked(self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]) -> Checked:
         """For the range from a position to `bound` of how far the log is written, which was asked for before anything here."""
         self._check_vanished(start, begin)
-        seen = fingerprint(session, self._wanted(), self.publication, self._types, _version(session))
+        roots = self._roots = self._roots or roots_of(session, self._wanted())
+        seen = fingerprint(session, roots, self.publication, self._types, _version(session))
         entries = {path: start["tables"][path] for path in self.captured}
         state = {path: [e["columns"], e.get("definition"), e["read"] is None] for path, e in entries.items()}
         if not seen.locked and self._clean == (seen.value, state):
             self._clean_s = seen.read_s
             return Checked(end=bound(written))
         before, (found, self._types) = self._types, definitions_of(session, self._wanted(), self.publication, _version(session))
+        self._roots = {path: int(table.definition["oid"]) for path, table in found.items()}
         fresh = self._taken_unread(session, entries, found)
         differing = self._differing(session, {p: e for p, e in entries.items() if p not in fresh.definitions and e["read"] is not None}, found)
         if not differing and not seen.locked:
-            if not fresh.definitions and before == self._types:
+            if not fresh.definitions and before == self._types and roots == self._roots:
                 self._clean, self._clean_s = (seen.value, state), seen.read_s
             return replace(fresh, end=bound(written))
         return self._decided(session, start, begin, _Seen(seen.value, bool(seen.locked), found, differing, written, bound, fresh))
@@ -192,7 +195,7 @@ class CheckedSource(CaptureSource):
     def _range_to_look_at(self, session: Session, seen: "_Seen") -> tuple[int, bool]:
         """Its end, and whether everything that the catalogue shows lies before it: so where the catalogue did not change while the end was taken."""
         later = lsn.number(self.log_now(session)["lsn"])
-        again = fingerprint(session, self._wanted(), self.publication, self._types, _version(session))
+        again = fingerprint(session, self._roots, self.publication, self._types, _version(session))
         if seen.locked or again.locked or definitions_of(session, self._wanted(), self.publication, _version(session))[0] != seen.found:
             return seen.bound(seen.written), False
         end = seen.bound(later)

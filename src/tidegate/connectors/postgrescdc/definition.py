@@ -25,20 +25,21 @@ FIRST_OWN_OID = 16_384
 """Types below it are the server's own and never change."""
 Definition = dict[str, Any]
 
+_NAMED = "select ord, to_regclass(name)::oid as root from unnest(%s::text[]) with ordinality u(name, ord)"
+_NUMBERED = "select ord, root from unnest(%s::oid[]) with ordinality u(root, ord)"
 _TREE = """
-with recursive named as materialized (
-  select ord, to_regclass(name)::oid as root from unnest(%s::text[]) with ordinality u(name, ord)),
+with recursive named as materialized ({named}),
 tree as (
   select ord, root as id, 0 as depth, '0'::xid as since from named where root is not null
   union all
   select t.ord, i.inhrelid, t.depth + 1, i.xmin from tree t join pg_inherits i on i.inhparent = t.id
   join pg_class c on c.oid = i.inhrelid where c.relispartition {attached})"""
 _FINGERPRINT = (
-    _TREE
+    _TREE.replace("{named}", _NUMBERED)
     + """,
 ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
 select extract(epoch from now()), md5(concat_ws('|',
-  (select array_agg(root)::text from named),
+  (select array_agg(n.xmin)::text from pg_namespace n where n.oid in (select c.relnamespace from named join pg_class c on c.oid = named.root)),
   (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
   (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
   (select array_agg(i.xmin)::text from pg_index i, ids where i.indrelid = any(ids.found)),
@@ -51,7 +52,7 @@ array(select distinct t.ord from tree t join pg_locks l on l.relation = t.id
   and l.database = (select oid from pg_database where datname = current_database()))"""
 )
 _TABLES = (
-    _TREE
+    _TREE.replace("{named}", _NAMED)
     + """,
 parts as (
   select t.ord, json_agg(json_build_array(c.oid::bigint,
@@ -147,11 +148,18 @@ def layout_of_definition(columns: Sequence[Sequence[Any]], definition: Mapping[s
     return layout_of(columns, int(definition["oid"]), str(root[4]), root[5])
 
 
-def fingerprint(session: Session, tables: Mapping[str, Wanted], publication: str, types: "Types", version: int) -> Fingerprint:
-    """Of all tables, and of the types that their columns have."""
-    sql = _for_version(_FINGERPRINT, version)
+def roots_of(session: Session, tables: Mapping[str, Wanted]) -> dict[str, int]:
+    """The oids of tables that are there, by path."""
+    found = session.query(f"select ord, root::bigint from ({_NAMED}) named where root is not null", ([wanted.quoted for wanted in tables.values()],))
     paths = list(tables)
-    read_s, value, locked = session.query(sql, ([tables[p].quoted for p in paths], types.relations, types.enums, publication))[0]
+    return {paths[int(ord_) - 1]: int(root) for ord_, root in found}
+
+
+def fingerprint(session: Session, roots: Mapping[str, int], publication: str, types: "Types", version: int) -> Fingerprint:
+    """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
+    sql = _for_version(_FINGERPRINT, version)
+    paths = list(roots)
+    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, types.enums, publication))[0]
     return Fingerprint(float(read_s), str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 

@@ -16,7 +16,7 @@ from tidegate.connectors.postgrescdc.check import CheckedSource
 from tidegate.connectors.postgrescdc.definition import Found
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
-from tidegate.databases.capture.errors import ChangeChoice, NotSetUp, PositionGone
+from tidegate.databases.capture.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import Look
 from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
@@ -27,6 +27,7 @@ from tidegate.databases.pgoutput.reader import SlotTable, read_range
 from tidegate.databases.pgoutput.slots import PLUGIN, SlotState, advance, drop_lost_slot, make_slot, publish, slot_state
 from tidegate.databases.pgoutput.stream import SlotRange, changes
 from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.postgres_catalogue import KINDS
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.errors import TidegateError
@@ -38,6 +39,7 @@ ASKED_BYTES_MAX = 1 << 20
 SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
 LOOKS_BEFORE_NUDGE = 4
+UNLOGGED = {"u": "unlogged", "t": "temporary"}
 NO_SUCH_OBJECT = "42704"
 
 
@@ -75,12 +77,29 @@ class PostgresCdcSource(CheckedSource):
         level = session.one("select current_setting('wal_level')")
         if level != "logical":
             raise NotSetUp(f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})")
+        for text in self.values.get("table-names") or ():
+            self._check_kind(session, str(text))
+
+    def _check_kind(self, session: Session, text: str) -> None:
+        """A table that is named must be one that has a log: what it is instead is said before anything else is wanted of it."""
+        try:
+            name = self.dialect.parse_table(text, self.address)
+        except ValueError:
+            return  # said with the names of all tables
+        found = session.query("select relkind::text, relpersistence::text from pg_class where oid = to_regclass(%s)", (self.dialect.qualified(name),))
+        kind, persistence = found[0] if found else ("r", "p")
+        if kind not in ("r", "p"):
+            raise NoTables(
+                f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose changes are not in the log: name the tables that it is made of"
+            )
+        if persistence != "p":
+            raise NoTables(f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make it a logged table, or leave it out")
 
     def _check_tables(self, session: Session) -> dict[str, Found]:
         """Before anything is published or changed: each table must be one whose changes the log can tell."""
         found = self.definitions(session)
         if unlogged := [path for path, table in found.items() if table.definition["persistence"] != "p"]:
-            raise NotSetUp(f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged or temporary: make it logged, or leave it out")
+            raise NotSetUp(f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER TABLE ... SET LOGGED, or leave it out")
         if hidden := [path for path, table in found.items() if table.hidden]:
             raise NotSetUp(
                 f"row security hides rows of {', '.join(hidden)} from the user {self.address.user}, which the log would show: "

@@ -76,7 +76,7 @@ class CaptureSource(Source):
         self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
         self.dialect: Dialect = dialect_of(self.system)
         self._missing: dict[str, TableMissing] = {}  # tables that the job file names and the catalogue does not have
-        self._unread: frozenset[str] = frozenset()  # tables of which nothing is read at the beginning of the range that is planned
+        self._nothing_read: frozenset[str] = frozenset()  # tables of which nothing is read at the beginning of the range that is planned
         self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class CaptureSource(Source):
 
     def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
         """The next range; a change that nobody has decided about stops the job with the commands that do."""
-        self._unread = frozenset(path for path, entry in start["tables"].items() if entry["read"] is None)
+        self._nothing_read = frozenset(path for path, entry in start["tables"].items() if entry["read"] is None)
         try:
             return self.look(session, start, limit)
         except TableChanged as error:
@@ -267,7 +267,7 @@ class CaptureSource(Source):
 
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
         """What a person has decided about the change of a table at a position. A table of which nothing is read is read as it is then."""
-        return decided(self.context.accepted_changes, path, at) or (ChangeChoice.REREAD if path in self._unread else None)
+        return decided(self.context.accepted_changes, path, at) or (ChangeChoice.REREAD if path in self._nothing_read else None)
 
     def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
         """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""

@@ -121,7 +121,8 @@ def _array(values: Any, kind: DataType) -> Any:
 
 def elements(text: str) -> list[str | None]:
     """The elements of an array of one dimension: `{a,"b \\" c",NULL}`."""
-    text = text.partition("=")[2] if text.startswith("[") else text
+    if text.startswith("["):
+        raise ValueError(f"it has bounds of its own, and does not begin at 1: {text[:40]!r}")
     if not (text.startswith("{") and text.endswith("}")):
         raise ValueError(f"{text[:40]!r} is no array")
     found: list[str | None] = []

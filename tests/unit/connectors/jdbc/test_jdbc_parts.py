@@ -150,7 +150,7 @@ def test_statements_follow_the_key() -> None:
     assert "group by c0" in texts(merge(POSTGRES), distinct=True)[0]
     (insert,) = texts(merge(MYSQL, key=()))
     assert "duplicate key" not in insert
-    assert "convert(s.c1 using latin1) collate latin1_bin" in insert
+    assert "convert(" not in insert, "it would make a ? of a character that the column lacks"
     delete, put = texts(merge(SQLITE, kinds=True))
     assert delete.startswith('delete from "orders" where ("Id") in (select c0')
     assert "kind in (1, 3)" in delete

@@ -1,0 +1,72 @@
+"""A CDC job that a change of a table stops, for the tests of decisions about it."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from database_kit import Place
+
+from tidegate.coordinator.accept import stops_of
+from tidegate.home import Home
+from tidegate.model.change import ChangeChoice, ChangeStop
+from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.testing.in_process import run_in_process
+from tidegate.testing.plain_engine import PlainEngine
+from tidegate.testing.servers.postgres import PostgresServer
+
+
+class Flow:
+    """A job from a table `orders` (and one beside it, `notes`) of MariaDB or PostgreSQL into PostgreSQL, its home, and its target."""
+
+    def __init__(self, source: Place, target: Place, server: PostgresServer, root: Path) -> None:
+        self.source, self.server, self.root, self.target = source, server, root, target
+        self.home, self.file = Home(root / "home"), root / "job.conf"
+        maria = source.url.startswith("jdbc:mysql")
+        prefix = source.database if maria else f"{source.database}.public"
+        self.tables = [f"{prefix}.orders", f"{prefix}.notes"]
+        reader = "MySQL-CDC" if maria else "Postgres-CDC"
+        own = {} if maria else {"slot.name": f"s_{source.database}"}
+        read = source.block(**{"table-names": self.tables, "snapshot.split.size": 2, **own})
+        written = target.block(generate_sink_sql=True, database=target.database, table="public.${table_name}", primary_keys=["id"])
+        self.file.write_text(
+            f"""env {{ job.mode = "STREAMING", job.name = "cdc", checkpoint.interval = 10, job.retry.interval.seconds = 0, job.retry.times = 5 }}
+source {{ {reader} {{ {read} }} }}
+sink {{ Jdbc {{ driver = "org.postgresql.Driver"
+{written} }} }}"""
+        )
+        self.change("create table orders (id int primary key, v varchar(20), w varchar(20))", "create table notes (id int primary key, v varchar(20))")
+        if not maria:
+            self.change("alter table orders replica identity full", "alter table notes replica identity full")
+        self.change("insert into orders values (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'z')", "insert into notes values (1, 'n')")
+        assert self.run(rows=4).status is JobStatus.CANCELED
+
+    def change(self, *statements: str) -> None:
+        self.source.execute(*statements)
+
+    def run(self, *accept: str, rows: int | None = None, restore: str = "auto") -> JobOutcome:
+        """Until so many rows are read in all, or it fails."""
+        return run_in_process(str(self.file), self.home, PlainEngine(), restore=restore, accept_changes=accept, stop_at_rows=rows).outcome
+
+    def stops(self) -> ChangeStop:
+        """It fails at one change; the same again after a restart."""
+        first = stops_of(self.run(restore="latest"))
+        assert len(first) == 1
+        assert stops_of(self.run(restore="latest")) == first
+        return first[0]
+
+    def accept(self, stop: ChangeStop, choice: ChangeChoice, rows: int) -> None:
+        ended = self.run(f"{stop.table}@{stop.at}={choice.value}", rows=rows, restore="latest")
+        assert ended.status is JobStatus.CANCELED, ended.failures
+
+    def copied(self, table: str = "orders") -> list[tuple[Any, ...]]:
+        with psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.server.port}/{self.target.database}", autocommit=True) as connection:
+            return connection.execute(f"select * from {table} order by id".encode()).fetchall()
+
+
+def flow_of(source: Place, server: PostgresServer, root: Path) -> Flow:
+    """A job into a database of its own."""
+    name = f"{source.database}_copy"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"create database {name}".encode())
+    target = Place(url=f"jdbc:postgresql://127.0.0.1:{server.port}/{name}", user="postgres", password="any", database=name)
+    return Flow(source, target, server, root)

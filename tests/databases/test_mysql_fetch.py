@@ -1,0 +1,72 @@
+"""The MySQL server of the tests is fetched once, by a made-up apt-get: whole or not at all, by one process at a time."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidegate.testing.servers import mysql_packages
+from tidegate.testing.servers.database import ServerMissing
+
+APT = """#!/bin/sh
+echo "$*" >> {log}
+case "$*" in
+  indextargets*) echo http://packages.example/debian; echo http://packages.example/debian-security;;
+  *install*) [ -e {fails} ] && echo "E: no such package" >&2 && exit 1
+    for word in "$@"; do case "$word" in Dir::Cache::archives=*) touch "${{word#*=}}/mysql-server-core.deb" "${{word#*=}}/perl.deb";; esac; done;;
+esac
+"""
+DPKG = '#!/bin/sh\necho "unpack $2" >> {log}\nmkdir -p "$3/usr/sbin" && touch "$3/usr/sbin/mysqld"\n'
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with made-up commands, whose log is in `log`; they fail where `fails` is there."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("apt-get", APT), ("dpkg-deb", DPKG)):
+        (programs / name).write_text(text.format(log=tmp_path / "log", fails=tmp_path / "fails"))
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mysql_packages.installation.cache_clear()
+    yield tmp_path
+    mysql_packages.installation.cache_clear()
+
+
+def asked(machine: Path, word: str) -> int:
+    return sum(word in line for line in (machine / "log").read_text().splitlines())
+
+
+def test_it_is_fetched_once(machine: Path) -> None:
+    root = mysql_packages.installation()
+    mysql_packages.installation.cache_clear()
+    assert mysql_packages.installation() == root
+    assert (root / "usr/sbin/mysqld").exists()
+    assert (asked(machine, " install "), asked(machine, "mysql-server-core.deb"), asked(machine, "perl.deb")) == (1, 1, 0)
+
+
+def test_a_failure_is_a_sentence_and_the_next_try_goes_on(machine: Path) -> None:
+    (machine / "fails").touch()
+    with pytest.raises(ServerMissing, match="there is no MySQL server for the tests: apt-get cannot fetch one: E: no such package"):
+        mysql_packages.installation()
+    (machine / "fails").unlink()
+    (mysql_packages.cache_directory() / "unpacking" / "half").mkdir(parents=True)  # of a process that was killed
+    assert not (mysql_packages.installation() / "half").exists()
+
+
+def test_two_processes_at_once_fetch_once(machine: Path) -> None:
+    command = [sys.executable, "-m", "tidegate.testing.servers.mysql_packages"]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [process.communicate()[1] for process in both] == [b"", b""]
+    assert [process.returncode for process in both] == [0, 0]
+    assert asked(machine, " install ") == 1
+
+
+def test_a_machine_without_apt_has_none(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(machine / "nothing"))
+    with pytest.raises(ServerMissing, match="has no apt-get"):
+        mysql_packages.installation()
