@@ -27,7 +27,7 @@ from tidegate.databases.pgoutput import lsn, messages
 from tidegate.databases.postgres import connect, ours
 from tidegate.databases.url import Address
 
-KEPT_BYTES_MAX = 16 << 20
+KEPT_BYTES_MAX = 32 << 20
 SPOOLED_BYTES_MAX = 512 << 20
 """In a file: the driver looks through a range before a task reads it, where it does not know yet how the tables were."""
 FILE_BYTES_MAX = 64 << 20
