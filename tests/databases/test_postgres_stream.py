@@ -9,104 +9,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 from database_kit import Place
+from postgres_stream_kit import Log, Transaction, transactions, wait_until
 
 from tidegate.databases.capture.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.pgoutput import lsn, messages, replication, shared_stream, stream
 from tidegate.databases.pgoutput.layout import layout_of
 from tidegate.databases.pgoutput.reader import SlotTable, read_range
-from tidegate.databases.pgoutput.shared_stream import close_streams
-from tidegate.databases.pgoutput.stream import SlotRange, message_lists
-from tidegate.databases.postgres import PostgresSession
-from tidegate.databases.url import parse_url
+from tidegate.databases.pgoutput.stream import message_lists
 from tidegate.model.types import Column, Table, parse_type
 from tidegate.testing.servers.postgres import PostgresServer
-
-LSN_MAX = (1 << 63) - 1
-_slots = itertools.count(1)
-Transaction = tuple[int, list[bytes]]
-
-
-class Log:
-    """A table, its publication and a slot, and what is read from them."""
-
-    def __init__(self, port: int, database: str) -> None:
-        self.port, self.database = port, database
-        self.slot = f"stream_{next(_slots)}"
-        self.address = parse_url(f"jdbc:postgresql://127.0.0.1:{port}/{database}", "postgres", "any")
-        self.connection = self.connect()
-        self("create table t (id bigint primary key, note text)", "alter table t replica identity full")
-        self("create table u (id bigint primary key)", "create publication p for table t, u")
-        self(f"select pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
-
-    def connect(self) -> "psycopg.Connection[Any]":
-        return psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/{self.database}", autocommit=True)
-
-    def __call__(self, *statements: str) -> Any:
-        *before, last = statements
-        for statement in before:
-            self.connection.execute(statement.encode())
-        cursor = self.connection.execute(last.encode())
-        found = cursor.fetchone() if cursor.description else None
-        return found[0] if found else None
-
-    def now(self) -> int:
-        return lsn.number(self("select pg_current_wal_flush_lsn()::text"))
-
-    def open(self) -> PostgresSession:
-        return PostgresSession(self.address)
-
-    def range(self, start: int, end: int) -> SlotRange:
-        return SlotRange(slot=self.slot, publication="p", start=start, end=end)
-
-    def read(self, start: int, end: int) -> list[Transaction]:
-        return transactions([m for many in message_lists(self.open, self.range(start, end)) for m in many])
-
-    def peek(self) -> list[Transaction]:
-        """All transactions, as the server itself gives them."""
-        sql = f"select data from pg_logical_slot_peek_binary_changes('{self.slot}', null, null, 'proto_version', '1', 'publication_names', 'p')"
-        return transactions([bytes(row[0]) for row in self.connection.execute(sql.encode()).fetchall()])
-
-    def senders(self) -> list[int]:
-        rows = self.connection.execute("select pid from pg_stat_replication where application_name = 'tidegate'").fetchall()
-        return [int(row[0]) for row in rows]
-
-    def confirmed(self) -> str:
-        return str(self(f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{self.slot}'"))
-
-    def end(self) -> None:
-        close_streams()
-        wait_until(lambda: not self(f"select active from pg_replication_slots where slot_name = '{self.slot}'"))
-        self(f"select pg_drop_replication_slot('{self.slot}')")
-        self.connection.close()
-
-
-def transactions(data: list[bytes]) -> list[Transaction]:
-    """By commit, without those that hold nothing; each row must come after the layout of its table."""
-    found: list[Transaction] = []
-    layouts: set[int] = set()
-    for message in data:
-        match message[:1]:
-            case b"B":
-                found.append((messages.begin(message)[0], []))
-            case b"R":
-                layouts.add(messages.relation(message).id)
-            case b"I" | b"U" | b"D":
-                assert int.from_bytes(message[1:5], "big") in layouts, "a row comes before its layout"
-                found[-1][1].append(message)
-            case b"T":
-                assert set(messages.truncated(message)) <= layouts
-                found[-1][1].append(message)
-            case b"C":
-                assert int.from_bytes(message[2:10], "big") == found[-1][0]
-    return [(commit, rows) for commit, rows in found if rows]
 
 
 @pytest.fixture
@@ -227,7 +146,13 @@ def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(log: Log, monk
     assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
     assert log.senders() == [sender]
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(replication, "FILE_BYTES_MAX", 100_000)
     log("insert into t values (7000, '')")
+    log.read(end, log.now())
+    assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
+    assert log.senders() == [sender]  # from a file
+    monkeypatch.setattr(replication, "SPOOLED_BYTES_MAX", 100_000)
+    log("insert into t values (7001, '')")
     log.read(end, log.now())
     assert (log.read(begin, middle), log.read(middle, end)) == (first, second)
     assert sender not in log.senders()
@@ -251,6 +176,21 @@ def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(l
     assert max(sizes) < 200_000 + replication.BURST_BYTES_MAX
     assert sizes[-1] < 400_000
     assert [len(rows) for _, rows in log.read(begin, middle)] == [5000, 1]
+
+
+def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(replication.Burst, "move", full)
+    begin = log.now()
+    log("insert into t select n, repeat('x', 100) from generate_series(1, 3000) n")
+    middle = log.now()
+    log("insert into t select n, repeat('x', 100) from generate_series(3001, 6000) n")
+    end = log.now()
+    for low, high, rows in ((begin, middle, 3000), (middle, end, 3000), (begin, end, 6000)):
+        assert sum(len(each) for _, each in log.read(low, high)) == rows
 
 
 def test_a_reader_that_stops_early_loses_nothing(log: Log) -> None:
@@ -288,13 +228,6 @@ def terminate(log: Log) -> None:
     for sender in log.senders():
         log(f"select pg_terminate_backend({sender})")
     wait_until(lambda: not log.senders())
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)  # between two looks at the server
 
 
 def test_layouts_come_with_the_first_row_that_needs_them(log: Log) -> None:
@@ -388,12 +321,13 @@ def test_a_server_restarts_beside_an_open_stream() -> None:
 
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("settings", [{"max_replication_slots": "1"}, {"max_wal_senders": "0"}, {"synchronous_standby_names": "*"}])
-def test_a_server_without_room_for_a_stream_is_read_without_one(settings: dict[str, str]) -> None:
+def test_a_server_without_room_for_a_stream_is_read_without_one(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     with PostgresServer(settings={"wal_level": "logical", "synchronous_commit": "local", **settings}) as server, log_of(server) as log:
         begin = log.now()
         log("insert into t values (1, 'x')", "insert into t values (2, 'x')")
         assert len(log.read(begin, log.now())) == 2
-        assert log.senders() == []
+        assert "replication_stream_unavailable" in caplog.text
+        wait_until(lambda: not log.senders())
 
 
 READER = """

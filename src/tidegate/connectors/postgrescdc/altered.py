@@ -151,6 +151,9 @@ def _traces(known: Definition, now: Definition) -> Iterable[Difference]:
         yield Difference(Weight.LOOK, "its row of the catalogue was written")
 
 
+_ROWS = (messages.INSERT, messages.UPDATE, messages.DELETE)
+
+
 @dataclass(frozen=True, slots=True)
 class FirstChange:
     """The commit of the first transaction that shows another table than the known one, and how; `columns` are those that it shows, None for a TRUNCATE."""
@@ -174,22 +177,27 @@ def scan(found: Iterable[bytes], database: str, known: Mapping[str, Layout], beg
     at = begin
     rows = earlier = False
     tables: dict[int, tuple[str, messages.Relation]] = {}
+    same: dict[bytes, bool] = {}  # by the number of a table whose layout was compared: whether it is one of ours, as it is known
     for data in found:
-        match data[:1]:
-            case b"B":
-                at, earlier = messages.begin(data)[0], rows
-            case b"R":
-                table = messages.relation(data)
-                tables[table.id] = ".".join((database, table.schema, table.table)), table
-            case b"I" | b"U" | b"D" if at >= begin:
-                path, table = tables[int.from_bytes(data[1:5], "big")]
-                if path in known:
-                    if what := difference(known[path], table):
-                        return Scan(FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)), earlier)
-                    rows = True
-            case b"T" if at >= begin:
-                for number in messages.truncated(data):
-                    path = tables[number][0] if number in tables else ""
-                    if path in known and not passed(path, at):
-                        return Scan(FirstChange(at, path, "TRUNCATE", None), earlier)
+        kind = data[0]
+        if kind in _ROWS:
+            number = data[1:5]
+            if at < begin or (rows and same.get(number)):
+                continue
+            if number not in same:
+                path, table = tables[int.from_bytes(number, "big")]
+                if path in known and (what := difference(known[path], table)):
+                    return Scan(FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)), earlier)
+                same[number] = path in known
+            rows = rows or same[number]
+        elif kind == messages.BEGIN:
+            at, earlier = messages.begin(data)[0], rows
+        elif kind == messages.RELATION:
+            table = messages.relation(data)
+            tables[table.id] = ".".join((database, table.schema, table.table)), table
+            same.pop(data[1:5], None)
+        elif kind == messages.TRUNCATE and at >= begin:
+            emptied = (tables[oid][0] for oid in messages.truncated(data) if oid in tables)
+            if path := next((p for p in emptied if p in known and not passed(p, at)), ""):
+                return Scan(FirstChange(at, path, "TRUNCATE", None), earlier)
     return Scan(None, rows)

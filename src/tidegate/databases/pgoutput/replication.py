@@ -5,15 +5,19 @@ and stays free for others. The server decodes the log once, whatever the number 
 was sent last is kept, so that a range can be read again; how much is bounded, and so is what is fetched ahead.
 """
 
+import os
 import select
 import struct
+import tempfile
 import threading
 import time
 import uuid
+from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import psycopg
@@ -24,6 +28,9 @@ from tidegate.databases.postgres import connect, ours
 from tidegate.databases.url import Address
 
 KEPT_BYTES_MAX = 32 << 20
+SPOOLED_BYTES_MAX = 512 << 20
+"""In a file: the driver looks through a range before a task reads it, where it does not know yet how the tables were."""
+FILE_BYTES_MAX = 64 << 20
 AHEAD_BYTES_MAX = 8 << 20
 BURST_MESSAGES_MAX = 4096
 BURST_BYTES_MAX = 4 << 20
@@ -35,6 +42,7 @@ REPORT_S = 10.0
 SILENCE_S_MAX = 600.0
 ASK_S = 0.02
 GATHER_S = 0.001
+AHEAD_S = 0.005
 _DATA, _KEEPALIVE = b"wk"
 _DATA_HEADER = 25
 _STATUS = struct.Struct(">cQQQqB")
@@ -46,11 +54,15 @@ class Burst:
     """Messages in the order of the log. `before` is the commit of the transaction that the first of them belong to."""
 
     data: list[bytes]
+    count: int
     size: int
     before: int
     commits: list[int] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
-    layouts: list[int] = field(default_factory=list)
+    layouts: list[tuple[int, bytes]] = field(default_factory=list)
+    file: Any = None
+    offset: int = 0
+    sizes: "array[int]" = field(default_factory=lambda: array("I"))
 
     @property
     def last(self) -> int:
@@ -62,7 +74,21 @@ class Burst:
         if self.before >= position:
             return 0
         found = bisect_left(self.commits, position)
-        return self.begins[found] if found < len(self.begins) else len(self.data)
+        return self.begins[found] if found < len(self.begins) else self.count
+
+    def messages(self) -> list[bytes]:
+        """From memory, or from the file that they were moved to."""
+        if self.file is None:
+            return self.data
+        text = os.pread(self.file.fileno(), self.size, self.offset)
+        return [text[low:high] for low, high in pairwise(accumulate(self.sizes, initial=0))]
+
+    def move(self, file: Any) -> None:
+        """To the end of a file; OSError where it takes no more, and then nothing has changed."""
+        offset = file.seek(0, os.SEEK_END)
+        if file.write(b"".join(self.data)) != self.size:
+            raise OSError("the disk is full")
+        self.file, self.offset, self.sizes, self.data = file, offset, array("I", map(len, self.data)), []
 
 
 class ReplicationStream:
@@ -73,14 +99,17 @@ class ReplicationStream:
         self._wire = threading.Lock()
         self._bursts: deque[Burst] = deque()
         self._first = 0  # number of the first burst that is kept
-        self._size = 0
+        self._size = 0  # of bursts in memory
+        self._spooled = 0  # of those in files, which come first
+        self._moved = 0  # number of the first burst that is in memory
+        self._file: Any = None
         self._ahead = 0
         self._layouts: dict[bytes, bytes] = {}  # as they were before the first burst that is kept
         self._floor = start
         self._commit = 0
         self._seen = start
         self._read = 0  # number of the first burst that nobody has read
-        self._asked_s = 0.0
+        self._asked_s = self._pulled_s = 0.0
         self._answered = True
         self._heard_s = self._reported_s = time.monotonic()
         self.connection = connect(address, replication="database")
@@ -134,12 +163,12 @@ class ReplicationStream:
             if number < self._first + len(self._bursts):
                 burst = self._bursts[number - self._first]
                 low, high = burst.first_from(start), burst.first_from(end)
-                for index in burst.layouts:
-                    if index < low:
-                        layouts[burst.data[index][1:5]] = burst.data[index]
+                layouts.update((layout[1:5], layout) for index, layout in burst.layouts if index < low)
                 if low < high:
-                    yield announced(burst.data[low:high], layouts)
-                if high < len(burst.data):
+                    yield announced(burst.messages()[low:high], layouts)
+                if self._ahead < AHEAD_BYTES_MAX and time.monotonic() - self._pulled_s > AHEAD_S:
+                    self._pull(wait=False)  # so that the server goes on while these are used
+                if high < burst.count:
                     return
                 number += 1
                 if number > self._read:
@@ -163,10 +192,13 @@ class ReplicationStream:
         """End the connection, and the copy of the slot with it."""
         with self._wire:
             self.connection.close()
+        for file in {self._file, *(burst.file for burst in self._bursts)} - {None}:
+            file.close()
 
     def _pull(self, *, wait: bool) -> bool:
         """Take what the server has sent; False where that is nothing."""
         with self._wire:
+            self._pulled_s = time.monotonic()
             try:
                 data = self._arrived()
                 if not data and wait:
@@ -245,28 +277,49 @@ class ReplicationStream:
 
     def _keep(self, data: list[bytes]) -> None:
         """Messages after those that are kept."""
-        burst = Burst(data, sum(map(len, data)), self._commit)
+        burst = Burst(data, len(data), sum(map(len, data)), self._commit)
         for index, message in enumerate(data):
             kind = message[0]
             if kind == messages.BEGIN:
                 burst.commits.append(messages.begin(message)[0])
                 burst.begins.append(index)
             elif kind == messages.RELATION:
-                burst.layouts.append(index)
+                burst.layouts.append((index, message))
         self._commit = burst.last
         self._bursts.append(burst)
         self._size += burst.size
         self._ahead += burst.size
 
     def _forget(self, before: int) -> None:
-        """Drop the oldest bursts that were read, up to a number, where all are more than the bound."""
-        while self._size > KEPT_BYTES_MAX and self._first < min(before, self._read):
-            burst = self._bursts.popleft()
-            self._first += 1
+        """Move the oldest bursts that were read, up to a number, out of memory, and drop those that are too many there too."""
+        while self._size > KEPT_BYTES_MAX and self._moved < min(before, self._read):
+            burst = self._bursts[self._moved - self._first]
+            self._moved += 1
             self._size -= burst.size
-            self._floor = max(self._floor, burst.last + 1)
-            for index in burst.layouts:
-                self._layouts[burst.data[index][1:5]] = burst.data[index]
+            self._spooled += burst.size
+            try:
+                burst.move(self._spool())
+            except OSError:  # no room: what is not kept is read again
+                while self._first < self._moved:
+                    self._drop()
+        while self._spooled > SPOOLED_BYTES_MAX and self._first < min(before, self._moved):
+            self._drop()
+
+    def _spool(self) -> Any:
+        """A file without a name, which goes with the process; another one after a while, so that the first can be given up."""
+        if self._file is None or self._file.closed or self._file.tell() > FILE_BYTES_MAX:
+            self._file = tempfile.TemporaryFile(prefix="tidegate-", buffering=0)  # noqa: SIM115  # closed with its last burst
+        return self._file
+
+    def _drop(self) -> None:
+        """The oldest burst, which is not in memory."""
+        burst = self._bursts.popleft()
+        self._first += 1
+        self._spooled -= burst.size
+        self._floor = max(self._floor, burst.last + 1)
+        self._layouts.update((layout[1:5], layout) for _, layout in burst.layouts)
+        if burst.file is not None and (not self._bursts or self._bursts[0].file is not burst.file):
+            burst.file.close()
 
 
 def announced(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
