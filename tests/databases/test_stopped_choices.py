@@ -16,6 +16,11 @@ BOTH = {
     "the table is emptied": ("truncate table orders", (REREAD, SKIP)),
     "the table is made anew": ("drop table orders; create table orders (id int primary key, v varchar(20), w varchar(20))", (REREAD,)),
 }
+MARIA = {
+    "another type": ("alter table orders modify w varchar(19)", (ADOPT, REREAD)),
+    "a prefix before the statement": ("set statement max_statement_time = 100 for truncate table orders", (REREAD, SKIP)),
+    "another key": ("alter table orders drop primary key, add primary key (id, v)", (ADOPT, REREAD)),
+}
 POSTGRES = {
     "another type": ("alter table orders alter column w type varchar(19)", (ADOPT, REREAD)),
     "all rows are written anew": ("alter table orders alter column v type varchar(20) using lower(v)", (ADOPT, REREAD)),
@@ -24,7 +29,7 @@ POSTGRES = {
 ADDED = {"alter table orders add column x int default 3": "x int", "alter table orders rename column w to x": "x varchar(20)"}
 CASES = [
     pytest.param(engine, statement, choice, id=f"{engine}: {kind}: {choice.value}")
-    for engine, kinds in (("pg", BOTH | POSTGRES),)
+    for engine, kinds in (("maria", BOTH | MARIA), ("pg", BOTH | POSTGRES))
     for kind, (statement, choices) in kinds.items()
     for choice in choices
 ]

@@ -14,7 +14,7 @@ from tidegate.testing.servers.postgres import PostgresServer
 ADOPT, REREAD, SKIP = ChangeChoice
 
 
-@pytest.fixture(params=["pg"])
+@pytest.fixture(params=["maria", "pg"])
 def flow(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Flow:
     return flow_of(request.getfixturevalue(request.param), postgres, tmp_path)
 
