@@ -52,7 +52,7 @@ def binlog_server(request: pytest.FixtureRequest) -> BinlogServer:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """For all that do not end it."""
-    settings = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "fsync": "off", "max_connections": "100"}
+    settings = {"wal_level": "logical", "max_replication_slots": "200", "max_wal_senders": "200", "fsync": "off", "max_connections": "100"}
     with PostgresServer(settings=settings) as server:
         yield server
 
