@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from tidegate.connectors.postgrescdc.definition import Definition, Files, Found
+from tidegate.connectors.postgrescdc.definition import Definition, Found
 from tidegate.connectors.postgrescdc.identity import identity_words
 from tidegate.databases.capture.errors import ChangeChoice
 from tidegate.databases.pgoutput import messages
@@ -43,13 +43,13 @@ class Difference:
     choices: tuple[ChangeChoice, ...] = ADOPT_OR_REREAD
 
 
-def differences(columns: Sequence[Sequence[Any]], known: Definition, now: Found | None, clean_s: float | None) -> list[Difference]:
-    """Of a table that an offset knows with these columns and this definition; the gravest first. `clean_s`: when it was last seen as it was."""
+def differences(columns: Sequence[Sequence[Any]], known: Definition, now: Found | None) -> list[Difference]:
+    """Of a table that an offset knows with these columns and this definition; the gravest first."""
     if now is None:
         return [Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))]
     if known["oid"] != now.definition["oid"]:
         return [Difference(Weight.SHOWN, "another table has its name now: it was dropped and made again, or renamed")]
-    found = [*_publication(known, now.definition), *_columns(columns, now), *_parts(known, now, clean_s), *_key(known, now.definition)]
+    found = [*_publication(known, now.definition), *_columns(columns, now), *_parts(known, now), *_key(known, now.definition)]
     found += [*_types(known, now.definition), *_traces(known, now.definition)]
     shown = any(d.weight is Weight.SHOWN for d in found)
     if shown and not any(_PUBLICATION in d.what for d in found):  # rows before the change are delivered, whatever else is different
@@ -83,7 +83,7 @@ def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Differenc
         yield Difference(Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again")
 
 
-def _parts(known: Definition, found: Found, clean_s: float | None) -> Iterable[Difference]:
+def _parts(known: Definition, found: Found) -> Iterable[Difference]:
     """Partitions that came, went, or were emptied; identities; files."""
     now = found.definition
     before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
@@ -95,7 +95,7 @@ def _parts(known: Definition, found: Found, clean_s: float | None) -> Iterable[D
         if number in before:
             yield from _identity(before[number], part, len(after) > 1)
             if before[number][2] != part[2]:
-                yield _new_files(part, None if number == now["oid"] else found.files[number], _rewritten(known, now), clean_s)
+                yield _new_files(part, _rewritten(known, now), is_root=number == now["oid"])
         else:
             yield Difference(Weight.LOOK, f"it has a new partition {part[1]}")
     if known["persistence"] != now["persistence"]:
@@ -108,15 +108,14 @@ def _identity(before: Sequence[Any], after: Sequence[Any], is_partitioned: bool)
         yield Difference(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
 
 
-def _new_files(part: Sequence[Any], files: Files | None, rewritten: Sequence[str], clean_s: float | None) -> Difference:
-    """`files` of a partition; None for a table itself, of which the log tells when it is emptied."""
+def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> Difference:
+    """The log tells when a table is emptied, and not when one of its partitions is: what may have been TRUNCATE stops the job."""
     if rewritten:
         return Difference(Weight.SILENT, f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ... TYPE ... USING)")
-    counted_before = files is not None and (files.counted_s is None or (clean_s is not None and files.counted_s < clean_s))
-    if files is None or (not files.uncounted and files.with_indexes and counted_before):
+    if is_root:
         return Difference(Weight.LOOK, f"{part[1]} has new files")
-    doubt = "" if files.uncounted else ", or written anew (VACUUM FULL), which cannot be told apart any more"
-    return Difference(Weight.SILENT, f"its partition {part[1]} was emptied (TRUNCATE){doubt}", (ChangeChoice.SKIP, ChangeChoice.REREAD))
+    what = f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER), which the log does not tell apart"
+    return Difference(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
 
 def _rewritten(known: Definition, now: Definition) -> list[str]:

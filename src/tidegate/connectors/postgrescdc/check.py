@@ -28,7 +28,6 @@ from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.plugin.contract import Offset
 
-STATISTICS_AT_ONCE = 150_000
 """The version from which on a server has its statistics in memory, so that nobody sees them late."""
 
 
@@ -50,7 +49,6 @@ class CheckedSource(CaptureSource):
 
     _types = Types([], [])
     _clean: tuple[str, dict[str, Any]] | None = None
-    _clean_s: float | None = None
     _roots: dict[str, int] = {}  # noqa: RUF012  # replaced, never changed
 
     @property
@@ -100,7 +98,6 @@ class CheckedSource(CaptureSource):
         entries = {path: start["tables"][path] for path in self.captured}
         state = {path: [e["columns"], e.get("definition"), e["read"] is None] for path, e in entries.items()}
         if not seen.locked and self._clean == (seen.value, state):
-            self._clean_s = seen.read_s
             return Checked(end=bound(written))
         before, (found, self._types) = self._types, definitions_of(session, self._wanted(), self.publication, _version(session))
         self._roots = {path: int(table.definition["oid"]) for path, table in found.items()}
@@ -108,7 +105,7 @@ class CheckedSource(CaptureSource):
         differing = self._differing(session, {p: e for p, e in entries.items() if p not in fresh.definitions and e["read"] is not None}, found)
         if not differing and not seen.locked:
             if not fresh.definitions and before == self._types and roots == self._roots:
-                self._clean, self._clean_s = (seen.value, state), seen.read_s
+                self._clean = (seen.value, state)
             return replace(fresh, end=bound(written))
         return self._decided(session, start, begin, _Seen(seen.value, bool(seen.locked), found, differing, written, bound, fresh))
 
@@ -139,7 +136,7 @@ class CheckedSource(CaptureSource):
                 return [Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))]
             same = [c[:2] for c in columns] == [list(c[:2]) for c in entry["columns"]]
             return [Difference(Weight.LOOK, "its definition is not recorded yet") if same else Difference(Weight.SHOWN, "its columns were changed")]
-        said = differences(entry["columns"], known, now, self._clean_s if _version(session) >= STATISTICS_AT_ONCE else None)
+        said = differences(entry["columns"], known, now)
         if not said or known["oid"] != now.definition["oid"]:
             return said
         if said[0].what == "its columns were changed" and not self._is_decodable(path, entry["columns"]):

@@ -38,7 +38,7 @@ _FINGERPRINT = (
     _TREE.replace("{named}", _NUMBERED)
     + """,
 ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
-select extract(epoch from now()), md5(concat_ws('|',
+select md5(concat_ws('|',
   (select array_agg(n.xmin)::text from pg_namespace n where n.nspname = any(%s::text[])),
   (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
   (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
@@ -61,10 +61,7 @@ parts as (
     coalesce((select json_agg(a.attname order by k.place) from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
       where i.indrelid = c.oid and i.indisvalid and i.indimmediate and k.place <= i.indnkeyatts
-      and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end), '[]'::json),
-    c.reltuples < 0, (select bool_and(x.xmin = c.xmin) from pg_index i join pg_class x on x.oid = i.indexrelid where i.indrelid = c.oid),
-    extract(epoch from greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid),
-      pg_stat_get_last_analyze_time(c.oid), pg_stat_get_last_autoanalyze_time(c.oid)))
+      and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end), '[]'::json)
   ) order by t.depth, c.oid) as parts
   from tree t join pg_class c on c.oid = t.id join pg_namespace n on n.oid = c.relnamespace group by t.ord),
 columns as (
@@ -102,21 +99,10 @@ from used u join pg_type t on t.oid = u.type where t.typtype in ('e', 'c') order
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What changes with every definition, when it was read by the server's clock, and the tables that somebody may be altering or emptying right now."""
+    """What changes with every definition, and the tables that somebody may be altering or emptying right now."""
 
-    read_s: float
     value: str
     locked: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What tells of files that are new why they are. TRUNCATE forgets how many rows there are; VACUUM FULL and CLUSTER count them, and write all indexes."""
-
-    uncounted: bool
-    with_indexes: bool
-    counted_s: float | None
-    """When somebody else counted rows, by the server's clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,8 +115,6 @@ class Found:
     kind: str
     hidden: bool
     """Whether row security hides rows of it from this user."""
-    files: dict[int, "Files"]
-    """Of the table and its partitions, by oid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,8 +144,8 @@ def fingerprint(session: Session, roots: Mapping[str, int], schemas: Sequence[st
     """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
-    read_s, value, locked = session.query(sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication))[0]
-    return Fingerprint(float(read_s), str(value), frozenset(paths[int(n) - 1] for n in locked))
+    value, locked = session.query(sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication))[0]
+    return Fingerprint(str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +171,14 @@ def definitions_of(session: Session, tables: Mapping[str, Wanted], publication: 
             "persistence": persistence,
             "row": written,
             "columns": {str(c[0]): [c[6], c[7]] for c in columns or ()},
-            "parts": [part[:6] for part in parts],
+            "parts": parts,
             "key": list(_key(tables[path].key, columns or (), keys or ())),
             **({"types": types[int(root)]} if int(root) in types else {}),
             "publication": members[int(root)],
         }
         logged = tuple((str(c[1]), int(c[2]), int(c[3]), int(c[0])) for c in columns or () if not c[5])
-        found[path] = Found(definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden), files={int(x[0]): _files(x) for x in parts})
+        found[path] = Found(definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden))
     return found, own
-
-
-def _files(part: Sequence[Any]) -> Files:
-    return Files(bool(part[6]), part[7] is not False, None if part[8] is None else float(part[8]))
 
 
 def _for_version(sql: str, version: int) -> str:
