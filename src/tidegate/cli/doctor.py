@@ -16,12 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
 import click
 
+from tidegate.cli.findings import Finding, Level
+from tidegate.cli.job_file import values_of
 from tidegate.home import Home
 from tidegate.plugin import registry
 from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
@@ -54,24 +55,6 @@ MEMORY_BYTES_GOOD = 2 * GIB
 FSYNC_MS_GOOD = 50
 FSYNC_ROUNDS = 5
 OPEN_FILES_GOOD = 1024
-
-
-class Level(StrEnum):
-    """How much a finding matters."""
-
-    OK = "ok"
-    WARNING = "warning"  # a job runs, but slowly or with a risk
-    MISSING = "missing"  # no job can run
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    name: str
-    level: Level
-    found: str
-    repair: str = ""  # what to do; empty when all is well
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -338,18 +321,27 @@ def _show(findings: list[Finding]) -> None:
 
 
 @click.command("doctor")
-@click.option("--home", help="The installation to look at (TIDEGATE_HOME).")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@click.option("-i", "--variable", multiple=True, metavar="NAME=VALUE", help="A value for ${NAME} in the job files; may be repeated.")
+@click.option("--home", help="The installation to check (TIDEGATE_HOME).")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
-def doctor(home: str | None, as_json: bool) -> None:
-    """Look whether a job can run on this machine, and say how to get what is missing.
+def doctor(files: tuple[str, ...], variable: tuple[str, ...], home: str | None, as_json: bool) -> None:
+    """Check whether a job can run on this machine, and how to get what is missing.
+
+    With job files, also connect to their sources and check rights, settings and tables.
 
     Exit code 0 means that it can, 1 that something is missing.
 
     \b
     Examples:
       tidegate doctor
+      tidegate doctor orders.conf
     """
     findings = examine(Place(home=Home.find(home, os.environ).root, environ=os.environ))
+    if files:
+        from tidegate.cli.doctor_sources import check_sources  # Arrow, which the other checks do without
+
+        findings += [finding for file in files for finding in check_sources(file, values_of(variable))]
     if as_json:
         document = {"version": 1, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, indent=2))
