@@ -109,5 +109,5 @@ def test_a_server_shows_the_rate_of_a_job_that_tidegate_run_leads(cluster: Clust
     finally:
         process.kill()
         process.wait()
-    ended = details(cluster, job)
+    ended = until("an ended job", lambda: (found := details(cluster, job))["status"] == "CANCELED" and found)
     assert ([p["status"] for p in ended["pipelines"]], ended["events"][0]["what"]) == (["CANCELED"], "CANCELED")

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tidegate.connectors.jdbc.target import Target
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session
 from tidegate.model.errors import UserError
 from tidegate.model.types import RowKind
+
+if TYPE_CHECKING:
+    from tidegate.connectors.jdbc.target import Target  # it needs Arrow, and options are checked without it
 
 _TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:=|:([A-Za-z_]\w*)|\?|%", re.DOTALL)
 
@@ -41,7 +44,7 @@ def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]
     return list(range(len(columns)))
 
 
-def run_query(session: Session, dialect: Dialect, query: str, place: TableName, target: Target, rows_max: int) -> None:
+def run_query(session: Session, dialect: Dialect, query: str, place: TableName, target: "Target", rows_max: int) -> None:
     """All rows of one staging table, in their order."""
     statement, names = parameters(query)
     places = columns_of(names, target.names())
