@@ -221,11 +221,17 @@ def arrow(kind: str, value: Any) -> Any:
             return pa.array([value], pa.int64()).view(pa.timestamp("us", "UTC" if kind == "timestamp_tz" else None))
 
 
-@pytest.mark.parametrize("where", [MARIA, "my", LITE])
-@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in FAR.items() for value in values])
+@pytest.mark.parametrize(
+    ("where", "kind", "value"),
+    [
+        (where, kind, value)
+        for where in (MARIA, "my", LITE)
+        for kind, values in FAR.items()
+        for value in values
+        if not (where == LITE and kind == "double" and math.isinf(value))  # SQLite keeps infinities
+    ],
+)
 def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(request: pytest.FixtureRequest, where: str, kind: str, value: Any) -> None:
-    if where == LITE and kind == "double" and math.isinf(value):
-        pytest.skip("SQLite keeps infinities")
     place: Place = request.getfixturevalue(where)
     driven = Driven(sink(place, table="t"))
     writer = driven.sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))

@@ -6,12 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from capture_kit import Mirror, make_source, rows_of
+from binlog_kit import BinlogShop
+from capture_kit import Mirror, rows_of
 from database_kit import Driven, Place, sink
 
 from tidegate.databases.capture.errors import ColumnsAdded, NoKey, NotSetUp, PositionGone, TableChanged
-from tidegate.databases.dialect import dialect_of
-from tidegate.databases.url import System, parse_url
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer
@@ -20,34 +19,9 @@ ORDERS = "create table orders (id bigint primary key, name varchar(80), amount d
 ROWS = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, repeat('x', seq % 50)) from seq_1_to_{}"
 
 
-class Shop:
-    """A database of the server that a source reads."""
-
-    def __init__(self, server: MariaDbServer, place: Place) -> None:
-        self.server, self.place, self.name = server, place, place.database
-
-    def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(*statements, database=self.name)
-
-    def source(self, **more: Any) -> Any:
-        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100}
-        given = {"table-pattern": rf"{self.name}\..*", **{key.replace("__", "."): value for key, value in more.items()}}
-        return make_source("MySQL-CDC", {**options, **{k: v for k, v in given.items() if v is not None}})
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """What the database itself says, read as the snapshot is."""
-        dialect, address = dialect_of(System.MYSQL), parse_url(self.place.url, self.place.user, self.place.password)
-        captured = self.source().captured[f"{self.name}.{table}"]
-        types = {c.name: c.type for c in captured.table.columns}
-        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
-        batches = dialect.batches(address, f"select {selected} from {self.name}.{table}", list(types.items()), 0)
-        found = [row for batch in batches for row in batch.to_pylist()]
-        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
-
-
 @pytest.fixture
-def shop(mariadb: MariaDbServer, maria: Place) -> Shop:
-    return Shop(mariadb, maria)
+def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
+    return BinlogShop(mariadb, maria)
 
 
 def change(rng: random.Random, number: int) -> list[str]:
@@ -67,7 +41,7 @@ def change(rng: random.Random, number: int) -> list[str]:
     return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
 
 
-def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: Shop, seed: int) -> None:
+def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: BinlogShop, seed: int) -> None:
     shop(ORDERS, ROWS.format(500))
     rng = random.Random(seed)
     mirror = Mirror(shop.source())
@@ -84,7 +58,7 @@ def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: 
     assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
 
 
-def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Shop) -> None:
+def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: BinlogShop) -> None:
     shop(ORDERS, ROWS.format(300))
     source = shop.source()
     start = source.initial()
@@ -100,7 +74,7 @@ def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Shop)
     assert len(first) == 200
 
 
-def test_a_range_of_the_log_is_read_again_row_for_row(shop: Shop) -> None:
+def test_a_range_of_the_log_is_read_again_row_for_row(shop: BinlogShop) -> None:
     shop(ORDERS)
     source = shop.source(startup__mode="latest")
     start = source.initial()
@@ -135,7 +109,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
-def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop, metadata: str) -> None:
+def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: BinlogShop, metadata: str) -> None:
     shop(EVERY_TYPE)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -154,7 +128,7 @@ def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop, metadata: 
     assert mirror.table(f"{shop.name}.everything") == shop.rows("everything")
 
 
-def test_compressed_events_are_read_as_others(shop: Shop) -> None:
+def test_compressed_events_are_read_as_others(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -167,7 +141,7 @@ def test_compressed_events_are_read_as_others(shop: Shop) -> None:
     assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
 
 
-def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: Shop) -> None:
+def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     for number in range(4):
@@ -180,7 +154,7 @@ def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: Shop) -> None
     assert mirror.offset["log"]["gtid"].count("-") == 2
 
 
-def test_a_large_transaction_comes_in_many_batches(shop: Shop) -> None:
+def test_a_large_transaction_comes_in_many_batches(shop: BinlogShop) -> None:
     shop(ORDERS)
     source = shop.source(startup__mode="latest")
     start = source.initial()
@@ -192,7 +166,7 @@ def test_a_large_transaction_comes_in_many_batches(shop: Shop) -> None:
     assert max(sizes) < 20_000
 
 
-def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: Shop) -> None:
+def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: BinlogShop) -> None:
     shop(ORDERS, "create table codes (code varchar(20), part int, v int, primary key (code, part))", "insert into codes values ('a', 1, 1), ('B', 2, 2)")
     mirror = Mirror(shop.source())
     mirror.run()
@@ -211,7 +185,7 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(sh
         assert mirror.table(f"{shop.name}.{table}") == shop.rows(table)
 
 
-def test_a_table_without_rows_is_made_in_the_target(shop: Shop, pg: Place) -> None:
+def test_a_table_without_rows_is_made_in_the_target(shop: BinlogShop, pg: Place) -> None:
     shop("create table bare (id int primary key, v int)")
     source = shop.source()
     start = source.initial()
@@ -223,7 +197,7 @@ def test_a_table_without_rows_is_made_in_the_target(shop: Shop, pg: Place) -> No
     assert pg.execute("select id, v from bare") == []
 
 
-def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: Shop) -> None:
+def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: BinlogShop) -> None:
     shop("create table loose (a int, b int)", "insert into loose values (1, 2)")
     with pytest.raises(NoKey, match="loose has no primary key"):
         shop.source().tables()
@@ -233,7 +207,7 @@ def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: Shop) -> Non
     assert mirror.table(f"{shop.name}.loose") == [{"a": 1, "b": 2}]
 
 
-def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None:
+def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: BinlogShop) -> None:
     shop(ORDERS, ROWS.format(10))
     file, pos = shop("show master status")[0][:2]
     shop("update orders set name = 'x' where id = 1")
@@ -262,7 +236,7 @@ def _all(source: Any) -> list[dict[str, Any]]:
     raise AssertionError("the source does not end")
 
 
-def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(shop: Shop) -> None:
+def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(shop: BinlogShop) -> None:
     shop(ORDERS, ROWS.format(10))
     source = shop.source(startup__mode="latest")
     old = source.initial()
@@ -290,7 +264,7 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(sho
     assert not source.runway({"log": {"file": "binlog.999999", "pos": 4}}).held
 
 
-def test_an_idle_table_does_not_fall_off_the_log(shop: Shop, mariadb: MariaDbServer) -> None:
+def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: MariaDbServer) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)", "insert into elsewhere.t values (1)")
@@ -301,7 +275,7 @@ def test_an_idle_table_does_not_fall_off_the_log(shop: Shop, mariadb: MariaDbSer
     assert mirror.rows == {}
 
 
-def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: Shop) -> None:
+def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     shop("insert into orders values (1, 'x', 1, null)", "alter table orders add index by_name (name)", "insert into orders values (2, 'y', 1, null)")
@@ -312,7 +286,7 @@ def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: Shop) -> None
 @pytest.mark.parametrize(
     "statement", ["truncate table orders", "alter table orders drop column note", "alter table orders modify name text", "drop table orders"]
 )
-def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: Shop, statement: str) -> None:
+def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: BinlogShop, statement: str) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
     shop("insert into orders values (1, 'x', 1, null)", statement)
@@ -323,7 +297,7 @@ def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: Shop, sta
 
 
 @pytest.mark.parametrize("turned", ["before", "between", "after"])
-def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(shop: Shop, mariadb: MariaDbServer, turned: str) -> None:
+def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(shop: BinlogShop, mariadb: MariaDbServer, turned: str) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)")
@@ -338,7 +312,7 @@ def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its
             mirror.run()
 
 
-def test_added_columns_are_carried_on_where_that_is_wanted(shop: Shop) -> None:
+def test_added_columns_are_carried_on_where_that_is_wanted(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     wanting = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
@@ -356,7 +330,7 @@ def test_added_columns_are_carried_on_where_that_is_wanted(shop: Shop) -> None:
     assert (added["id"], added["extra"], added["more"]) == (2, 7, "m")
 
 
-def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(shop: Shop) -> None:
+def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(shop: BinlogShop) -> None:
     wanting = {"schema-changes.enabled": True}
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest", **wanting))
@@ -391,7 +365,7 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         ["alter table orders change name title varchar(80)", "alter table orders change title name varchar(80)"],
     ],
 )
-def test_columns_that_only_look_as_before_stop_the_job_too(shop: Shop, statements: list[str]) -> None:
+def test_columns_that_only_look_as_before_stop_the_job_too(shop: BinlogShop, statements: list[str]) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     shop("insert into orders values (1, 'x', 1, 'y')", *statements)
@@ -400,7 +374,7 @@ def test_columns_that_only_look_as_before_stop_the_job_too(shop: Shop, statement
         mirror.run()
 
 
-def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: Shop) -> None:
+def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: BinlogShop) -> None:
     shop(ORDERS)
     try:
         shop("set global binlog_row_image = MINIMAL")
@@ -410,7 +384,7 @@ def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: Shop) -> None:
         shop("set global binlog_row_image = FULL")
 
 
-def test_a_server_that_was_killed_is_asked_again(shop: Shop, mariadb: MariaDbServer) -> None:
+def test_a_server_that_was_killed_is_asked_again(shop: BinlogShop, mariadb: MariaDbServer) -> None:
     shop(ORDERS, ROWS.format(250))
     mirror = Mirror(shop.source())
     mirror.step(Limit(rows=100))

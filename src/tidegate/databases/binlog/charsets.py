@@ -130,7 +130,7 @@ def _find(name: str) -> codecs.CodecInfo | None:
 
 
 def _only_reads(text: str, errors: str = "strict", /) -> tuple[bytes, int]:
-    raise NotImplementedError(f"text is not written in the character sets of the server ({errors}): {text[:20]!r}")
+    raise UnicodeEncodeError("tidegate", text, 0, len(text), f"this character set is only decoded ({errors})")
 
 
 codecs.register(_find)
