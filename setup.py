@@ -20,7 +20,9 @@ class BuildWhatCanBeBuilt(build_ext):
             try:
                 self.build_extension(extension)
             except Exception as error:
-                print(f"{extension.name} is not built, Python does its work: {error}", file=sys.stderr)
+                print(
+                    f"{extension.name} is not built, Python does its work: {error}", file=sys.stderr
+                )
                 self.extensions.remove(extension)
 
 
@@ -29,6 +31,10 @@ try:
 except ImportError:
     modules = []
 else:
-    modules = cythonize([Extension(name, [path]) for name, path in SOURCES.items()], build_dir="build/cython", quiet=True)
+    modules = cythonize(
+        [Extension(name, [path]) for name, path in SOURCES.items()],
+        build_dir="build/cython",
+        quiet=True,
+    )
 
 setup(ext_modules=modules, cmdclass={"build_ext": BuildWhatCanBeBuilt})

@@ -49,7 +49,12 @@ def main() -> int:
     given = parse()
     report = Report(command=f"python -m benchmarks {' '.join(sys.argv[1:])}".strip())
     given.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=given.cache, ignore_cleanup_errors=True) as place, memory_place() as shm:
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="bench-", dir=given.cache, ignore_cleanup_errors=True
+        ) as place,
+        memory_place() as shm,
+    ):
         bench = Bench(
             place=Path(place),
             shm=Path(shm),
@@ -63,7 +68,9 @@ def main() -> int:
             stores=tuple(given.stores),
             database_rows=given.rows or (DATABASE_ROWS_QUICK if given.quick else DATABASE_ROWS),
             peers=not given.quick,
-            changes=tuple(map(int, (given.changes or (CHANGES_QUICK if given.quick else CHANGES)).split(","))),
+            changes=tuple(
+                map(int, (given.changes or (CHANGES_QUICK if given.quick else CHANGES)).split(","))
+            ),
             steady_s=STEADY_S_QUICK if given.quick else STEADY_S,
         )
         print(HEADER, flush=True)
@@ -78,22 +85,49 @@ def main() -> int:
 def memory_place() -> "tempfile.TemporaryDirectory[str]":
     """A directory without a disk below it, where there is one."""
     shm = Path("/dev/shm")
-    return tempfile.TemporaryDirectory(prefix="tidegate-bench-", dir=shm if shm.is_dir() else None, ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(
+        prefix="tidegate-bench-", dir=shm if shm.is_dir() else None, ignore_cleanup_errors=True
+    )
 
 
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS), help=f"parts to measure: {','.join(PARTS)}")
-    parser.add_argument("--rows", type=int, help=f"rows of the big file ({ROWS:,}), or of a table ({DATABASE_ROWS:,})")
+    parser.add_argument(
+        "--only",
+        type=lambda text: text.split(","),
+        default=list(PARTS),
+        help=f"parts to measure: {','.join(PARTS)}",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        help=f"rows of the big file ({ROWS:,}), or of a table ({DATABASE_ROWS:,})",
+    )
     parser.add_argument("--repeats", type=int, help=f"times that each way is measured ({REPEATS})")
     parser.add_argument("--jobs", type=int, help=f"jobs of the control plane ({JOBS:,})")
-    parser.add_argument("--updates", type=int, help=f"updates of a store that must not grow ({UPDATES:,})")
-    parser.add_argument("--stores", type=lambda text: text.split(","), default=list(STORES), help=f"stores of the control plane: {','.join(STORES)}")
+    parser.add_argument(
+        "--updates", type=int, help=f"updates of a store that must not grow ({UPDATES:,})"
+    )
+    parser.add_argument(
+        "--stores",
+        type=lambda text: text.split(","),
+        default=list(STORES),
+        help=f"stores of the control plane: {','.join(STORES)}",
+    )
     parser.add_argument("--changes", help=f"lengths of PostgreSQL's log for pg-catchup ({CHANGES})")
-    parser.add_argument("--quick", action="store_true", help=f"{ROWS_QUICK:,} rows, {REPEATS_QUICK} repeats: to see that it runs, not to quote")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{ROWS_QUICK:,} rows, {REPEATS_QUICK} repeats: to see that it runs, not to quote",
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidegate-benchmarks", help="where rows are kept, and scratch")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "tidegate-benchmarks",
+        help="where rows are kept, and scratch",
+    )
     given = parser.parse_args()
     if unknown := set(given.only) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 import psutil
 
 from benchmarks.clients import Listeners, ask_for
-from benchmarks.control_plane import INTERVAL_MS, JOB, LEASE_S, MIB, overview, percentile, running, submit_all
+from benchmarks.control_plane import (
+    INTERVAL_MS,
+    JOB,
+    LEASE_S,
+    MIB,
+    overview,
+    percentile,
+    running,
+    submit_all,
+)
 from benchmarks.figures import Figure
 from benchmarks.history import put_history
 from benchmarks.installation import Server, helper, until
@@ -82,18 +91,35 @@ def api(bench: Bench) -> None:
     with ExitStack() as stack:
         store = stack.enter_context(sqlite(bench.place / "api-store"))
         put_history(store.url, jobs * ENDED_FOR_EACH, SystemClock().now_ms())
-        server = stack.enter_context(Server(home, {"state.url": store.url, "coordinator.lease-ms": int(LEASE_S * 1000)}, worker=False))
+        server = stack.enter_context(
+            Server(
+                home,
+                {"state.url": store.url, "coordinator.lease-ms": int(LEASE_S * 1000)},
+                worker=False,
+            )
+        )
         here = Place(bench=bench, server=server)
         time.sleep(2 * here.seconds)  # what a start leaves to do
         listeners_at_rest(here, "nothing changes")
-        stack.enter_context(helper("fleet", str(home), store.url, str(INTERVAL_MS), said=home / "fleet.log"))
+        stack.enter_context(
+            helper("fleet", str(home), store.url, str(INTERVAL_MS), said=home / "fleet.log")
+        )
         start_jobs(server, jobs)
         here = replace(here, rest=here.cpu_share())
-        here.add(f"nobody asks, {jobs:,} jobs run: CPU of the server", here.rest, "%", against="of a core; left out of the CPU below")
+        here.add(
+            f"nobody asks, {jobs:,} jobs run: CPU of the server",
+            here.rest,
+            "%",
+            against="of a core; left out of the CPU below",
+        )
         for question in questions(server, jobs):
             for clients in CLIENTS:
                 measure(here, question, clients)
-        here.add(f"memory of the server, {jobs:,} jobs run, {jobs * ENDED_FOR_EACH:,} have ended", here.rss_mib(), "MiB")
+        here.add(
+            f"memory of the server, {jobs:,} jobs run, {jobs * ENDED_FOR_EACH:,} have ended",
+            here.rss_mib(),
+            "MiB",
+        )
         listeners_at_rest(here, f"{jobs:,} jobs run")
         told(here)
 
@@ -114,17 +140,43 @@ def questions(server: Server, jobs: int) -> list[Question]:
     ended = jobs * ENDED_FOR_EACH
     same = (f"If-None-Match: {tag_of(server)}",)
     return [
-        Question(name=f"v2: all {jobs:,} running jobs, {size / MIB:.1f} MiB", path=lambda _: "/running-jobs", aim_ms=LIST_MS_AIM),
-        Question(name="v2: running jobs, a page of 20", path=lambda n: f"/running-jobs?page={n % 5 + 1}&rows=20"),
-        Question(name="v2: one job that runs", path=lambda n: f"/job-info/{ids[n * 7919 % len(ids)]}"),
-        Question(name="v2: one job that has ended", path=lambda n: f"/job-info/{n * 7919 % ended + 1}"),
-        Question(name=f"v2: a page of 20 of {ended * 8 // 10:,} finished jobs", path=lambda n: f"/finished-jobs/FINISHED?page={n % 50 + 1}&rows=20"),
+        Question(
+            name=f"v2: all {jobs:,} running jobs, {size / MIB:.1f} MiB",
+            path=lambda _: "/running-jobs",
+            aim_ms=LIST_MS_AIM,
+        ),
+        Question(
+            name="v2: running jobs, a page of 20",
+            path=lambda n: f"/running-jobs?page={n % 5 + 1}&rows=20",
+        ),
+        Question(
+            name="v2: one job that runs", path=lambda n: f"/job-info/{ids[n * 7919 % len(ids)]}"
+        ),
+        Question(
+            name="v2: one job that has ended", path=lambda n: f"/job-info/{n * 7919 % ended + 1}"
+        ),
+        Question(
+            name=f"v2: a page of 20 of {ended * 8 // 10:,} finished jobs",
+            path=lambda n: f"/finished-jobs/FINISHED?page={n % 50 + 1}&rows=20",
+        ),
         Question(name=f"v1: a page of 50 of {jobs + ended:,} jobs", path=lambda _: "/api/v1/jobs"),
-        Question(name="v1: a page of 50, by status and name", path=lambda _: "/api/v1/jobs?status=FAILED&name=nightly-1"),
-        Question(name="v1: a page of 50, not modified (304)", path=lambda _: "/api/v1/jobs?ended=true", headers=same, wanted=304),
-        Question(name="v1: one job that runs", path=lambda n: f"/api/v1/jobs/{ids[n * 7919 % len(ids)]}"),
+        Question(
+            name="v1: a page of 50, by status and name",
+            path=lambda _: "/api/v1/jobs?status=FAILED&name=nightly-1",
+        ),
+        Question(
+            name="v1: a page of 50, not modified (304)",
+            path=lambda _: "/api/v1/jobs?ended=true",
+            headers=same,
+            wanted=304,
+        ),
+        Question(
+            name="v1: one job that runs", path=lambda n: f"/api/v1/jobs/{ids[n * 7919 % len(ids)]}"
+        ),
         Question(name="metrics for Prometheus", path=lambda _: "/metrics", aim_ms=LIST_MS_AIM),
-        Question(name="the page of the jobs, 100 rows", path=lambda _: "/ui/jobs", aim_ms=LIST_MS_AIM),
+        Question(
+            name="the page of the jobs, 100 rows", path=lambda _: "/ui/jobs", aim_ms=LIST_MS_AIM
+        ),
     ]
 
 
@@ -140,8 +192,18 @@ def tag_of(server: Server) -> str:
 def measure(here: Place, question: Question, clients: int) -> None:
     """Answers in a second, and how long they take."""
     before, began_s = psutil.Process(here.server.process.pid).cpu_times(), time.perf_counter()
-    answers = ask_for(here.server.port, question.path, clients=clients, seconds=here.seconds, headers=question.headers, wanted=question.wanted)
-    after, took_s = psutil.Process(here.server.process.pid).cpu_times(), time.perf_counter() - began_s
+    answers = ask_for(
+        here.server.port,
+        question.path,
+        clients=clients,
+        seconds=here.seconds,
+        headers=question.headers,
+        wanted=question.wanted,
+    )
+    after, took_s = (
+        psutil.Process(here.server.process.pid).cpu_times(),
+        time.perf_counter() - began_s,
+    )
     each, p99 = answers.each, percentile(answers.each, 0.99) * 1000
     used_s = after.user + after.system - before.user - before.system - here.rest / 100 * took_s
     cpu_ms = max(0.0, used_s) * 1000 / len(each)

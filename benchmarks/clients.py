@@ -26,7 +26,14 @@ class Line:
     """One connection that is kept open, and asked again and again."""
 
     def __init__(self, port: int, room: memoryview) -> None:
-        self.port, self.room, self.head, self.left, self.asked_s, self.status = port, room, b"", -1, 0.0, 0
+        self.port, self.room, self.head, self.left, self.asked_s, self.status = (
+            port,
+            room,
+            b"",
+            -1,
+            0.0,
+            0,
+        )
         self.open()
 
     def open(self) -> None:
@@ -41,7 +48,9 @@ class Line:
     def ask(self, path: str, headers: Sequence[str] = ()) -> None:
         """Send a request; its answer is awaited elsewhere."""
         self.head, self.left, self.asked_s = b"", -1, time.perf_counter()
-        self.socket.sendall("\r\n".join((f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", "")).encode())
+        self.socket.sendall(
+            "\r\n".join((f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", "")).encode()
+        )
 
     def heard(self) -> bool:
         """Take what is there; whether the answer is whole now, or will never be."""
@@ -57,7 +66,9 @@ class Line:
         if not blank:
             return False
         self.status, length = int(head[9:12]), LENGTH.search(head)
-        self.left = (int(length[1]) if length else 0) - len(body) if self.status not in BODILESS else 0
+        self.left = (
+            (int(length[1]) if length else 0) - len(body) if self.status not in BODILESS else 0
+        )
         return self.left <= 0
 
 
@@ -71,7 +82,15 @@ class Answers:
     refused: int
 
 
-def ask_for(port: int, path: Callable[[int], str], *, clients: int, seconds: float, headers: Sequence[str] = (), wanted: int = 200) -> Answers:
+def ask_for(
+    port: int,
+    path: Callable[[int], str],
+    *,
+    clients: int,
+    seconds: float,
+    headers: Sequence[str] = (),
+    wanted: int = 200,
+) -> Answers:
     """So many clients, each asking again as soon as it is answered; those that were asked before the end are waited for."""
     room, each, number, refused = memoryview(bytearray(ROOM)), [], 0, 0
     with ExitStack() as stack:
@@ -102,7 +121,9 @@ def ask_for(port: int, path: Callable[[int], str], *, clients: int, seconds: flo
                 if now_s < began_s + seconds or not each:
                     line.ask(path(number), headers)
                     number += 1
-        return Answers(rate=len(each) / (time.perf_counter() - began_s), each=sorted(each), refused=refused)
+        return Answers(
+            rate=len(each) / (time.perf_counter() - began_s), each=sorted(each), refused=refused
+        )
 
 
 class Listeners:
@@ -124,7 +145,12 @@ class Listeners:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._over.set()
         self._thread.join()
         for line in self.lines:
@@ -138,8 +164,12 @@ class Listeners:
     def told(self, job_id: int, within_s: float) -> list[float]:
         """When each of them heard of it: wait until all have."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self.trouble or len(self._told[job_id]) >= len(self.lines), within_s):
-                raise Trouble(f"{len(self._told[job_id])} of {len(self.lines)} listeners have heard of job {job_id} within {within_s:g} s")
+            if not self._changed.wait_for(
+                lambda: self.trouble or len(self._told[job_id]) >= len(self.lines), within_s
+            ):
+                raise Trouble(
+                    f"{len(self._told[job_id])} of {len(self.lines)} listeners have heard of job {job_id} within {within_s:g} s"
+                )
             if self.trouble:
                 raise Trouble(self.trouble)
             return sorted(self._told.pop(job_id))

@@ -21,7 +21,11 @@ from tidegate.coordinator.collector import StoreWitness
 from tidegate.store.open import open_store
 
 PART = "collector"
-FILES = ("Source[0]-FakeSource/state-data", "Sink[0]-LocalFile/state-data", "_manifest.json")  # of a checkpoint
+FILES = (
+    "Source[0]-FakeSource/state-data",
+    "Sink[0]-LocalFile/state-data",
+    "_manifest.json",
+)  # of a checkpoint
 OF_A_JOB = 10  # checkpoints
 ACTS = ("look", "collect", "delete")
 EXTRA_MIB_MAX = 64
@@ -56,7 +60,12 @@ def measured(place: Path, act: str, objects: int) -> tuple[float, float, int]:
     """Seconds, processor time and peak memory of one act, after the namespace was made."""
     if not place.exists():
         fill(place, objects)
-    done = subprocess.run([sys.executable, "-m", "benchmarks.collector", act, str(place)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.collector", act, str(place)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     told = json.loads(done.stdout)
     return told["seconds"], told["cpu_s"], told["rss_mib"]
 
@@ -88,7 +97,11 @@ def act_on(act: str, place: Path) -> dict[str, float]:
         assert report.moved or report.deleted
     seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     store.close()
-    return {"seconds": seconds, "cpu_s": cpu_s, "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
+    return {
+        "seconds": seconds,
+        "cpu_s": cpu_s,
+        "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
 
 
 if __name__ == "__main__":

@@ -26,7 +26,10 @@ CLIENTS = (1, 4, 16)
 LEASE_S = 3.0
 INTERVAL_MS = 10_000
 SUBMITS_AIM, LIST_MS_AIM, FAILOVER_S_AIM = 200.0, 50.0, LEASE_S + 1.0
-WHOLE = ("sqlite", "tmpfs")  # the others have a quarter of the jobs, and are measured where it matters which store it is
+WHOLE = (
+    "sqlite",
+    "tmpfs",
+)  # the others have a quarter of the jobs, and are measured where it matters which store it is
 MIB = 1 << 20
 JOB = json.dumps(
     {
@@ -35,10 +38,25 @@ JOB = json.dumps(
             {
                 "plugin_name": "FakeSource",
                 "plugin_output": "orders",
-                "schema": {"fields": {"id": "bigint", "customer": "string", "city": "string", "price": "double", "paid": "boolean"}},
+                "schema": {
+                    "fields": {
+                        "id": "bigint",
+                        "customer": "string",
+                        "city": "string",
+                        "price": "double",
+                        "paid": "boolean",
+                    }
+                },
             }
         ],
-        "transform": [{"plugin_name": "Sql", "plugin_input": "orders", "plugin_output": "paid", "query": "select id, customer, price from orders where paid"}],
+        "transform": [
+            {
+                "plugin_name": "Sql",
+                "plugin_input": "orders",
+                "plugin_output": "paid",
+                "query": "select id, customer, price from orders where paid",
+            }
+        ],
         "sink": [{"plugin_name": "Console", "plugin_input": "paid"}],
     }
 )
@@ -55,11 +73,17 @@ class World:
 
     def server(self) -> Server:
         """One more, without a worker of its own."""
-        return Server(self.home, {"state.url": self.store.url, "coordinator.lease-ms": int(LEASE_S * 1000)}, worker=False)
+        return Server(
+            self.home,
+            {"state.url": self.store.url, "coordinator.lease-ms": int(LEASE_S * 1000)},
+            worker=False,
+        )
 
     def add(self, what: str, value: float, unit: str, **more: object) -> None:
         """A figure of this installation."""
-        self.bench.report.add(Figure(part=PART, name=f"{self.name}: {what}", value=value, unit=unit, **more))  # type: ignore[arg-type]  # fields of Figure
+        self.bench.report.add(
+            Figure(part=PART, name=f"{self.name}: {what}", value=value, unit=unit, **more)
+        )  # type: ignore[arg-type]  # fields of Figure
 
 
 def serve(bench: Bench) -> None:
@@ -68,7 +92,10 @@ def serve(bench: Bench) -> None:
         with place as store:
             home = bench.place / f"serve-{store.name}"
             home.mkdir(parents=True, exist_ok=True)
-            measure(World(bench=bench, store=store, home=home, name=store.name), whole=store.name in WHOLE)
+            measure(
+                World(bench=bench, store=store, home=home, name=store.name),
+                whole=store.name in WHOLE,
+            )
 
 
 def measure(here: World, *, whole: bool) -> None:
@@ -76,7 +103,15 @@ def measure(here: World, *, whole: bool) -> None:
     jobs = here.bench.jobs if whole else max(16, here.bench.jobs // 4)
     with ExitStack() as stack:
         server = stack.enter_context(here.server())
-        stack.enter_context(helper("fleet", str(here.home), here.store.url, str(INTERVAL_MS), said=here.home / "fleet.log"))
+        stack.enter_context(
+            helper(
+                "fleet",
+                str(here.home),
+                here.store.url,
+                str(INTERVAL_MS),
+                said=here.home / "fleet.log",
+            )
+        )
         until("a worker", 30, lambda: overview(server)["workers"] == "1")
         submits(here, server, jobs)
         if whole:
@@ -139,7 +174,10 @@ def submit_all(server: Server, clients: int, count: int) -> tuple[float, list[fl
         except BaseException as error:
             troubles.append(error)
 
-    threads = [threading.Thread(target=client, args=(count // clients + (n < count % clients),)) for n in range(clients)]
+    threads = [
+        threading.Thread(target=client, args=(count // clients + (n < count % clients),))
+        for n in range(clients)
+    ]
     began_s = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -155,12 +193,41 @@ def reads(here: World, server: Server, jobs: int, when: str) -> None:
     with server.connect() as line:
         ids = [job["jobId"] for job in json.loads(line.get("/running-jobs"))]
         size = len(line.get("/running-jobs"))
-        latency(here, line, f"all {jobs:,} listed, {when} ({size / MIB:.1f} MiB)", lambda _: "/running-jobs", 100, judged=when == "at rest")
-        latency(here, line, f"a page of 20 listed, {when}", lambda _: "/running-jobs?page=2&rows=20", 200, judged=False)
-        latency(here, line, f"one job shown, {when}", lambda n: f"/job-info/{ids[n * 7919 % len(ids)]}", 400, judged=when == "at rest")
+        latency(
+            here,
+            line,
+            f"all {jobs:,} listed, {when} ({size / MIB:.1f} MiB)",
+            lambda _: "/running-jobs",
+            100,
+            judged=when == "at rest",
+        )
+        latency(
+            here,
+            line,
+            f"a page of 20 listed, {when}",
+            lambda _: "/running-jobs?page=2&rows=20",
+            200,
+            judged=False,
+        )
+        latency(
+            here,
+            line,
+            f"one job shown, {when}",
+            lambda n: f"/job-info/{ids[n * 7919 % len(ids)]}",
+            400,
+            judged=when == "at rest",
+        )
 
 
-def latency(here: World, line: Connection, what: str, path: Callable[[int], str], count: int, *, judged: bool) -> None:
+def latency(
+    here: World,
+    line: Connection,
+    what: str,
+    path: Callable[[int], str],
+    count: int,
+    *,
+    judged: bool,
+) -> None:
     """p50 and p99 of an answer."""
     count = max(20, count * here.bench.repeats // 5)
     each = sorted(timed(line, path(n)) * 1000 for n in range(count))
@@ -196,13 +263,30 @@ def rest(here: World, server: Server, jobs: int) -> None:
         before, began_s = process.cpu_times(), time.perf_counter()
         time.sleep(INTERVAL_MS / 1000 / 2)
         after, ended_s = process.cpu_times(), time.perf_counter()
-        shares.append((after.user + after.system - before.user - before.system) / (ended_s - began_s) * 100)
+        shares.append(
+            (after.user + after.system - before.user - before.system) / (ended_s - began_s) * 100
+        )
     used = process.memory_full_info()
     here.add(
-        "server at rest, CPU for 100 jobs", median(shares) / jobs * 100, "%", spread=(min(shares) / jobs * 100, max(shares) / jobs * 100), against="of one core"
+        "server at rest, CPU for 100 jobs",
+        median(shares) / jobs * 100,
+        "%",
+        spread=(min(shares) / jobs * 100, max(shares) / jobs * 100),
+        against="of one core",
     )
-    here.add("server at rest, memory", used.rss / MIB, "MiB", rss_mib=used.rss // MIB, uss_mib=used.uss // MIB)
-    here.add("store, bytes for each job", here.store.bytes() / jobs / 1024, "KiB", against=f"{here.store.bytes() / MIB:.1f} MiB in all")
+    here.add(
+        "server at rest, memory",
+        used.rss / MIB,
+        "MiB",
+        rss_mib=used.rss // MIB,
+        uss_mib=used.uss // MIB,
+    )
+    here.add(
+        "store, bytes for each job",
+        here.store.bytes() / jobs / 1024,
+        "KiB",
+        against=f"{here.store.bytes() / MIB:.1f} MiB in all",
+    )
 
 
 def failover(here: World, leader: Server) -> None:
@@ -237,5 +321,12 @@ def taken_over(leader: Server, follower: Server, last_id: int) -> float:
         leader.kill()
         killed_s = time.perf_counter()
         line.post(f"/submit-job?jobId={last_id}", JOB)
-        until("another leader", 60, lambda: json.loads(line.get(f"/job-info/{last_id}"))["jobStatus"] not in ("INITIALIZING", "CREATED"))
+        until(
+            "another leader",
+            60,
+            lambda: (
+                json.loads(line.get(f"/job-info/{last_id}"))["jobStatus"]
+                not in ("INITIALIZING", "CREATED")
+            ),
+        )
         return time.perf_counter() - killed_s

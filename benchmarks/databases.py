@@ -49,8 +49,18 @@ def copies(bench: Bench, place: Servers, mine: Side, there: Peers | None) -> Non
     fill(place, TABLE, bench.database_rows)
     fill(place, FEW, min(ROWS_FEW, bench.database_rows))
     with ExitStack() as stack:
-        spark = stack.enter_context(Side(bench.place, "databases_spark_side", os.pathsep.join(map(str, there.jars)))) if there and there.jars else None
-        other = stack.enter_context(Side(bench.place, "databases_peer_side", python=str(there.python))) if there else None
+        spark = (
+            stack.enter_context(
+                Side(bench.place, "databases_spark_side", os.pathsep.join(map(str, there.jars)))
+            )
+            if there and there.jars
+            else None
+        )
+        other = (
+            stack.enter_context(Side(bench.place, "databases_peer_side", python=str(there.python)))
+            if there
+            else None
+        )
         for source in ("MariaDB", "PostgreSQL"):
             ways = [_ours(bench, place, mine, source)]
             ways += [_spark(place, spark, source)] if spark else []
@@ -66,7 +76,9 @@ def race(bench: Bench, place: Servers, source: str, ways: Sequence[Way]) -> None
         for way in part if turn % 2 == 0 else list(reversed(part)):
             if answer := _copied(place, way, TABLE, bench.database_rows):
                 seen[way.name].append(answer)
-    medians = {name: median([a["seconds"] for a in answers]) for name, answers in seen.items() if answers}
+    medians = {
+        name: median([a["seconds"] for a in answers]) for name, answers in seen.items() if answers
+    }
     for name, seconds in medians.items():
         _show(bench, source, name, seconds, seen[name])
     for other in [name for name in medians if name != "tidegate"]:
@@ -84,16 +96,43 @@ def race(bench: Bench, place: Servers, source: str, ways: Sequence[Way]) -> None
         bench.report.add(figure)
 
 
-def _show(bench: Bench, source: str, name: str, seconds: float, answers: Sequence[dict[str, Any]]) -> None:
+def _show(
+    bench: Bench, source: str, name: str, seconds: float, answers: Sequence[dict[str, Any]]
+) -> None:
     rate = bench.database_rows / seconds
     each = [a["seconds"] for a in answers]
-    line = f"{source} -> PostgreSQL, {bench.database_rows:,} rows: {name}, {rate / 1000:,.0f}k rows/s"
-    bench.report.add(Figure(part="db", name=line, value=seconds, unit="s", spread=(min(each), max(each)), cpu_s=median([a["cpu_s"] for a in answers])))
+    line = (
+        f"{source} -> PostgreSQL, {bench.database_rows:,} rows: {name}, {rate / 1000:,.0f}k rows/s"
+    )
+    bench.report.add(
+        Figure(
+            part="db",
+            name=line,
+            value=seconds,
+            unit="s",
+            spread=(min(each), max(each)),
+            cpu_s=median([a["cpu_s"] for a in answers]),
+        )
+    )
     if "jobs" in answers[0]:
         job = median([sum(a["jobs"]) for a in answers])
-        bench.report.add(Figure(part="db", name=f"{source} -> PostgreSQL: of that, reading and staging", value=job, unit="s"))
+        bench.report.add(
+            Figure(
+                part="db",
+                name=f"{source} -> PostgreSQL: of that, reading and staging",
+                value=job,
+                unit="s",
+            )
+        )
         rest = median([a["seconds"] - sum(a["jobs"]) for a in answers])
-        bench.report.add(Figure(part="db", name=f"{source} -> PostgreSQL: of that, merging and the protocol", value=rest, unit="s"))
+        bench.report.add(
+            Figure(
+                part="db",
+                name=f"{source} -> PostgreSQL: of that, merging and the protocol",
+                value=rest,
+                unit="s",
+            )
+        )
 
 
 def _copied(place: Servers, way: Way, table: str, rows: int) -> dict[str, Any] | None:
@@ -112,22 +151,51 @@ def _copied(place: Servers, way: Way, table: str, rows: int) -> dict[str, Any] |
 
 
 def _ours(bench: Bench, place: Servers, side: Side, source: str) -> Way:
-    return Way("tidegate", lambda table, _: side.ask(file=str(copy_job(bench.place, place, source, table)), home=str(bench.place / "home-db")), "by_tidegate")
+    return Way(
+        "tidegate",
+        lambda table, _: side.ask(
+            file=str(copy_job(bench.place, place, source, table)), home=str(bench.place / "home-db")
+        ),
+        "by_tidegate",
+    )
 
 
 def _spark(place: Servers, side: Side, source: str) -> Way:
     target = f"jdbc:postgresql://127.0.0.1:{place.postgres.port}/{DATABASE}?user=postgres&password=any&reWriteBatchedInserts=true"
     maria = f"jdbc:mysql://127.0.0.1:{place.maria.port}/{DATABASE}?user=root&useSSL=false&useCursorFetch=true&allowPublicKeyRetrieval=true"
     read = maria if source == "MariaDB" else target
-    return Way(SPARK, lambda table, rows: side.ask(source=read, table=table, target=target, into="by_spark", rows=rows), "by_spark")
+    return Way(
+        SPARK,
+        lambda table, rows: side.ask(
+            source=read, table=table, target=target, into="by_spark", rows=rows
+        ),
+        "by_spark",
+    )
 
 
 def _others(place: Servers, side: Side, there: Peers, source: str) -> Iterator[Way]:
     read = place.maria_url if source == "MariaDB" else place.postgres_url
     if "dlt" in there.found:
-        yield Way(DLT, lambda table, _: side.ask(do="dlt", source=read, table=table, target=place.postgres_url, into="copied"), "by_dlt.copied", drops=False)
+        yield Way(
+            DLT,
+            lambda table, _: side.ask(
+                do="dlt", source=read, table=table, target=place.postgres_url, into="copied"
+            ),
+            "by_dlt.copied",
+            drops=False,
+        )
     if "sling" in there.found:
         schema = DATABASE if source == "MariaDB" else "public"
         address = read + ("" if source == "MariaDB" else "?sslmode=disable")
-        more = {"program": str(there.sling), "into": "public.by_sling", "target": place.postgres_url + "?sslmode=disable"}
-        yield Way("sling", lambda table, _: side.ask(do="sling", source=address, stream=f"{schema}.{table}", **more), "by_sling")
+        more = {
+            "program": str(there.sling),
+            "into": "public.by_sling",
+            "target": place.postgres_url + "?sslmode=disable",
+        }
+        yield Way(
+            "sling",
+            lambda table, _: side.ask(
+                do="sling", source=address, stream=f"{schema}.{table}", **more
+            ),
+            "by_sling",
+        )

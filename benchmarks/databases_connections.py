@@ -39,16 +39,31 @@ def connections(bench: Bench) -> None:
 
 def _measured(bench: Bench, place: Servers, name: str, interval_ms: int) -> float:
     title = f"connections-{name}-{interval_ms}"
-    more = 'startup.mode = "latest"' + (f', slot.name = "connections_{interval_ms}"' if name == "PostgreSQL" else "")
+    more = 'startup.mode = "latest"' + (
+        f', slot.name = "connections_{interval_ms}"' if name == "PostgreSQL" else ""
+    )
     reader = (maria_reader if name == "MariaDB" else postgres_reader)(place, TABLE, more)
     file = follow_job(bench.place, place, reader, title, interval_ms)
-    command = [str(Path(sys.executable).with_name("tidegate")), "run", str(file), "--home", str(bench.place / f"home-{title}")]
+    command = [
+        str(Path(sys.executable).with_name("tidegate")),
+        "run",
+        str(file),
+        "--home",
+        str(bench.place / f"home-{title}"),
+    ]
     said = bench.place / f"{title}.said"
     with said.open("wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(), cwd=ROOT)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(), cwd=ROOT
+        )
     try:
         with Writer(place, name), place.connect() as looking:
-            until(f"the first row of {name} in the target (see {said})", FIRST_S, lambda: newest_row(looking) > 0, every_s=0.05)
+            until(
+                f"the first row of {name} in the target (see {said})",
+                FIRST_S,
+                lambda: newest_row(looking) > 0,
+                every_s=0.05,
+            )
             time.sleep(LEFT_OUT_S)  # the first batches of a job open more
             before, opened = _batches(place), _opened(place)
             wait_s = max(bench.steady_s, (BATCHES_MIN + 1) * interval_ms / 1000)

@@ -35,27 +35,53 @@ def latency(bench: Bench, place: Servers) -> None:
     make(place, TABLE)
     readers = {
         "MariaDB": maria_reader(place, TABLE, 'startup.mode = "latest"'),
-        "PostgreSQL": postgres_reader(place, TABLE, 'slot.name = "steady", startup.mode = "latest"'),
+        "PostgreSQL": postgres_reader(
+            place, TABLE, 'slot.name = "steady", startup.mode = "latest"'
+        ),
     }
     for name, reader in readers.items():
         place.drop("by_tidegate")
         file = follow_job(bench.place, place, reader, f"steady-{name}", INTERVAL_MS)
         latencies, rate = _measured(bench, place, name, file)
-        at = [sorted(latencies)[min(len(latencies) - 1, int(len(latencies) * share))] * 1000 for share in (0.5, 0.99)]
+        at = [
+            sorted(latencies)[min(len(latencies) - 1, int(len(latencies) * share))] * 1000
+            for share in (0.5, 0.99)
+        ]
         line = f"{name} -> PostgreSQL, {rate:,.0f} rows/s, commit -> visible"
-        bench.report.add(Figure(part="cdc", name=f"{line}, p50", value=at[0], unit="ms", spread=(min(latencies) * 1000, max(latencies) * 1000)))
+        bench.report.add(
+            Figure(
+                part="cdc",
+                name=f"{line}, p50",
+                value=at[0],
+                unit="ms",
+                spread=(min(latencies) * 1000, max(latencies) * 1000),
+            )
+        )
         bench.report.add(Figure(part="cdc", name=f"{line}, p99", value=at[1], unit="ms"))
 
 
 def _measured(bench: Bench, place: Servers, name: str, file: Path) -> tuple[list[float], float]:
     """The latency of every commit, but for those of the first seconds, and the rate that was kept."""
     said = bench.place / f"steady-{name}.said"
-    command = [str(Path(sys.executable).with_name("tidegate")), "run", str(file), "--home", str(bench.place / f"home-steady-{name}")]
+    command = [
+        str(Path(sys.executable).with_name("tidegate")),
+        "run",
+        str(file),
+        "--home",
+        str(bench.place / f"home-steady-{name}"),
+    ]
     with said.open("wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(), cwd=ROOT)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(), cwd=ROOT
+        )
     try:
         with Writer(place, name) as writer, place.connect() as looking:
-            until(f"the first row of {name} in the target (see {said})", FIRST_S, lambda: newest_row(looking) > 0, every_s=0.05)
+            until(
+                f"the first row of {name} in the target (see {said})",
+                FIRST_S,
+                lambda: newest_row(looking) > 0,
+                every_s=0.05,
+            )
             begin_s = time.perf_counter() + LEFT_OUT_S
             seen = _watch(looking, writer, begin_s, begin_s + bench.steady_s)
         found = _latencies(writer.commits, seen, begin_s)
@@ -78,7 +104,9 @@ class Writer:
         self.commits: list[tuple[float, int]] = []
         self.trouble: BaseException | None = None
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(_committer(place, name),), daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(_committer(place, name),), daemon=True
+        )
 
     def __enter__(self) -> "Writer":
         self._thread.start()
@@ -111,7 +139,9 @@ def _committer(place: Servers, name: str) -> Callable[[int, int], None]:
         connection = place.maria.connect(DATABASE)
         return lambda first, last: _execute(connection.cursor(), maria_insert(TABLE, first, last))
     postgres = place.connect()
-    return lambda first, last: _execute(postgres.cursor(), postgres_insert(TABLE, first, last).encode())
+    return lambda first, last: _execute(
+        postgres.cursor(), postgres_insert(TABLE, first, last).encode()
+    )
 
 
 def _execute(cursor: Any, statement: str | bytes) -> None:
@@ -128,7 +158,12 @@ def newest_row(connection: "psycopg.Connection[tuple[int | None, ...]]") -> int:
     return (found[0] or 0) if found else 0
 
 
-def _watch(connection: "psycopg.Connection[tuple[int | None, ...]]", writer: Writer, begin_s: float, end_s: float) -> list[tuple[float, int]]:
+def _watch(
+    connection: "psycopg.Connection[tuple[int | None, ...]]",
+    writer: Writer,
+    begin_s: float,
+    end_s: float,
+) -> list[tuple[float, int]]:
     """When each new row was the newest in the target for the first time; at least until one is seen that was committed after the beginning."""
     seen: list[tuple[float, int]] = []
     while writer.trouble is None:
@@ -136,13 +171,17 @@ def _watch(connection: "psycopg.Connection[tuple[int | None, ...]]", writer: Wri
         now_s = time.perf_counter()
         if not seen or newest > seen[-1][1]:
             seen.append((now_s, newest))
-        if now_s > end_s and (now_s > end_s + FIRST_S or _latencies(writer.commits[:], seen, begin_s)):
+        if now_s > end_s and (
+            now_s > end_s + FIRST_S or _latencies(writer.commits[:], seen, begin_s)
+        ):
             break
         time.sleep(LOOK_S)  # between two looks at another process
     return seen
 
 
-def _latencies(commits: list[tuple[float, int]], seen: list[tuple[float, int]], begin_s: float) -> list[float]:
+def _latencies(
+    commits: list[tuple[float, int]], seen: list[tuple[float, int]], begin_s: float
+) -> list[float]:
     """Of every commit that came after the beginning and was seen."""
     newest = [row for _, row in seen]
     found = [(when, bisect.bisect_left(newest, row)) for when, row in commits if when >= begin_s]

@@ -19,11 +19,27 @@ def dlt(work: Path, request: dict[str, Any]) -> dict[str, Any]:
     from dlt.sources.sql_database import sql_table
 
     began = time.perf_counter()
-    scheme = request["source"].replace("mysql://", "mysql+pymysql://").replace("postgresql://", "postgresql+psycopg2://")
-    cut = {"conn": request["source"], "partition_on": "id", "partition_num": 2, "return_type": "arrow"}
-    table = sql_table(credentials=scheme, table=request["table"], backend="connectorx", backend_kwargs=cut)
+    scheme = (
+        request["source"]
+        .replace("mysql://", "mysql+pymysql://")
+        .replace("postgresql://", "postgresql+psycopg2://")
+    )
+    cut = {
+        "conn": request["source"],
+        "partition_on": "id",
+        "partition_num": 2,
+        "return_type": "arrow",
+    }
+    table = sql_table(
+        credentials=scheme, table=request["table"], backend="connectorx", backend_kwargs=cut
+    )
     table.apply_hints(table_name=request["into"], write_disposition="replace")
-    pipeline = dlt.pipeline("bench", destination=dlt.destinations.postgres(request["target"]), dataset_name="by_dlt", pipelines_dir=str(work))
+    pipeline = dlt.pipeline(
+        "bench",
+        destination=dlt.destinations.postgres(request["target"]),
+        dataset_name="by_dlt",
+        pipelines_dir=str(work),
+    )
     told = pipeline.run(table, loader_file_format="csv")
     told.raise_on_failed_jobs()
     return {"seconds": time.perf_counter() - began}
@@ -32,10 +48,30 @@ def dlt(work: Path, request: dict[str, Any]) -> dict[str, Any]:
 def sling(work: Path, request: dict[str, Any]) -> dict[str, Any]:
     """A table by its program."""
     began = time.perf_counter()
-    environ = {**os.environ, "FROM_DB": request["source"], "TO_DB": request["target"], "SLING_DISABLE_TELEMETRY": "TRUE"}
-    command = [request["program"], "run", "--src-conn", "FROM_DB", "--src-stream", request["stream"], "--tgt-conn", "TO_DB"]
+    environ = {
+        **os.environ,
+        "FROM_DB": request["source"],
+        "TO_DB": request["target"],
+        "SLING_DISABLE_TELEMETRY": "TRUE",
+    }
+    command = [
+        request["program"],
+        "run",
+        "--src-conn",
+        "FROM_DB",
+        "--src-stream",
+        request["stream"],
+        "--tgt-conn",
+        "TO_DB",
+    ]
     command += ["--tgt-object", request["into"], "--mode", "full-refresh"]
-    done = subprocess.run(command, env={**environ, "SLING_HOME_DIR": str(work / "sling")}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env={**environ, "SLING_HOME_DIR": str(work / "sling")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError((done.stdout + done.stderr)[-1500:])
     return {"seconds": time.perf_counter() - began}
@@ -49,7 +85,14 @@ def replication(work: Path, request: dict[str, Any]) -> dict[str, Any]:  # noqa:
     began, rows = time.perf_counter(), 0
     settings = {"host": "127.0.0.1", "port": request["port"], "user": "root", "passwd": ""}
     kinds = [DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent]
-    stream = BinLogStreamReader(settings, server_id=77, log_file=request["file"], log_pos=request["pos"], resume_stream=True, only_events=kinds)
+    stream = BinLogStreamReader(
+        settings,
+        server_id=77,
+        log_file=request["file"],
+        log_pos=request["pos"],
+        resume_stream=True,
+        only_events=kinds,
+    )
     for event in stream:
         if event.table == request["table"]:
             rows += len(event.rows)
@@ -75,7 +118,13 @@ def debezium(work: Path, request: dict[str, Any]) -> dict[str, Any]:
                 over.set()
 
     began = time.perf_counter()
-    engine = DebeziumJsonEngine(properties={**request["properties"], "offset.storage.file.filename": str(work / request["offsets"])}, handler=Handler())
+    engine = DebeziumJsonEngine(
+        properties={
+            **request["properties"],
+            "offset.storage.file.filename": str(work / request["offsets"]),
+        },
+        handler=Handler(),
+    )
     trouble: list[BaseException] = []
     thread = threading.Thread(target=_run, args=(engine, trouble, over), daemon=True)
     thread.start()

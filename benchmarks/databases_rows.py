@@ -14,8 +14,18 @@ from tidegate.testing.servers.postgres import PostgresServer
 
 DATABASE = "shop"
 # As durable as they come; only large enough for the rows, so that the servers do not work for want of room.
-MARIADB_SETTINGS = {"innodb-log-file-size": "512M", "innodb-buffer-pool-size": "512M", "max-allowed-packet": "64M"}
-POSTGRES_SETTINGS = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "shared_buffers": "256MB", "max_wal_size": "8GB"}
+MARIADB_SETTINGS = {
+    "innodb-log-file-size": "512M",
+    "innodb-buffer-pool-size": "512M",
+    "max-allowed-packet": "64M",
+}
+POSTGRES_SETTINGS = {
+    "wal_level": "logical",
+    "max_replication_slots": "20",
+    "max_wal_senders": "20",
+    "shared_buffers": "256MB",
+    "max_wal_size": "8GB",
+}
 
 _MARIADB_COLUMNS = """id bigint primary key, customer int not null, rating smallint, name varchar(64) not null, amount decimal(12,2) not null,
     made datetime(6) not null, details text not null, note text, weight double not null, seen datetime(6)"""
@@ -66,7 +76,9 @@ class Servers:
         with self.connect() as connection:
             found = connection.execute("select pg_read_file('postmaster.pid')").fetchone()
         assert found is not None
-        return sum(cpu_s(pid) for pid in (int(Path(str(file)).read_text()), int(found[0].split()[0])))
+        return sum(
+            cpu_s(pid) for pid in (int(Path(str(file)).read_text()), int(found[0].split()[0]))
+        )
 
     def drop(self, table: str) -> None:
         """A target goes, before it is written again."""
@@ -77,7 +89,10 @@ class Servers:
 @contextmanager
 def servers() -> Iterator[Servers]:
     """Fresh ones, gone at the end."""
-    with MariaDbServer(settings=MARIADB_SETTINGS) as maria, PostgresServer(settings=POSTGRES_SETTINGS) as postgres:
+    with (
+        MariaDbServer(settings=MARIADB_SETTINGS) as maria,
+        PostgresServer(settings=POSTGRES_SETTINGS) as postgres,
+    ):
         maria.execute(f"create database {DATABASE} character set utf8mb4")
         with psycopg.connect(postgres.url, autocommit=True) as connection:
             connection.execute(f"create database {DATABASE}".encode())
@@ -87,9 +102,15 @@ def servers() -> Iterator[Servers]:
 def fill(place: Servers, table: str, rows: int) -> None:
     """So many rows in both; PostgreSQL's table can be followed by its changes too."""
     make(place, table)
-    place.maria.execute(f"insert into {table} select {_MARIADB_ROW} from seq_1_to_{rows}", f"analyze table {table}", database=DATABASE)
+    place.maria.execute(
+        f"insert into {table} select {_MARIADB_ROW} from seq_1_to_{rows}",
+        f"analyze table {table}",
+        database=DATABASE,
+    )
     with place.connect() as connection:
-        connection.execute(f"insert into {table} select {_POSTGRES_ROW} from generate_series(1::bigint, {rows}) seq".encode())
+        connection.execute(
+            f"insert into {table} select {_POSTGRES_ROW} from generate_series(1::bigint, {rows}) seq".encode()
+        )
         connection.execute(f"vacuum analyze {table}".encode())
 
 

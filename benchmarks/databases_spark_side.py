@@ -14,15 +14,30 @@ from benchmarks.raw_side import session
 
 PARTITIONS = 2
 ROWS_AT_ONCE = 10_000
-IN_UTC = {"spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
+IN_UTC = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+}
 
 
 def copy(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
     """What a careful person would write: cut by the key, fetched and written by the thousand."""
     began = time.perf_counter()
-    cut = {"partitionColumn": "id", "lowerBound": 1, "upperBound": request["rows"], "numPartitions": PARTITIONS, "fetchsize": ROWS_AT_ONCE}
-    frame = spark.read.format("jdbc").options(url=request["source"], dbtable=request["table"], **cut).load()
-    frame.write.format("jdbc").options(url=request["target"], dbtable=request["into"], batchsize=ROWS_AT_ONCE).mode("overwrite").save()
+    cut = {
+        "partitionColumn": "id",
+        "lowerBound": 1,
+        "upperBound": request["rows"],
+        "numPartitions": PARTITIONS,
+        "fetchsize": ROWS_AT_ONCE,
+    }
+    frame = (
+        spark.read.format("jdbc")
+        .options(url=request["source"], dbtable=request["table"], **cut)
+        .load()
+    )
+    frame.write.format("jdbc").options(
+        url=request["target"], dbtable=request["into"], batchsize=ROWS_AT_ONCE
+    ).mode("overwrite").save()
     return {"seconds": time.perf_counter() - began}
 
 

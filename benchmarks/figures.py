@@ -48,12 +48,27 @@ class Report:
         load = f"{min(self.loads):.1f} to {max(self.loads):.1f}" if self.loads else "unknown"
         machine = f"{platform.platform(terse=True)}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load} while measuring"
         unmet = [f"{f.part}: {f.name}" for f in self.figures if f.met is False]
-        lines = [self.command, machine, "", HEADER, *map(_line, self.figures), "", f"aims not met: {', '.join(unmet) or 'none'}"]
+        lines = [
+            self.command,
+            machine,
+            "",
+            HEADER,
+            *map(_line, self.figures),
+            "",
+            f"aims not met: {', '.join(unmet) or 'none'}",
+        ]
         return "\n".join(lines)
 
     def as_json(self) -> str:
         """The same."""
-        return json.dumps({"command": self.command, "loads": self.loads, "figures": [asdict(f) for f in self.figures]}, indent=1)
+        return json.dumps(
+            {
+                "command": self.command,
+                "loads": self.loads,
+                "figures": [asdict(f) for f in self.figures],
+            },
+            indent=1,
+        )
 
 
 HEADER = f"{'part':6} {'what':62} {'median':>9} {'':4} {'from - to':>15} {'CPU s':>6} {'ratio':>6}  {'against':30} {'aim':14} {'met':4} {'RSS/USS MiB':>11}"

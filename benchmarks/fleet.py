@@ -53,7 +53,9 @@ class Hull:
     def __init__(self, store: Store, order: DriverOrder, worker: str, ref: ProcessRef) -> None:
         self.store, self.order, self.worker, self.ref = store, order, worker, ref
         self.clock = SystemClock()
-        self.ledger = Ledger(store, order.job_id, 1, order.generation, clock=self.clock, abandon=threading.Event())
+        self.ledger = Ledger(
+            store, order.job_id, 1, order.generation, clock=self.clock, abandon=threading.Event()
+        )
         self.registered = 0  # the version of its record
         self.ended: int | None = None  # exit code
 
@@ -63,8 +65,17 @@ class Hull:
         state, before = self.store.get(STATES, key), self.store.get(DRIVERS, key)
         if state is None or state.value["generation"] != self.order.generation:
             raise Fenced(f"job {key}", self.order.generation, 0)
-        record = DriverRecord(job_id=self.order.job_id, generation=self.order.generation, process=self.ref, worker=self.worker, started_ms=self.clock.now_ms())
-        checks = [Check(STATES, key, state.version), Check(DRIVERS, key, before.version if before else 0)]
+        record = DriverRecord(
+            job_id=self.order.job_id,
+            generation=self.order.generation,
+            process=self.ref,
+            worker=self.worker,
+            started_ms=self.clock.now_ms(),
+        )
+        checks = [
+            Check(STATES, key, state.version),
+            Check(DRIVERS, key, before.version if before else 0),
+        ]
         self.registered = self.store.transact(checks, [Put(DRIVERS, key, to_document(record))])
         self.ledger.load()
         self.ledger.start({"source[0]": lambda: 0})
@@ -81,7 +92,10 @@ class Hull:
             rows_written=state.rows_written,
             at_ms=self.clock.now_ms(),
         )
-        self.store.transact([Check(DRIVERS, str(key), self.registered)], [Put(METRICS, pipeline_key(key, 1), to_document(figures))])
+        self.store.transact(
+            [Check(DRIVERS, str(key), self.registered)],
+            [Put(METRICS, pipeline_key(key, 1), to_document(figures))],
+        )
 
     def batch(self) -> None:
         """A batch, from its begin to its completion."""
@@ -108,7 +122,9 @@ class Hull:
             rows_read=ROWS,
             rows_written=ROWS,
         )
-        self.ledger.complete(ref, (), RETAINED, [doomed.path for doomed in self.ledger.state.doomed])
+        self.ledger.complete(
+            ref, (), RETAINED, [doomed.path for doomed in self.ledger.state.doomed]
+        )
 
     def end(self) -> None:
         """Stopped at a checkpoint."""
@@ -177,7 +193,11 @@ class Lane:
             hull.register()
             self.add(hull, "beat", 0)
             # Not all at one moment: drivers that were started together drift apart.
-            self.add(hull, "batch", time.monotonic() + self.fleet.interval_s * (hull.order.job_id % 97) / 97)
+            self.add(
+                hull,
+                "batch",
+                time.monotonic() + self.fleet.interval_s * (hull.order.job_id % 97) / 97,
+            )
             return
         if self.fleet.told_to_stop(hull):
             hull.end()
@@ -203,13 +223,20 @@ class Fleet:
     def start(self, order: DriverOrder, *, plain: bool) -> HullGrip:  # noqa: ARG002  # the launcher's signature
         """One more."""
         self._started += 1
-        hull = Hull(self.store, order, order.worker, ProcessRef(pid=self._started, started=self._started, boot=self._boot, host=HOST))
+        hull = Hull(
+            self.store,
+            order,
+            order.worker,
+            ProcessRef(pid=self._started, started=self._started, boot=self._boot, host=HOST),
+        )
         self._lanes[self._started % LANES].add(hull, "register", 0)
         return HullGrip(hull)
 
     def adopt(self, process: ProcessRef, job_id: int) -> HullGrip:
         """There are none that others have started."""
-        raise NotImplementedError(f"driver {process.pid} of job {job_id} was started by nobody here")
+        raise NotImplementedError(
+            f"driver {process.pid} of job {job_id} was started by nobody here"
+        )
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
         """They leave nothing."""
@@ -222,8 +249,14 @@ class Fleet:
 
     def told_to_stop(self, hull: Hull) -> bool:
         """Whether its order says so."""
-        seen = self.worker.follower.get(ASSIGNMENTS, str(hull.order.job_id)) if self.worker else None
-        return seen is not None and seen.value.generation == hull.order.generation and seen.value.order is not Order.RUN
+        seen = (
+            self.worker.follower.get(ASSIGNMENTS, str(hull.order.job_id)) if self.worker else None
+        )
+        return (
+            seen is not None
+            and seen.value.generation == hull.order.generation
+            and seen.value.order is not Order.RUN
+        )
 
 
 def main(home: str, store_url: str, interval_ms: str) -> None:
@@ -231,8 +264,18 @@ def main(home: str, store_url: str, interval_ms: str) -> None:
     store, clock = open_store(store_url), SystemClock()
     fleet = Fleet(store, int(interval_ms) / 1000)
     process = ProcessRef(pid=1, started=1, boot=boot_id(), host=HOST)
-    me = WorkerRecord(id="fleet-1", host=HOST, boot=process.boot, process=process, slots=SLOTS, tags=MappingProxyType({}), started_ms=clock.now_ms())
-    fleet.worker = Worker(store, EngineSettings(store_url=store_url), me, Home(Path(home)), fleet, clock)
+    me = WorkerRecord(
+        id="fleet-1",
+        host=HOST,
+        boot=process.boot,
+        process=process,
+        slots=SLOTS,
+        tags=MappingProxyType({}),
+        started_ms=clock.now_ms(),
+    )
+    fleet.worker = Worker(
+        store, EngineSettings(store_url=store_url), me, Home(Path(home)), fleet, clock
+    )
     thread = WorkerThread(fleet.worker, clock)
     thread.start()
     sys.stdin.buffer.read()

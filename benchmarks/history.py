@@ -6,7 +6,19 @@ from tidegate.config.load import load_text
 from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.registry import Known, Stored
 from tidegate.model.plan import Plan
-from tidegate.model.records import CLEANUP, FINISHED, PIPELINES, STATES, CheckpointRef, Failure, JobRecord, JobState, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    CLEANUP,
+    FINISHED,
+    PIPELINES,
+    STATES,
+    CheckpointRef,
+    Failure,
+    JobRecord,
+    JobState,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.planner.plan import plan
 from tidegate.store.base import Delete, Put
 from tidegate.store.open import open_store
@@ -32,7 +44,14 @@ def put_history(store_url: str, count: int, now_ms: int) -> None:
     store, each = open_store(store_url), iter(range(1, count + 1))
     try:
         while chunk := list(islice(each, AT_ONCE)):
-            store.transact([], [write for number in chunk for write in left_of(planned, number, now_ms - (count - number) * EVERY_MS)])
+            store.transact(
+                [],
+                [
+                    write
+                    for number in chunk
+                    for write in left_of(planned, number, now_ms - (count - number) * EVERY_MS)
+                ],
+            )
     finally:
         store.close()
 
@@ -40,10 +59,33 @@ def put_history(store_url: str, count: int, now_ms: int) -> None:
 def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
     """What is left of one job after its cleanup: its outcome, and the place of one that can be resumed."""
     status, begun_ms = STATUSES[job_id % len(STATUSES)], ended_ms - TOOK_MS
-    record = JobRecord(job_id=job_id, name=f"nightly-{job_id % 50}", initialization_ms=begun_ms, lineage=f"l{job_id}", plan=planned)
-    entered = {each.value: begun_ms + n for n, each in enumerate((JobStatus.CREATED, JobStatus.SCHEDULED, JobStatus.RUNNING))}
-    state = JobState(job_id=job_id, status=JobStatus.RUNNING, initialization_ms=begun_ms, generation=1, entered=entered)
-    kept = CheckpointRef(checkpoint=6, path=f"{job_id}/1/6", generation=1, begun_ms=ended_ms - 900, completed_ms=ended_ms - 500, bytes=1_000, rows_read=ROWS)
+    record = JobRecord(
+        job_id=job_id,
+        name=f"nightly-{job_id % 50}",
+        initialization_ms=begun_ms,
+        lineage=f"l{job_id}",
+        plan=planned,
+    )
+    entered = {
+        each.value: begun_ms + n
+        for n, each in enumerate((JobStatus.CREATED, JobStatus.SCHEDULED, JobStatus.RUNNING))
+    }
+    state = JobState(
+        job_id=job_id,
+        status=JobStatus.RUNNING,
+        initialization_ms=begun_ms,
+        generation=1,
+        entered=entered,
+    )
+    kept = CheckpointRef(
+        checkpoint=6,
+        path=f"{job_id}/1/6",
+        generation=1,
+        begun_ms=ended_ms - 900,
+        completed_ms=ended_ms - 500,
+        bytes=1_000,
+        rows_read=ROWS,
+    )
     pipeline = PipelineState(
         job_id=job_id,
         pipeline=1,
@@ -57,8 +99,31 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
         rows_written=ROWS,
         checkpoints=6,
     )
-    known = Known(job_id=job_id, record=Stored(record, 1), state=Stored(state, 1), pipelines=(Stored(pipeline, 1),), outcome=None)
-    failure = Failure(at_ms=ended_ms, generation=1, pipeline=1, condition="sink", message="the target did not answer") if status is JobStatus.FAILED else None
+    known = Known(
+        job_id=job_id,
+        record=Stored(record, 1),
+        state=Stored(state, 1),
+        pipelines=(Stored(pipeline, 1),),
+        outcome=None,
+    )
+    failure = (
+        Failure(
+            at_ms=ended_ms,
+            generation=1,
+            pipeline=1,
+            condition="sink",
+            message="the target did not answer",
+        )
+        if status is JobStatus.FAILED
+        else None
+    )
     writes = ending_of(known, status, ended_ms, failure=failure).writes
-    resumable = any(write.map == CLEANUP and isinstance(write, Put) and write.value["resumable"] for write in writes)
-    return [write for write in writes if write.map == FINISHED or (resumable and write.map in (STATES, PIPELINES))]
+    resumable = any(
+        write.map == CLEANUP and isinstance(write, Put) and write.value["resumable"]
+        for write in writes
+    )
+    return [
+        write
+        for write in writes
+        if write.map == FINISHED or (resumable and write.map in (STATES, PIPELINES))
+    ]

@@ -27,8 +27,20 @@ class Server:
     def __init__(self, home: Path, settings: Mapping[str, Any], *, worker: bool) -> None:
         home.mkdir(parents=True, exist_ok=True)
         config = home / "engine.yaml"
-        config.write_text("tidegate:\n" + "".join(f"  {key}: {json.dumps(value)}\n" for key, value in settings.items()))
-        command = [str(Path(sys.executable).with_name("tidegate")), "server", "--home", str(home), "--http-port", "0", "--config", str(config)]
+        config.write_text(
+            "tidegate:\n"
+            + "".join(f"  {key}: {json.dumps(value)}\n" for key, value in settings.items())
+        )
+        command = [
+            str(Path(sys.executable).with_name("tidegate")),
+            "server",
+            "--home",
+            str(home),
+            "--http-port",
+            "0",
+            "--config",
+            str(config),
+        ]
         with (home / "server.err").open("ab") as errors:
             self.process = subprocess.Popen(
                 [*command, *([] if worker else ["--no-worker"])],
@@ -83,12 +95,19 @@ class Server:
             if not line:
                 break
         self.kill()
-        raise Trouble(f"a server did not start; its last words: {self.errors.read_text(errors='replace')[-500:]}")
+        raise Trouble(
+            f"a server did not start; its last words: {self.errors.read_text(errors='replace')[-500:]}"
+        )
 
     def __enter__(self) -> "Server":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
@@ -115,13 +134,20 @@ class Connection:
         data = answer.read()
         self.used_s = time.monotonic()
         if answer.status != 200:
-            raise Trouble(f"{method} {path} was answered with {answer.status}: {data[:300].decode(errors='replace')}")
+            raise Trouble(
+                f"{method} {path} was answered with {answer.status}: {data[:300].decode(errors='replace')}"
+            )
         return data
 
     def __enter__(self) -> "Connection":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.line.close()
 
 
@@ -130,7 +156,12 @@ def helper(module: str, *arguments: str, said: Path) -> Iterator["subprocess.Pop
     """A process of the benchmark that ends when its standard input does."""
     with said.open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.{module}", *arguments], stdin=subprocess.PIPE, stdout=errors, stderr=errors, env=environ(), cwd=ROOT
+            [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=errors,
+            stderr=errors,
+            env=environ(),
+            cwd=ROOT,
         )
     try:
         yield process

@@ -10,11 +10,23 @@ PREDICATE = "price > 250 and paid"
 PROJECTION = ("id", "customer", "upper(city) as city", "quantity * price as amount")
 
 
-def job_file(place: Path, name: str, source: Path, target: Path, *, sql: bool = False, env: Sequence[str] = ()) -> Path:
+def job_file(
+    place: Path,
+    name: str,
+    source: Path,
+    target: Path,
+    *,
+    sql: bool = False,
+    env: Sequence[str] = (),
+) -> Path:
     """CSV files to Parquet with zstd, through a filter and a projection or as they are."""
     fields = "\n".join(f"        {column} = {kind}" for column, kind in FIELDS.items())
     query = f"select {', '.join(PROJECTION)} from orders where {PREDICATE}"
-    transform = f'transform {{ Sql {{ plugin_input = "orders", plugin_output = "chosen", query = "{query}" }} }}' if sql else ""
+    transform = (
+        f'transform {{ Sql {{ plugin_input = "orders", plugin_output = "chosen", query = "{query}" }} }}'
+        if sql
+        else ""
+    )
     text = f"""env {{
   job.name = "{name}"
   job.mode = "BATCH"

@@ -63,7 +63,9 @@ def copy(bench: Bench) -> None:
         ways = [
             _raw_way(bench, plain, source, "copy"),
             _our_way(bench, mine, source, "one batch", aim=3.5),
-            _our_way(bench, mine, source, "ten checkpoints", aim=2.5, env=[f"batch.max-bytes = {tenth}"]),
+            _our_way(
+                bench, mine, source, "ten checkpoints", aim=2.5, env=[f"batch.max-bytes = {tenth}"]
+            ),
         ]
         race(bench, "copy", ways, same_ids)
 
@@ -72,22 +74,53 @@ def sql(bench: Bench) -> None:
     """CSV through a filter and a projection to Parquet."""
     source = csv_file(bench.cache, bench.rows)
     with raw(bench.place) as plain, ours(bench.place, light=False) as mine:
-        race(bench, "sql", [_raw_way(bench, plain, source, "sql"), _our_way(bench, mine, source, "filter and project", aim=1.2, sql=True)], same_ids)
+        race(
+            bench,
+            "sql",
+            [
+                _raw_way(bench, plain, source, "sql"),
+                _our_way(bench, mine, source, "filter and project", aim=1.2, sql=True),
+            ],
+            same_ids,
+        )
 
 
 def _raw_way(bench: Bench, side: Side, source: Path, part: str) -> Way:
     target = bench.place / f"raw-{part}"
-    return Way(name="raw PySpark", side=side, request={"do": "copy", "source": str(source), "target": str(target), "sql": part == "sql"}, target=target)
+    return Way(
+        name="raw PySpark",
+        side=side,
+        request={"do": "copy", "source": str(source), "target": str(target), "sql": part == "sql"},
+        target=target,
+    )
 
 
-def _our_way(bench: Bench, side: Side, source: Path, name: str, *, aim: float, sql: bool = False, env: Sequence[str] = ()) -> Way:
+def _our_way(
+    bench: Bench,
+    side: Side,
+    source: Path,
+    name: str,
+    *,
+    aim: float,
+    sql: bool = False,
+    env: Sequence[str] = (),
+) -> Way:
     target = bench.place / name.replace(" ", "-")
     file = job_file(bench.place, target.name, source, target, sql=sql, env=env)
     request = {"file": str(file), "home": str(bench.place / "home")}
-    return Way(name=f"tidegate, {name}", side=side, request=request, target=target, against="raw PySpark", aim=aim)
+    return Way(
+        name=f"tidegate, {name}",
+        side=side,
+        request=request,
+        target=target,
+        against="raw PySpark",
+        aim=aim,
+    )
 
 
-def race(bench: Bench, part: str, ways: Sequence[Way], check: Callable[[Sequence[Path]], None]) -> None:
+def race(
+    bench: Bench, part: str, ways: Sequence[Way], check: Callable[[Sequence[Path]], None]
+) -> None:
     """Every way in turn, again and again: what disturbs one disturbs the others. The first turn warms up, the last one looks at memory."""
     for way in ways:
         way.once()
@@ -125,7 +158,9 @@ def same_ids(targets: Sequence[Path]) -> None:
     """All targets hold the same rows, as far as their number and the sum of their ids tell."""
     found = []
     for target in targets:
-        ids = pyarrow.dataset.dataset(target, format="parquet", exclude_invalid_files=True).to_table(columns=["id"])["id"]
+        ids = pyarrow.dataset.dataset(
+            target, format="parquet", exclude_invalid_files=True
+        ).to_table(columns=["id"])["id"]
         found.append((len(ids), pc.sum(ids).as_py()))
     if len(set(found)) != 1:
         raise Trouble(f"the sides wrote different rows: {found}")
@@ -134,11 +169,21 @@ def same_ids(targets: Sequence[Path]) -> None:
 def small(bench: Bench) -> None:
     """Batches of ten rows: what the protocol adds to the Spark job in them, what of that is the disk's, and what others take."""
     source = small_files(bench.cache, bench.batches + BATCHES_LEFT_OUT)
-    with raw(bench.place) as plain, ours(bench.place, light=True) as mine, ours(bench.place, light=False) as full:
+    with (
+        raw(bench.place) as plain,
+        ours(bench.place, light=True) as mine,
+        ours(bench.place, light=False) as full,
+    ):
         ways = {
             "tidegate, fused": (mine, _small_job(bench, source, "small", bench.place)),
-            "tidegate, fused, all on tmpfs": (mine, _small_job(bench, source, "small-shm", bench.shm)),
-            "tidegate, through SQL": (full, _small_job(bench, source, "small-sql", bench.place, sql=True)),
+            "tidegate, fused, all on tmpfs": (
+                mine,
+                _small_job(bench, source, "small-shm", bench.shm),
+            ),
+            "tidegate, through SQL": (
+                full,
+                _small_job(bench, source, "small-sql", bench.place, sql=True),
+            ),
             "raw PySpark, read and write in a loop": (plain, _raw_small(bench, source, "loop")),
             "Structured Streaming, foreachBatch": (plain, _raw_small(bench, source, "stream")),
         }
@@ -152,20 +197,31 @@ def small(bench: Bench) -> None:
     _show_small(bench, seen, peaks)
 
 
-def _small_job(bench: Bench, source: Path, name: str, place: Path, *, sql: bool = False) -> dict[str, Any]:
+def _small_job(
+    bench: Bench, source: Path, name: str, place: Path, *, sql: bool = False
+) -> dict[str, Any]:
     file = job_file(bench.place, name, source, place / name, sql=sql, env=["batch.max-files = 1"])
     return {"file": str(file), "home": str(place / f"home-{name}"), "target": str(place / name)}
 
 
 def _raw_small(bench: Bench, source: Path, do: str) -> dict[str, Any]:
-    return {"do": do, "source": str(source), "target": str(bench.place / f"raw-{do}"), "sql": False, "checkpoints": str(bench.place / "stream-checkpoints")}
+    return {
+        "do": do,
+        "source": str(source),
+        "target": str(bench.place / f"raw-{do}"),
+        "sql": False,
+        "checkpoints": str(bench.place / "stream-checkpoints"),
+    }
 
 
 def _small_once(bench: Bench, side: Side, request: dict[str, Any]) -> dict[str, Any]:
     for place in (request["target"], bench.place / "stream-checkpoints"):
         shutil.rmtree(place, ignore_errors=True)
     answer = side.ask(**request)
-    return {key: value[BATCHES_LEFT_OUT:] if isinstance(value, list) else value for key, value in answer.items()}
+    return {
+        key: value[BATCHES_LEFT_OUT:] if isinstance(value, list) else value
+        for key, value in answer.items()
+    }
 
 
 def _small_peak(bench: Bench, side: Side, request: dict[str, Any]) -> tuple[int, int]:
@@ -175,16 +231,33 @@ def _small_peak(bench: Bench, side: Side, request: dict[str, Any]) -> tuple[int,
     return peak.rss_mib, peak.uss_mib
 
 
-def _show_small(bench: Bench, seen: dict[str, list[dict[str, Any]]], peaks: dict[str, tuple[int, int]]) -> None:
-    medians = {name: median([ms for a in answers for ms in a["batches"]]) * 1000 for name, answers in seen.items()}
-    jobs = {name: median([ms for a in answers for ms in a["jobs"]]) * 1000 for name, answers in seen.items() if "jobs" in answers[0]}
+def _show_small(
+    bench: Bench, seen: dict[str, list[dict[str, Any]]], peaks: dict[str, tuple[int, int]]
+) -> None:
+    medians = {
+        name: median([ms for a in answers for ms in a["batches"]]) * 1000
+        for name, answers in seen.items()
+    }
+    jobs = {
+        name: median([ms for a in answers for ms in a["jobs"]]) * 1000
+        for name, answers in seen.items()
+        if "jobs" in answers[0]
+    }
     for name, value in medians.items():
         each = sorted(ms * 1000 for a in seen[name] for ms in a["batches"])
         spread = (each[len(each) // 10], each[len(each) * 9 // 10])
         ratio, against, aim = None, "", None
         if name in jobs:
-            pairs = [(whole, job) for a in seen[name] for whole, job in zip(a["batches"], a["jobs"], strict=False)]
-            ratio, against, aim = median([whole / job for whole, job in pairs]), f"Spark job in it, {jobs[name]:.0f} ms", 1.25
+            pairs = [
+                (whole, job)
+                for a in seen[name]
+                for whole, job in zip(a["batches"], a["jobs"], strict=False)
+            ]
+            ratio, against, aim = (
+                median([whole / job for whole, job in pairs]),
+                f"Spark job in it, {jobs[name]:.0f} ms",
+                1.25,
+            )
         rss, uss = peaks[name]
         # The disk's part is not the protocol's: where it is in the measure, the aim is not judged.
         judged = aim is not None and "tmpfs" in name
@@ -206,4 +279,13 @@ def _show_small(bench: Bench, seen: dict[str, list[dict[str, Any]]], peaks: dict
     mine = medians["tidegate, fused"]
     for other in ("raw PySpark, read and write in a loop", "Structured Streaming, foreachBatch"):
         ratio = medians[other] / mine
-        bench.report.add(Figure(part="small", name="tidegate, fused, as above", value=mine, unit="ms", against=other.partition(",")[0], ratio=ratio))
+        bench.report.add(
+            Figure(
+                part="small",
+                name="tidegate, fused, as above",
+                value=mine,
+                unit="ms",
+                against=other.partition(",")[0],
+                ratio=ratio,
+            )
+        )

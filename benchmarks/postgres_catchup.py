@@ -21,7 +21,13 @@ ROWS_EACH = 1000
 REPEATS_MAX = 3
 RATIO_MIN = 0.8
 JUDGED_FROM = 4_000_000
-SETTINGS = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "fsync": "off", "max_wal_size": "32GB"}
+SETTINGS = {
+    "wal_level": "logical",
+    "max_replication_slots": "20",
+    "max_wal_senders": "20",
+    "fsync": "off",
+    "max_wal_size": "32GB",
+}
 
 
 def postgres_catchup(bench: Bench) -> None:
@@ -40,7 +46,10 @@ def _catch_up(bench: Bench, server: PostgresServer, changes: int) -> None:
         connection.execute("create publication bench for table changed")
         for turn in range(repeats):
             for reader in ("tidegate", "recvlogical"):
-                connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (f"{reader}_{turn}",))
+                connection.execute(
+                    "select pg_create_logical_replication_slot(%s, 'pgoutput')",
+                    (f"{reader}_{turn}",),
+                )
         for low in range(1, changes, ROWS_EACH):
             sql = "insert into changed select n, n * 7, 'note ' || n from generate_series(%s::bigint, %s) n"
             connection.execute(sql, (low, low + ROWS_EACH - 1))
@@ -71,15 +80,44 @@ def _catch_up(bench: Bench, server: PostgresServer, changes: int) -> None:
 
 
 def _tidegate(server: PostgresServer, slot: str, changes: int) -> float:
-    where = {"url": f"jdbc:postgresql://127.0.0.1:{server.port}/postgres", "username": "postgres", "password": "any"}
-    options = {**where, "table-names": ["postgres.public.changed"], "slot.name": slot, "publication.name": "bench"}
-    answer = read_alone("Postgres-CDC", {**options, "startup.mode": "committed-offset", "stop.mode": "latest"}, changes)
+    where = {
+        "url": f"jdbc:postgresql://127.0.0.1:{server.port}/postgres",
+        "username": "postgres",
+        "password": "any",
+    }
+    options = {
+        **where,
+        "table-names": ["postgres.public.changed"],
+        "slot.name": slot,
+        "publication.name": "bench",
+    }
+    answer = read_alone(
+        "Postgres-CDC",
+        {**options, "startup.mode": "committed-offset", "stop.mode": "latest"},
+        changes,
+    )
     return float(answer["seconds"])
 
 
 def _recvlogical(server: PostgresServer, slot: str, end: str) -> float:
-    command = [str(find_binaries() / "pg_recvlogical"), "--dbname", server.url, "--slot", slot, "--start", "--endpos", end]
-    command += ["--file", "/dev/null", "--option", "proto_version=1", "--option", "publication_names=bench"]
+    command = [
+        str(find_binaries() / "pg_recvlogical"),
+        "--dbname",
+        server.url,
+        "--slot",
+        slot,
+        "--start",
+        "--endpos",
+        end,
+    ]
+    command += [
+        "--file",
+        "/dev/null",
+        "--option",
+        "proto_version=1",
+        "--option",
+        "publication_names=bench",
+    ]
     began = time.perf_counter()
     if subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode:
         raise Trouble("pg_recvlogical failed")

@@ -23,8 +23,16 @@ from benchmarks.rows import DDL
 
 def session(work: str, more: Mapping[str, str] | None = None) -> SparkSession:
     """What a careful person would write: Spark's own settings but for two cores and no UI, and what else the work needs."""
-    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.local.dir": work, "spark.driver.host": "127.0.0.1", **(more or {})}
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.bindAddress", "127.0.0.1")
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": work,
+        "spark.driver.host": "127.0.0.1",
+        **(more or {}),
+    }
+    builder = SparkSession.builder.master("local[2]").config(
+        "spark.driver.bindAddress", "127.0.0.1"
+    )
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -59,7 +67,12 @@ def stream(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
 
     began = time.perf_counter()
     frame = spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).csv(request["source"])
-    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", request["checkpoints"]).trigger(availableNow=True).start()
+    query = (
+        frame.writeStream.foreachBatch(write)
+        .option("checkpointLocation", request["checkpoints"])
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     return {"batches": [b - a for a, b in itertools.pairwise(starts)], "first": starts[0] - began}
 

@@ -18,7 +18,9 @@ FIELDS = {
     "city": "string",
     "ordered": "timestamp",
 }
-DDL = ", ".join(f"{name} {'timestamp_ntz' if kind == 'timestamp' else kind}" for name, kind in FIELDS.items())
+DDL = ", ".join(
+    f"{name} {'timestamp_ntz' if kind == 'timestamp' else kind}" for name, kind in FIELDS.items()
+)
 
 
 def orders(low: int, high: int) -> pa.RecordBatch:
@@ -32,7 +34,13 @@ def orders(low: int, high: int) -> pa.RecordBatch:
     columns = {
         "id": ids,
         "customer": below(400_000),
-        "product": pc.binary_join_element_wise("product ", below(9_973).cast(pa.string()), " of series ", below(97).cast(pa.string()), ""),
+        "product": pc.binary_join_element_wise(
+            "product ",
+            below(9_973).cast(pa.string()),
+            " of series ",
+            below(97).cast(pa.string()),
+            "",
+        ),
         "quantity": pc.add(below(20), 1),
         "price": pc.divide(below(100_003).cast(pa.float64()), 100),
         "paid": pc.not_equal(below(5), 0),

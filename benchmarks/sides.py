@@ -27,7 +27,9 @@ def environ() -> dict[str, str]:
 class Side:
     """A warm process that answers requests."""
 
-    def __init__(self, place: Path, module: str, *arguments: str, python: str = sys.executable) -> None:
+    def __init__(
+        self, place: Path, module: str, *arguments: str, python: str = sys.executable
+    ) -> None:
         self.work = Path(tempfile.mkdtemp(prefix=f"{module}-", dir=place))
         self.said = self.work / "said.log"
         with self.said.open("wb") as said:
@@ -60,16 +62,25 @@ class Side:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Trouble(f"a side of the benchmark ended; its last words: {self.said.read_text(errors='replace')[-500:]}")
+            raise Trouble(
+                f"a side of the benchmark ended; its last words: {self.said.read_text(errors='replace')[-500:]}"
+            )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("status", "FINISHED") != "FINISHED":
-            raise Trouble(f"a run ended as {answer['status']}; the last words of its side: {self.said.read_text(errors='replace')[-1500:]}")
+            raise Trouble(
+                f"a run ended as {answer['status']}; the last words of its side: {self.said.read_text(errors='replace')[-1500:]}"
+            )
         return answer
 
     def __enter__(self) -> "Side":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:

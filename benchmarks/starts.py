@@ -31,12 +31,18 @@ def start(bench: Bench) -> None:
         "tidegate run, first Console row": lambda: _cold(bench, _run(bench, console), None),
         "tidegate run, first Parquet file": lambda: _cold(bench, _run(bench, file), target),
     }
-    program = {"raw PySpark program, first Parquet file": lambda: _cold(bench, _raw(bench, tiny, raw_target), raw_target)}
+    program = {
+        "raw PySpark program, first Parquet file": lambda: _cold(
+            bench, _raw(bench, tiny, raw_target), raw_target
+        )
+    }
     seen = _alternate(bench, {**mine, **program})
     for name, pairs in seen.items():
         first = [a for a, _ in pairs]
         _cold_figure(bench, name, first, aim=COLD_S_AIM if name in mine else None)
-        _cold_figure(bench, f"  ... whole process ({name.partition(',')[0]})", [b for _, b in pairs])
+        _cold_figure(
+            bench, f"  ... whole process ({name.partition(',')[0]})", [b for _, b in pairs]
+        )
     _warm(bench, tiny)
     _whole(bench)
 
@@ -47,7 +53,9 @@ def _whole(bench: Bench) -> None:
     target, raw_target = bench.place / "whole", bench.place / "whole-raw"
     file = job_file(bench.place, "whole", source, target)
     ways = {
-        "raw PySpark program, copy, cold process": lambda: _cold(bench, _raw(bench, source, raw_target), raw_target),
+        "raw PySpark program, copy, cold process": lambda: _cold(
+            bench, _raw(bench, source, raw_target), raw_target
+        ),
         "tidegate run, copy, cold process": lambda: _cold(bench, _run(bench, file), target),
     }
     seen = {name: [whole for _, whole in pairs] for name, pairs in _alternate(bench, ways).items()}
@@ -56,10 +64,21 @@ def _whole(bench: Bench) -> None:
         ratio = baseline / median(seconds) if name.startswith("tidegate") else None
         _cold_figure(bench, name, seconds, ratio=ratio, against="raw PySpark" if ratio else "")
     peak = _peak(_run(bench, file))
-    bench.report.add(Figure(part="start", name="tidegate run, copy: peak RSS", value=peak.rss_mib, unit="MiB", rss_mib=peak.rss_mib, uss_mib=peak.uss_mib))
+    bench.report.add(
+        Figure(
+            part="start",
+            name="tidegate run, copy: peak RSS",
+            value=peak.rss_mib,
+            unit="MiB",
+            rss_mib=peak.rss_mib,
+            uss_mib=peak.uss_mib,
+        )
+    )
 
 
-def _alternate(bench: Bench, ways: dict[str, Callable[[], tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
+def _alternate(
+    bench: Bench, ways: dict[str, Callable[[], tuple[float, float]]]
+) -> dict[str, list[tuple[float, float]]]:
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for turn in range(bench.repeats):
         for name in ways if turn % 2 == 0 else reversed(ways):
@@ -69,11 +88,23 @@ def _alternate(bench: Bench, ways: dict[str, Callable[[], tuple[float, float]]])
 
 def _run(bench: Bench, file: Path) -> list[str]:
     shutil.rmtree(bench.place / "cold-home", ignore_errors=True)
-    return [str(Path(sys.executable).with_name("tidegate")), "run", str(file), "--home", str(bench.place / "cold-home")]
+    return [
+        str(Path(sys.executable).with_name("tidegate")),
+        "run",
+        str(file),
+        "--home",
+        str(bench.place / "cold-home"),
+    ]
 
 
 def _raw(bench: Bench, source: Path, target: Path) -> list[str]:
-    request = {"do": "copy", "source": str(source), "target": str(target), "sql": False, "work": str(bench.place / "cold-work")}
+    request = {
+        "do": "copy",
+        "source": str(source),
+        "target": str(target),
+        "sql": False,
+        "work": str(bench.place / "cold-work"),
+    }
     return [sys.executable, "-m", "benchmarks.raw_side", "--once", json.dumps(request)]
 
 
@@ -83,7 +114,14 @@ def _cold(bench: Bench, command: Sequence[str], target: Path | None) -> tuple[fl
         shutil.rmtree(target, ignore_errors=True)
     began = time.perf_counter()
     with (bench.place / "cold.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environ(), cwd=ROOT)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environ(),
+            cwd=ROOT,
+        )
         firsts: list[float] = []
         reader = threading.Thread(target=_first_row, args=(process, firsts), daemon=True)
         reader.start()
@@ -95,7 +133,9 @@ def _cold(bench: Bench, command: Sequence[str], target: Path | None) -> tuple[fl
         ended = time.perf_counter()
         reader.join()
     if code != 0 or not firsts:
-        raise Trouble(f"{' '.join(command)} ended with code {code}; its last words: {_last_words(bench.place / 'cold.log')}")
+        raise Trouble(
+            f"{' '.join(command)} ended with code {code}; its last words: {_last_words(bench.place / 'cold.log')}"
+        )
     return firsts[0] - began, ended - began
 
 
@@ -108,13 +148,28 @@ def _first_row(process: "subprocess.Popen[bytes]", firsts: list[float]) -> None:
 
 
 def _peak(command: Sequence[str]) -> PeakMemory:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ(), cwd=ROOT)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environ(),
+        cwd=ROOT,
+    )
     with PeakMemory(process.pid) as peak:
         process.wait()
     return peak
 
 
-def _cold_figure(bench: Bench, name: str, seconds: Sequence[float], *, aim: float | None = None, ratio: float | None = None, against: str = "") -> None:
+def _cold_figure(
+    bench: Bench,
+    name: str,
+    seconds: Sequence[float],
+    *,
+    aim: float | None = None,
+    ratio: float | None = None,
+    against: str = "",
+) -> None:
     value = median(seconds)
     bench.report.add(
         Figure(

@@ -59,23 +59,46 @@ def places(bench: Bench) -> Iterator[list[Place]]:
 
 def states(sources: int) -> dict[str, object]:
     """Offsets as a database's log has them."""
-    return {f"Source[{n}]-MySQL-CDC": {"offset": {"file": "binlog.000042", "position": 4_711 + n, "tables": ["shop.orders"]}} for n in range(sources)}
+    return {
+        f"Source[{n}]-MySQL-CDC": {
+            "offset": {"file": "binlog.000042", "position": 4_711 + n, "tables": ["shop.orders"]}
+        }
+        for n in range(sources)
+    }
 
 
 def manifest(job_id: int, checkpoint: int) -> Manifest:
     """Of the first pipeline of a job."""
-    return Manifest(job_id=job_id, pipeline=1, checkpoint=checkpoint, lineage=str(job_id), generation=1, begun_ms=1, files={})
+    return Manifest(
+        job_id=job_id,
+        pipeline=1,
+        checkpoint=checkpoint,
+        lineage=str(job_id),
+        generation=1,
+        begun_ms=1,
+        files={},
+    )
 
 
 def publish(bench: Bench, place: Place, sources: int, times: int) -> None:
     """One checkpoint after the other."""
     store, content = CheckpointStorage(place.open(f"publish-{sources}")), states(sources)
     store.publish(manifest(JOB, 1), content)
-    taken = sorted(timed(lambda n=n: store.publish(manifest(JOB, n), content)) for n in range(2, times + 2))  # type: ignore[misc]  # bound on purpose
+    taken = sorted(
+        timed(lambda n=n: store.publish(manifest(JOB, n), content)) for n in range(2, times + 2)
+    )  # type: ignore[misc]  # bound on purpose
     p99 = taken[min(len(taken) - 1, len(taken) * 99 // 100)]
     for word, value in (("p50", median(taken)), ("p99", p99)):
         name = f"{place.name}: publish, {sources} source{'s' if sources > 1 else ''}, {word}"
-        bench.report.add(Figure(part=PART, name=name, value=value * 1000, unit="ms", spread=(taken[0] * 1000, taken[-1] * 1000)))
+        bench.report.add(
+            Figure(
+                part=PART,
+                name=name,
+                value=value * 1000,
+                unit="ms",
+                spread=(taken[0] * 1000, taken[-1] * 1000),
+            )
+        )
 
 
 def restore(bench: Bench, place: Place, namespaces: tuple[int, ...]) -> None:
@@ -109,10 +132,19 @@ def restore(bench: Bench, place: Place, namespaces: tuple[int, ...]) -> None:
 def populate(files: Files, store: CheckpointStorage, made: int, wanted: int) -> None:
     """Checkpoints of other jobs: copies of one, which nobody reads."""
     whole = store.read(f"{JOB}/1/1")
-    contents = {name: files.read(f"{JOB}/1/1/{name}") for name in (*whole.manifest.files, "_manifest.json")}
+    contents = {
+        name: files.read(f"{JOB}/1/1/{name}") for name in (*whole.manifest.files, "_manifest.json")
+    }
     others = [f"{2 + n // RETAINED}/1/{n}" for n in range(made, wanted - 1)]
     for start in range(0, len(others), CHUNK):
-        files.write_tree("", {f"{path}/{name}": data for path in others[start : start + CHUNK] for name, data in contents.items()})
+        files.write_tree(
+            "",
+            {
+                f"{path}/{name}": data
+                for path in others[start : start + CHUNK]
+                for name, data in contents.items()
+            },
+        )
 
 
 def go_on(store: CheckpointStorage) -> None:

@@ -44,11 +44,18 @@ def grow(bench: Bench, place: StorePlace, updates: int) -> None:
     store = open_store(place.url)
     try:
         made, sizes, began_s = 0, {}, time.perf_counter()
-        shares = [acts([hull(store, job_id) for job_id in range(1 + writer, JOBS + 1, WRITERS)]) for writer in range(WRITERS)]
+        shares = [
+            acts([hull(store, job_id) for job_id in range(1 + writer, JOBS + 1, WRITERS)])
+            for writer in range(WRITERS)
+        ]
         with ThreadPoolExecutor(WRITERS) as writers:
             for mark in marks(updates):
                 count = (mark - made) // WRITERS
-                list(writers.map(lambda turns, count=count: [next(turns) for _ in range(count)], shares))
+                list(
+                    writers.map(
+                        lambda turns, count=count: [next(turns) for _ in range(count)], shares
+                    )
+                )
                 made = mark
                 sizes[mark] = place.bytes()
         rate = updates / (time.perf_counter() - began_s)
@@ -83,7 +90,13 @@ def hull(store: Store, job_id: int) -> Hull:
     """A driver at its start."""
     state = JobState(job_id=job_id, status=JobStatus.SCHEDULED, generation=1)
     pipeline = PipelineState(job_id=job_id, pipeline=1, lineage=str(job_id), generation=1)
-    store.transact((), [Put(STATES, str(job_id), to_document(state)), Put(PIPELINES, pipeline_key(job_id, 1), to_document(pipeline))])
+    store.transact(
+        (),
+        [
+            Put(STATES, str(job_id), to_document(state)),
+            Put(PIPELINES, pipeline_key(job_id, 1), to_document(pipeline)),
+        ],
+    )
     order = DriverOrder(home="", job_id=job_id, generation=1, store_url="", checkpoints_root="")
     started = Hull(store, order, "nobody", ProcessRef(pid=job_id, started=1, boot="", host=HOST))
     started.register()
@@ -93,7 +106,9 @@ def hull(store: Store, job_id: int) -> Hull:
 def show(bench: Bench, name: str, sizes: dict[int, int], rate: float, documents: int) -> None:
     """Sizes, and their ratio to the first."""
     first, full = sizes[FIRST], sizes.get(DEFAULT_COMPACTION_THRESHOLD, sizes[FIRST])
-    allowed = first + DEFAULT_COMPACTION_THRESHOLD * (CHANGE_BYTES_ETCD if name == "etcd" else CHANGE_BYTES)
+    allowed = first + DEFAULT_COMPACTION_THRESHOLD * (
+        CHANGE_BYTES_ETCD if name == "etcd" else CHANGE_BYTES
+    )
     for mark, size in sizes.items():
         last = mark == max(sizes)
         bench.report.add(
@@ -103,9 +118,13 @@ def show(bench: Bench, name: str, sizes: dict[int, int], rate: float, documents:
                 value=size / MIB,
                 unit="MiB",
                 ratio=size / first,
-                against=f"after {FIRST:,}; {size / full:.2f}x when the log was full; documents {documents / MIB:.2f} MiB" if last else f"after {FIRST:,}",
+                against=f"after {FIRST:,}; {size / full:.2f}x when the log was full; documents {documents / MIB:.2f} MiB"
+                if last
+                else f"after {FIRST:,}",
                 aim=f"<= {allowed / MIB:.1f} MiB" if last else "",
                 met=size <= allowed if last else None,
             )
         )
-    bench.report.add(Figure(part=PART, name=f"{name}: updates by {WRITERS} writers", value=rate, unit="/s"))
+    bench.report.add(
+        Figure(part=PART, name=f"{name}: updates by {WRITERS} writers", value=rate, unit="/s")
+    )

@@ -21,7 +21,9 @@ class StorePlace:
     bytes: Callable[[], int]
 
 
-def store_places(part: str, place: Path, shm: Path, names: Sequence[str]) -> Iterator[AbstractContextManager[StorePlace]]:
+def store_places(
+    part: str, place: Path, shm: Path, names: Sequence[str]
+) -> Iterator[AbstractContextManager[StorePlace]]:
     """Those that are wanted for a part of the benchmarks, one after the other."""
     for name in names:
         if name not in KINDS:
@@ -42,7 +44,11 @@ def tmpfs(directory: Path) -> AbstractContextManager[StorePlace]:
 @contextmanager
 def _sqlite(name: str, directory: Path) -> Iterator[StorePlace]:
     directory.mkdir(parents=True)
-    yield StorePlace(name, f"sqlite:///{directory / 'tidegate.db'}", lambda: sum(file.stat().st_size for file in directory.iterdir()))
+    yield StorePlace(
+        name,
+        f"sqlite:///{directory / 'tidegate.db'}",
+        lambda: sum(file.stat().st_size for file in directory.iterdir()),
+    )
 
 
 @contextmanager
@@ -52,7 +58,9 @@ def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it m
 
         def size() -> int:
             with psycopg.connect(server.url) as db:
-                found = db.execute("select sum(pg_total_relation_size(oid)) from pg_class where relnamespace = 'tidegate'::regnamespace and relkind = 'r'")
+                found = db.execute(
+                    "select sum(pg_total_relation_size(oid)) from pg_class where relnamespace = 'tidegate'::regnamespace and relkind = 'r'"
+                )
                 return int((found.fetchone() or [0])[0])
 
         yield StorePlace("postgresql", server.url, size)
@@ -62,7 +70,14 @@ def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it m
 def etcd(directory: Path) -> Iterator[StorePlace]:
     """A server of our own: the size of its file."""
     with EtcdServer(directory) as server:
-        yield StorePlace("etcd", server.url, lambda: int(server.ask("/v3/maintenance/status", {})["dbSize"]))
+        yield StorePlace(
+            "etcd", server.url, lambda: int(server.ask("/v3/maintenance/status", {})["dbSize"])
+        )
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[StorePlace]]] = {"sqlite": sqlite, "tmpfs": tmpfs, "postgresql": postgresql, "etcd": etcd}
+KINDS: dict[str, Callable[[Path], AbstractContextManager[StorePlace]]] = {
+    "sqlite": sqlite,
+    "tmpfs": tmpfs,
+    "postgresql": postgresql,
+    "etcd": etcd,
+}

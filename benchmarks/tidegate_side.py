@@ -64,7 +64,12 @@ def main() -> None:
     os.dup2(2, 1)
     work, light = Path(sys.argv[1]), sys.argv[2] == "light"
     settings = SessionSettings(
-        name="benchmark", work=work, logs=work / "logs", conf={"spark.master": "local[2]"}, cache=startup_cache.place(work / "cache"), light=light
+        name="benchmark",
+        work=work,
+        logs=work / "logs",
+        conf={"spark.master": "local[2]"},
+        cache=startup_cache.place(work / "cache"),
+        light=light,
     )
     spark = open_context(settings)
     engine = SparkEngine(spark)

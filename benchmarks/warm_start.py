@@ -33,13 +33,21 @@ class Way:
         """Seconds from the submit until the first file has its final name."""
         target = self.home / f"out-{number}"
         if self.warm:
-            until("a driver waits", WITHIN_S, lambda: any((self.home / "work" / "warm").glob("*/ready")))
+            until(
+                "a driver waits",
+                WITHIN_S,
+                lambda: any((self.home / "work" / "warm").glob("*/ready")),
+            )
         with self.server.connect() as line:
             began_s = time.perf_counter()
             job_id = json.loads(line.post("/submit-job", job(source, target)))["jobId"]
             until("a row", WITHIN_S, lambda: next(target.glob("[!._]*.parquet"), None) is not None)
             first_s = time.perf_counter() - began_s
-            until("its end", WITHIN_S, lambda: json.loads(line.get(f"/job-info/{job_id}"))["jobStatus"] == "FINISHED")
+            until(
+                "its end",
+                WITHIN_S,
+                lambda: json.loads(line.get(f"/job-info/{job_id}"))["jobStatus"] == "FINISHED",
+            )
         shutil.rmtree(target, ignore_errors=True)
         return first_s
 
@@ -49,7 +57,10 @@ def warm(bench: Bench) -> None:
     source = small_files(bench.cache, 1)
     seen: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        ways = [way(bench, stack, "a driver is started", count=0), way(bench, stack, "a driver waits (driver.warm: 1)", count=1)]
+        ways = [
+            way(bench, stack, "a driver is started", count=0),
+            way(bench, stack, "a driver waits (driver.warm: 1)", count=1),
+        ]
         for turn in range(bench.repeats + 1):
             for each in ways:
                 seconds = each.once(source, turn)
@@ -90,7 +101,22 @@ def job(source: Path, target: Path) -> str:
     return json.dumps(
         {
             "env": {"job.mode": "BATCH", "job.name": "warm"},
-            "source": [{"plugin_name": "LocalFile", "plugin_output": "rows", "path": str(source), "file_format_type": "csv", "schema": {"fields": FIELDS}}],
-            "sink": [{"plugin_name": "LocalFile", "plugin_input": "rows", "path": str(target), "file_format_type": "parquet"}],
+            "source": [
+                {
+                    "plugin_name": "LocalFile",
+                    "plugin_output": "rows",
+                    "path": str(source),
+                    "file_format_type": "csv",
+                    "schema": {"fields": FIELDS},
+                }
+            ],
+            "sink": [
+                {
+                    "plugin_name": "LocalFile",
+                    "plugin_input": "rows",
+                    "path": str(target),
+                    "file_format_type": "parquet",
+                }
+            ],
         }
     )

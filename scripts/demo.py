@@ -25,7 +25,13 @@ from rich.text import Text
 from tidegate.coordinator.registry import Known, look
 from tidegate.home import Home
 from tidegate.model.document import from_document
-from tidegate.model.records import MONITOR, CheckpointHistory, CheckpointRef, PipelineState, ProcessRef
+from tidegate.model.records import (
+    MONITOR,
+    CheckpointHistory,
+    CheckpointRef,
+    PipelineState,
+    ProcessRef,
+)
 from tidegate.runner.process import kill_session, reference, session_members
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -78,7 +84,9 @@ class Stage:
                 return None
             self.store = open_store(self.home.store_url)
         for entry in self.store.list(MONITOR, f"{JOB_ID}/"):
-            self.checkpoints |= {ref.checkpoint: ref for ref in from_document(CheckpointHistory, entry.value).entries}
+            self.checkpoints |= {
+                ref.checkpoint: ref for ref in from_document(CheckpointHistory, entry.value).entries
+            }
         known = look(self.store, JOB_ID)
         self.driver = (known.driver.value.process if known.driver else None) or self.driver
         return known
@@ -94,25 +102,39 @@ class Stage:
 
 def play(stage: Stage) -> bool:
     """The whole piece; whether every row is there once."""
-    act("1. A streaming job", "made-up orders, numbered 1, 2, 3, ... -> SQL -> Parquet files, one checkpoint a second")
+    act(
+        "1. A streaming job",
+        "made-up orders, numbered 1, 2, 3, ... -> SQL -> Parquet files, one checkpoint a second",
+    )
     start(stage)
     wait_for_checkpoints(stage, BEFORE_KILL)
 
-    act("2. kill -9 of its driver", "in the middle of a batch: Python, the JVM and its workers, the whole session of processes")
+    act(
+        "2. kill -9 of its driver",
+        "in the middle of a batch: Python, the JVM and its workers, the whole session of processes",
+    )
     kill_driver(stage)
     say("nobody has to do anything: `tidegate run` starts generation 2 by itself")
     wait_for_checkpoints(stage, AFTER_KILL)
 
-    act("3. kill -9 of everything", "the driver again, and `tidegate run` itself, as when a machine loses its power")
+    act(
+        "3. kill -9 of everything",
+        "the driver again, and `tidegate run` itself, as when a machine loses its power",
+    )
     kill_everything(stage)
-    say("the same command once more, as a scheduler would give it, goes on from the last completed checkpoint")
+    say(
+        "the same command once more, as a scheduler would give it, goes on from the last completed checkpoint"
+    )
     start(stage, "--restore", "auto")
     wait_for_checkpoints(stage, AFTER_KILL)
 
     act("4. Ctrl-C", "stops at a checkpoint")
     stop(stage)
 
-    act("5. The checkpoints", "a bar from begin to completion; a repeated batch begins before the kill and ends after it")
+    act(
+        "5. The checkpoints",
+        "a bar from begin to completion; a repeated batch begins before the kill and ends after it",
+    )
     for line in chart(stage):
         SAY.print(line)
     act("6. The count", f"of the ids in {len(list(stage.output.rglob('*.parquet')))} Parquet files")
@@ -121,12 +143,36 @@ def play(stage: Stage) -> bool:
 
 def start(stage: Stage, *more: str) -> None:
     """Start `tidegate run` in a session of its own, and relay what it says."""
-    arguments = ["run", str(JOB_FILE), "--home", str(stage.home.root), "--job-id", str(JOB_ID), "-i", f"out={stage.place / 'out'}", *more]
-    SAY.print(Text(f"  $ tidegate run examples/{JOB_FILE.name} --job-id {JOB_ID} {' '.join(more)}".rstrip(), style="bold"))
+    arguments = [
+        "run",
+        str(JOB_FILE),
+        "--home",
+        str(stage.home.root),
+        "--job-id",
+        str(JOB_ID),
+        "-i",
+        f"out={stage.place / 'out'}",
+        *more,
+    ]
+    SAY.print(
+        Text(
+            f"  $ tidegate run examples/{JOB_FILE.name} --job-id {JOB_ID} {' '.join(more)}".rstrip(),
+            style="bold",
+        )
+    )
     command = Path(sys.executable).with_name("tidegate")
-    found = [str(command)] if command.exists() else [sys.executable, "-c", "from tidegate.cli import main; main()"]
+    found = (
+        [str(command)]
+        if command.exists()
+        else [sys.executable, "-c", "from tidegate.cli import main; main()"]
+    )
     stage.run = subprocess.Popen(
-        [*found, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        [*found, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     threading.Thread(target=relay, args=(stage.run,), daemon=True).start()
 
@@ -149,7 +195,9 @@ def wait_for_checkpoints(stage: Stage, more: int) -> None:
         for number in sorted(set(stage.checkpoints) - said):
             ref = stage.checkpoints[number]
             took_s = (ref.completed_ms - ref.begun_ms) / 1000
-            say(f"checkpoint {number:>2} completed by generation {ref.generation}: {ref.rows_read:,} rows, {took_s:.1f} s after its begin")
+            say(
+                f"checkpoint {number:>2} completed by generation {ref.generation}: {ref.rows_read:,} rows, {took_s:.1f} s after its begin"
+            )
             said.add(number)
         return len(stage.checkpoints) >= wanted
 
@@ -182,7 +230,11 @@ def kill_everything(stage: Stage) -> None:
 def is_staging(stage: Stage) -> bool:
     """Whether a batch has begun, and has files that are not yet in place."""
     pipeline = stage.pipeline()
-    return pipeline is not None and pipeline.pending is not None and any(path.is_file() for path in stage.output.glob(".tidegate/*/*/staging/*/*"))
+    return (
+        pipeline is not None
+        and pipeline.pending is not None
+        and any(path.is_file() for path in stage.output.glob(".tidegate/*/*/staging/*/*"))
+    )
 
 
 def tell_place(stage: Stage) -> None:
@@ -190,16 +242,25 @@ def tell_place(stage: Stage) -> None:
     pipeline = stage.pipeline()
     assert pipeline is not None
     assert pipeline.latest is not None
-    say(f"the store says: checkpoint {pipeline.latest.checkpoint} is the last completed one, with {pipeline.rows_read:,} rows up to it")
+    say(
+        f"the store says: checkpoint {pipeline.latest.checkpoint} is the last completed one, with {pipeline.rows_read:,} rows up to it"
+    )
     if pipeline.pending:
-        say(f"batch {pipeline.pending.checkpoint} had begun: it will be repeated with exactly the rows that the store has recorded for it")
+        say(
+            f"batch {pipeline.pending.checkpoint} had begun: it will be repeated with exactly the rows that the store has recorded for it"
+        )
 
 
 def stop(stage: Stage) -> None:
     """SIGINT, as Ctrl-C sends it, and the end of the command."""
     assert stage.run is not None
     os.killpg(stage.run.pid, signal.SIGINT)
-    wait(stage, lambda: stage.run is not None and stage.run.poll() is not None, "the end of the run", ends=True)
+    wait(
+        stage,
+        lambda: stage.run is not None and stage.run.poll() is not None,
+        "the end of the run",
+        ends=True,
+    )
     stage.known()
     say(f"exit code {stage.run.returncode} (stopped on request)")
 
@@ -218,10 +279,17 @@ def count(stage: Stage) -> bool:
     say(f"highest id                           {highest:>10,}")
     lost, doubled, beyond = max(0, wanted - distinct), len(ids) - distinct, max(0, highest - wanted)
     good = not (lost or doubled or beyond)
-    verdict = "no row was lost, no row is there twice" if good else f"WRONG: {lost:,} rows lost, {doubled:,} doubled, ids reach {beyond:,} beyond what was read"
+    verdict = (
+        "no row was lost, no row is there twice"
+        if good
+        else f"WRONG: {lost:,} rows lost, {doubled:,} doubled, ids reach {beyond:,} beyond what was read"
+    )
     SAY.print()
     SAY.print(
-        Text(f"  {'=' if good else '!'} {len(stage.kills)} kills, {len(stage.checkpoints)} checkpoints: {verdict}", style="bold green" if good else "bold red")
+        Text(
+            f"  {'=' if good else '!'} {len(stage.kills)} kills, {len(stage.checkpoints)} checkpoints: {verdict}",
+            style="bold green" if good else "bold red",
+        )
     )
     return good
 
@@ -245,9 +313,16 @@ def chart(stage: Stage) -> Iterator[Text]:
         bar[first : last + 1] = "━" * (last - first + 1)
         for kill in stage.kills:
             bar[column(kill.at_ms)] = "✗" if ref.begun_ms <= kill.at_ms <= ref.completed_ms else "┊"
-        begun_s, took_s = (ref.begun_ms - stage.began_ms) / 1000, (ref.completed_ms - ref.begun_ms) / 1000
-        line = Text(f"  {ref.checkpoint:>3}  {ref.generation:>3}  {ref.rows_read:>6,}  {begun_s:>6.1f} s  {took_s:>4.1f} s  ")
-        yield line.append("".join(bar), style=("cyan", "green", "magenta")[(ref.generation - 1) % 3])
+        begun_s, took_s = (
+            (ref.begun_ms - stage.began_ms) / 1000,
+            (ref.completed_ms - ref.begun_ms) / 1000,
+        )
+        line = Text(
+            f"  {ref.checkpoint:>3}  {ref.generation:>3}  {ref.rows_read:>6,}  {begun_s:>6.1f} s  {took_s:>4.1f} s  "
+        )
+        yield line.append(
+            "".join(bar), style=("cyan", "green", "magenta")[(ref.generation - 1) % 3]
+        )
     for kill in stage.kills:
         yield Text(
             " " * (39 + column(kill.at_ms) - 1) + f"✗ {kill.what}"
@@ -267,7 +342,9 @@ def wait(stage: Stage, fact: Callable[[], bool], what: str, *, ends: bool = Fals
         if time.monotonic() > deadline_s:
             raise Disappointment(f"waited {PATIENCE_S} s for {what}")
         if not ends and stage.run is not None and stage.run.poll() is not None:
-            raise Disappointment(f"`tidegate run` ended with {stage.run.returncode} while waiting for {what}")
+            raise Disappointment(
+                f"`tidegate run` ended with {stage.run.returncode} while waiting for {what}"
+            )
         time.sleep(LOOK_S)
 
 
@@ -335,7 +412,9 @@ def main() -> int:
         return 130
     finally:
         end(stage)
-    say(f"{time.monotonic() - began_s:.0f} s in all; nothing is left behind. The job is examples/{JOB_FILE.name}; what to read next is in README.md.")
+    say(
+        f"{time.monotonic() - began_s:.0f} s in all; nothing is left behind. The job is examples/{JOB_FILE.name}; what to read next is in README.md."
+    )
     return 0 if good else 1
 
 

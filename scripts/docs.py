@@ -34,10 +34,21 @@ HELP_COLUMNS = 100
 
 def pages() -> dict[str, str]:
     """Every generated page: file name -> text."""
-    found = {"env.md": _page(_env_lines()), "commands.md": _page(_command_lines()), "connectors.md": _page(_index_lines())}
+    found = {
+        "env.md": _page(_env_lines()),
+        "commands.md": _page(_command_lines()),
+        "connectors.md": _page(_index_lines()),
+    }
     found["engine.md"] = _page(_engine_lines())
-    found["states.md"] = _page(run_path(str(Path(__file__).with_name("docs_states.py")))["state_lines"]())
-    found |= {name: _page(lines) for name, lines in run_path(str(Path(__file__).with_name("docs_api.py")))["api_pages"]().items()}
+    found["states.md"] = _page(
+        run_path(str(Path(__file__).with_name("docs_states.py")))["state_lines"]()
+    )
+    found |= {
+        name: _page(lines)
+        for name, lines in run_path(str(Path(__file__).with_name("docs_api.py")))[
+            "api_pages"
+        ]().items()
+    }
     for kind in BlockKind:
         found[f"{kind.value}s.md"] = _page(_kind_lines(kind))
     return found
@@ -102,7 +113,10 @@ def _engine_lines() -> Iterator[str]:
 
 def _index_lines() -> Iterator[str]:
     yield from ("# Connectors", "")
-    yield from ("`tidegate connectors show NAME` says the same on the command line. Names are understood in any case.", "")
+    yield from (
+        "`tidegate connectors show NAME` says the same on the command line. Names are understood in any case.",
+        "",
+    )
     yield from ("| name | kind | what it does | delivery |", "|---|---|---|---|")
     for one in connectors():
         promise = one.capabilities.delivery.value if one.capabilities.delivery else ""
@@ -140,7 +154,9 @@ def _default(option: Option) -> str:
 
 
 def _description(option: Option) -> str:
-    also = f" Also: {', '.join(f'`{key}`' for key in option.fallbacks)}." if option.fallbacks else ""
+    also = (
+        f" Also: {', '.join(f'`{key}`' for key in option.fallbacks)}." if option.fallbacks else ""
+    )
     secret = " Secret: never shown." if option.secret else ""
     text = option.description[:1].upper() + option.description[1:]
     return _cell(text.rstrip(".") + "." + also + secret)
@@ -152,8 +168,18 @@ def _cell(text: str) -> str:
 
 
 def _command_lines() -> Iterator[str]:
-    yield from ("# Commands", "", '`tidegate VERB --help` says the same. Completion: `eval "$(tidegate completion bash)"` (or zsh; for fish see below).', "")
-    yield from ("| exit code | meaning |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items()), "")
+    yield from (
+        "# Commands",
+        "",
+        '`tidegate VERB --help` says the same. Completion: `eval "$(tidegate completion bash)"` (or zsh; for fish see below).',
+        "",
+    )
+    yield from (
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items()),
+        "",
+    )
     for verb, place in sorted(VERBS.items()):
         module, _, name = place.partition(":")
         yield from _help_lines(f"tidegate {verb}", getattr(import_module(module), name))
@@ -161,8 +187,12 @@ def _command_lines() -> Iterator[str]:
 
 def _help_lines(title: str, command: click.Command) -> Iterator[str]:
     command = copy.copy(command)
-    command._help_option = None  # click keeps the first one that it makes, with the names of that call
-    context = click.Context(command, info_name=title, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS)
+    command._help_option = (
+        None  # click keeps the first one that it makes, with the names of that call
+    )
+    context = click.Context(
+        command, info_name=title, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS
+    )
     yield from (f"## {title}", "", "```", *command.get_help(context).splitlines(), "```", "")
     if isinstance(command, click.Group):
         for name, below in sorted(command.commands.items()):
@@ -175,7 +205,9 @@ def main(arguments: list[str]) -> int:
     names = stale(FOLDER, wanted)
     if "--check" in arguments:
         for name in names:
-            print(f"docs/reference/{name} is not what the code says: run `make docs`", file=sys.stderr)
+            print(
+                f"docs/reference/{name} is not what the code says: run `make docs`", file=sys.stderr
+            )
         return 1 if names else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in names:

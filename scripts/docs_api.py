@@ -42,7 +42,10 @@ ROLES = "Each route needs a role: `viewer` may look, `operator` may submit, stop
 
 def api_pages() -> dict[str, list[str]]:
     """File name -> lines."""
-    return {"api-v1.md": list(_page(V1, description(), "/api/v1")), "rest-v2.md": list(_page(V2, document(""), ""))}
+    return {
+        "api-v1.md": list(_page(V1, description(), "/api/v1")),
+        "rest-v2.md": list(_page(V2, document(""), "")),
+    }
 
 
 def description() -> Any:
@@ -50,13 +53,29 @@ def description() -> Any:
     clock, settings = SystemClock(), EngineSettings()
     with closing(open_store("memory:")) as store:
         commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
-        desk = Desk(picture=Picture(store, clock), commands=commands, store=store, settings=settings, clock=clock, me=Me(id="", address=""))
+        desk = Desk(
+            picture=Picture(store, clock),
+            commands=commands,
+            store=store,
+            settings=settings,
+            clock=clock,
+            me=Me(id="", address=""),
+        )
         return typed_api(desk).openapi()
 
 
 def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]:
     common = _common_errors(described)
-    yield from (head, "", ROLES, "", "Any route may also answer:", "", "| status | why |", "|---|---|")
+    yield from (
+        head,
+        "",
+        ROLES,
+        "",
+        "Any route may also answer:",
+        "",
+        "| status | why |",
+        "|---|---|",
+    )
     yield from (f"| {status} | {_cell(why)} |" for status, why in common.items())
     yield ""
     for path, operations in described["paths"].items():
@@ -70,13 +89,30 @@ def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]
 
 def _common_errors(described: Mapping[str, Any]) -> dict[str, str]:
     """What every operation has among its answers, besides success."""
-    all_answers = [operation["responses"] for operations in described["paths"].values() for method, operation in operations.items() if method in METHODS]
+    all_answers = [
+        operation["responses"]
+        for operations in described["paths"].values()
+        for method, operation in operations.items()
+        if method in METHODS
+    ]
     shared = set.intersection(*(set(answers) for answers in all_answers))
-    return {status: all_answers[0][status]["description"] for status in sorted(shared) if not status.startswith("2")}
+    return {
+        status: all_answers[0][status]["description"]
+        for status in sorted(shared)
+        if not status.startswith("2")
+    }
 
 
-def _operation(title: str, operation: Mapping[str, Any], common: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"## {title}", "", _sentence(operation.get("description") or operation["summary"]), "", f"Role: {operation['x-role']}.")
+def _operation(
+    title: str, operation: Mapping[str, Any], common: Mapping[str, str]
+) -> Iterator[str]:
+    yield from (
+        f"## {title}",
+        "",
+        _sentence(operation.get("description") or operation["summary"]),
+        "",
+        f"Role: {operation['x-role']}.",
+    )
     if asked := operation.get("parameters"):
         yield from ("", "| parameter | in | type | meaning |", "|---|---|---|---|")
         yield from (_parameter(each) for each in asked)
@@ -86,7 +122,10 @@ def _operation(title: str, operation: Mapping[str, Any], common: Mapping[str, st
     for status, answer in operation["responses"].items():
         if status in common:
             continue
-        forms = [f"{_type(form['schema'])} (`{media}`)" if form.get("schema") else f"`{media}`" for media, form in answer.get("content", {}).items()]
+        forms = [
+            f"{_type(form['schema'])} (`{media}`)" if form.get("schema") else f"`{media}`"
+            for media, form in answer.get("content", {}).items()
+        ]
         yield f"- {status}: {', or '.join(forms) or answer['description']}"
     yield ""
 
@@ -142,14 +181,21 @@ def _object(schema: Mapping[str, Any]) -> str:
 
 
 def _bounds(schema: Mapping[str, Any]) -> str:
-    limits = [(f">= {schema['minimum']}" if "minimum" in schema else ""), (f"<= {schema['maximum']}" if "maximum" in schema else "")]
+    limits = [
+        (f">= {schema['minimum']}" if "minimum" in schema else ""),
+        (f"<= {schema['maximum']}" if "maximum" in schema else ""),
+    ]
     said = " ".join(each for each in limits if each)
     return f" {said}" if said else ""
 
 
 def _sentence(text: str) -> str:
     text = " ".join(text.split())
-    return text if not text or text.endswith((".", "!", "?", ":")) else f"{text[:1].upper()}{text[1:]}."
+    return (
+        text
+        if not text or text.endswith((".", "!", "?", ":"))
+        else f"{text[:1].upper()}{text[1:]}."
+    )
 
 
 def _cell(text: str) -> str:

@@ -41,11 +41,28 @@ def state_lines() -> Iterator[str]:
     yield from ("| state | meaning | deadline | state after it |", "|---|---|---|---|")
     for state in STATES.values():
         yield f"| {state.NAME}{' (terminal)' if state.NAME.terminal else ''} | {_what(state)} | {_deadline(state)} | {_then(state)} |"
-    yield from ("", "The v2 API has no RECOVERING and shows it as PENDING.", "", "## Stop sequence", "", STOP, "")
+    yield from (
+        "",
+        "The v2 API has no RECOVERING and shows it as PENDING.",
+        "",
+        "## Stop sequence",
+        "",
+        STOP,
+        "",
+    )
     yield from ("| command | effect | time limit |", "|---|---|---|")
     limits = Limits()
-    times = {Order.STOP: limits.ask_ms, Order.INTERRUPT: limits.interrupt_ms, Order.TERMINATE: limits.terminate_ms, Order.KILL: limits.kill_ms}
-    yield from (f"| {order} | {DOES[order]} | {times[order] // 1000} s |" for order in LADDER if order in times)
+    times = {
+        Order.STOP: limits.ask_ms,
+        Order.INTERRUPT: limits.interrupt_ms,
+        Order.TERMINATE: limits.terminate_ms,
+        Order.KILL: limits.kill_ms,
+    }
+    yield from (
+        f"| {order} | {DOES[order]} | {times[order] // 1000} s |"
+        for order in LADDER
+        if order in times
+    )
 
 
 def _what(state: State) -> str:

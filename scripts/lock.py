@@ -11,7 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = (
-    *("--universal", "--python-version", "3.11", "--generate-hashes", "--extra", "spark", "--extra", "dev"),
+    *(
+        "--universal",
+        "--python-version",
+        "3.11",
+        "--generate-hashes",
+        "--extra",
+        "spark",
+        "--extra",
+        "dev",
+    ),
     *("--no-emit-index-url", "--no-annotate", "--no-header", "--quiet"),
     *("--output-file", "requirements.lock"),
 )
@@ -21,8 +30,23 @@ def main() -> int:
     """0 when the lock is written; otherwise what pip or uv said is on the screen."""
     with tempfile.TemporaryDirectory(prefix="tidegate-lock-") as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], check=True)
-        compiled = subprocess.run([f"{folder}/bin/uv", "pip", "compile", "pyproject.toml", *OPTIONS, *sys.argv[1:]], cwd=ROOT, check=False)
+        subprocess.run(
+            [
+                f"{folder}/bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "uv",
+            ],
+            check=True,
+        )
+        compiled = subprocess.run(
+            [f"{folder}/bin/uv", "pip", "compile", "pyproject.toml", *OPTIONS, *sys.argv[1:]],
+            cwd=ROOT,
+            check=False,
+        )
     return compiled.returncode
 
 

@@ -28,13 +28,23 @@ def sequences(charset: str) -> Iterator[bytes]:
     if charset in charsets.MULTI:
         yield from (bytes([lead, byte]) for lead in range(128, 256) for byte in range(256))
     if charset in charsets.TRIPLE:
-        yield from (bytes([0x8F, second, third]) for second in range(128, 256) for third in range(128, 256))
+        yield from (
+            bytes([0x8F, second, third]) for second in range(128, 256) for third in range(128, 256)
+        )
 
 
 def load(server: BinlogServer) -> None:
     """A table with all sequences of all sets."""
-    wanted = sorted({sequence for charset in (*charsets.SINGLE, *charsets.MULTI) for sequence in sequences(charset)})
-    server.execute("create database charsets", "create table charsets.b (v varbinary(3) primary key)")
+    wanted = sorted(
+        {
+            sequence
+            for charset in (*charsets.SINGLE, *charsets.MULTI)
+            for sequence in sequences(charset)
+        }
+    )
+    server.execute(
+        "create database charsets", "create table charsets.b (v varbinary(3) primary key)"
+    )
     for start in range(0, len(wanted), ROWS_MAX):
         rows = ",".join(f"(x'{sequence.hex()}')" for sequence in wanted[start : start + ROWS_MAX])
         server.execute(f"insert into charsets.b values {rows}")
@@ -43,18 +53,33 @@ def load(server: BinlogServer) -> None:
 def asked(server: BinlogServer, charset: str) -> dict[bytes, str]:
     """The characters of a set: sequences that the server keeps whole and that are one character."""
     as_text = f"cast(v as char character set {charset})"
-    rows = server.execute("set sql_mode = ''", f"select v, hex({as_text}), hex(convert({as_text} using utf32)) from charsets.b")
-    found = {bytes(v): bytes.fromhex(text).decode("utf-32-be") for v, kept, text in rows if kept is not None and bytes.fromhex(kept) == bytes(v)}
+    rows = server.execute(
+        "set sql_mode = ''",
+        f"select v, hex({as_text}), hex(convert({as_text} using utf32)) from charsets.b",
+    )
+    found = {
+        bytes(v): bytes.fromhex(text).decode("utf-32-be")
+        for v, kept, text in rows
+        if kept is not None and bytes.fromhex(kept) == bytes(v)
+    }
     single = {v: text for v, text in found.items() if len(v) == 1 and len(text) == 1}
-    longer = {v: text for v, text in found.items() if len(v) > 1 and len(text) == 1 and v[:1] not in single}
+    longer = {
+        v: text
+        for v, text in found.items()
+        if len(v) > 1 and len(text) == 1 and v[:1] not in single
+    }
     return single | longer
 
 
 def agreed(servers: list[BinlogServer], charset: str) -> dict[bytes, str]:
     """What all servers that have the set would store and read in the same way."""
-    found = [asked(server, charset) for server in (servers[-1:] if charset in ONLY_MYSQL else servers)]
+    found = [
+        asked(server, charset) for server in (servers[-1:] if charset in ONLY_MYSQL else servers)
+    ]
     both = {sequence for sequence in found[0] if all(sequence in other for other in found)}
-    if wrong := [sequence.hex() for sequence in both if len({other[sequence] for other in found}) > 1]:
+    if wrong := [
+        sequence.hex() for sequence in both if len({other[sequence] for other in found}) > 1
+    ]:
         sys.exit(f"{charset}: the servers differ in {', '.join(wrong)}")
     return {sequence: found[0][sequence] for sequence in both}
 

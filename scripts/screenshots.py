@@ -28,7 +28,15 @@ BATCH = """env { job.mode = "BATCH", job.name = "import of people" }
 source { FakeSource { plugin_output = "t", row.num = 20000, schema { fields { id = bigint, name = string } } } }
 sink { Console { plugin_input = "t" } }
 """
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 def ask(url: str, body: bytes | None = None) -> Any:
@@ -54,19 +62,29 @@ def main() -> None:
         port = free.getsockname()[1]
     base = f"http://127.0.0.1:{port}"
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tidegate-pictures-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="tidegate-pictures-", ignore_cleanup_errors=True
+    ) as folder:
         place = Path(folder)
         (place / "in").mkdir()
         command = [TIDEGATE, "server", "--home", str(place / "home"), "--http-port", str(port)]
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=dict(os.environ))
+        server = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=dict(os.environ)
+        )
         try:
             until(lambda: ask(f"{base}/overview"))
             ask(f"{base}/submit-job?format=hocon&jobId=1001", STREAM.format(place=place).encode())
             ask(f"{base}/submit-job?format=hocon&jobId=1002", BATCH.encode())
             for number in range(12):
-                (place / "next").write_text("".join(f"{number * 500 + i},name {i}\n" for i in range(500)))
+                (place / "next").write_text(
+                    "".join(f"{number * 500 + i},name {i}\n" for i in range(500))
+                )
                 (place / "next").rename(place / "in" / f"f{number:03}.csv")
-                until(lambda n=number: int(ask(f"{base}/job-info/1001").get("lastCheckpointId") or 0) > n)
+                until(
+                    lambda n=number: (
+                        int(ask(f"{base}/job-info/1001").get("lastCheckpointId") or 0) > n
+                    )
+                )
             until(lambda: ask(f"{base}/job-info/1002")["jobStatus"] == "FINISHED")
             take(base)
         finally:  # drivers outlive their server
@@ -89,14 +107,19 @@ def take(base: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(FLAGS))
         for scheme in ("light", "dark"):
-            context = browser.new_context(viewport={"width": 1200, "height": 760}, color_scheme=scheme)
+            context = browser.new_context(
+                viewport={"width": 1200, "height": 760}, color_scheme=scheme
+            )
             page = context.new_page()
             for name, path in pages.items():
                 if scheme == "dark" and name != "job":
                     continue
                 page.goto(base + path)
                 page.wait_for_timeout(400)
-                page.screenshot(path=str(PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png"), full_page=name == "job")
+                page.screenshot(
+                    path=str(PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png"),
+                    full_page=name == "job",
+                )
         browser.close()
 
 

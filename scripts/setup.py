@@ -53,9 +53,18 @@ def run(what, command, **environ):
         log.flush()
         begin = log.tell()
         everything = dict(os.environ, **environ)
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=everything)
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env=everything,
+        )
     if result.returncode:
-        raise SetUpError(f"could not {what}: {last_complaint(begin)} (all of it: {LOG.relative_to(ROOT)})")
+        raise SetUpError(
+            f"could not {what}: {last_complaint(begin)} (all of it: {LOG.relative_to(ROOT)})"
+        )
 
 
 def last_complaint(begin):
@@ -89,7 +98,12 @@ def wanted_stamp():
 
 
 def is_done(stamp):
-    return VENV_PYTHON.exists() and (VENV / "bin" / "tidegate").exists() and STAMP.exists() and STAMP.read_text() == stamp
+    return (
+        VENV_PYTHON.exists()
+        and (VENV / "bin" / "tidegate").exists()
+        and STAMP.exists()
+        and STAMP.read_text() == stamp
+    )
 
 
 def install_with_apt(what, packages):
@@ -99,7 +113,11 @@ def install_with_apt(what, packages):
     for package in packages:
         say(f"installing {package} ({what})")
         try:
-            return run(f"install {package}", ["apt-get", "install", "-y", "--no-install-recommends", package], **noninteractive)
+            return run(
+                f"install {package}",
+                ["apt-get", "install", "-y", "--no-install-recommends", package],
+                **noninteractive,
+            )
         except SetUpError as error:
             failure = error
     raise failure
@@ -111,7 +129,13 @@ def can_install():
 
 def has_venv():
     """Debian keeps venv and ensurepip in a package of their own."""
-    return subprocess.run([sys.executable, "-c", "import venv, ensurepip; ensurepip.version()"], stderr=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(
+            [sys.executable, "-c", "import venv, ensurepip; ensurepip.version()"],
+            stderr=subprocess.DEVNULL,
+        ).returncode
+        == 0
+    )
 
 
 def need_venv_module():
@@ -121,13 +145,19 @@ def need_venv_module():
     if can_install() and sysconfig.get_config_var("base") == "/usr":
         install_with_apt("Python's venv module", (package, "python3-venv"))
     if not has_venv():
-        raise SetUpError(f"{sys.executable} has no venv module; install it (Debian, Ubuntu, as root: apt-get install {package}) and run make again")
+        raise SetUpError(
+            f"{sys.executable} has no venv module; install it (Debian, Ubuntu, as root: apt-get install {package}) and run make again"
+        )
 
 
 def is_usable_venv():
     """A venv made here (not moved or copied here) whose pip runs."""
     pip = VENV / "bin" / "pip"
-    if not VENV_PYTHON.exists() or not pip.exists() or str(VENV_PYTHON.parent) not in pip.read_text().split("\n")[0]:
+    if (
+        not VENV_PYTHON.exists()
+        or not pip.exists()
+        or str(VENV_PYTHON.parent) not in pip.read_text().split("\n")[0]
+    ):
         return False
     check = [str(VENV_PYTHON), "-c", "import sys, pip; sys.exit(sys.version_info < (3, 11))"]
     return subprocess.run(check, stderr=subprocess.DEVNULL).returncode == 0
@@ -152,12 +182,18 @@ def locked(package):
 
 def install_packages():
     """What builds first, then all, so that nothing is fetched whose hash is not in the lock."""
-    say(f"installing the locked packages (some minutes the first time; {LOG.relative_to(ROOT)} tells)")
+    say(
+        f"installing the locked packages (some minutes the first time; {LOG.relative_to(ROOT)} tells)"
+    )
     pip = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     builder = LOG.parent / "setup-builder.lock"
     builder.write_text(locked("setuptools"))
     run("install setuptools", [*pip, "--require-hashes", "-r", builder])
-    run("install the locked packages", [*pip, "--no-build-isolation", "--require-hashes", "-r", LOCK], PIP_USE_PEP517="1")
+    run(
+        "install the locked packages",
+        [*pip, "--no-build-isolation", "--require-hashes", "-r", LOCK],
+        PIP_USE_PEP517="1",
+    )
     run("install tidegate itself", [*pip, "--no-build-isolation", "--no-deps", "--editable", ROOT])
 
 
@@ -177,7 +213,11 @@ def need_java():
 
 
 def missing_servers():
-    return [server for server in SERVERS if not any(Path("/").glob(server[1])) and shutil.which(server[2]) is None]
+    return [
+        server
+        for server in SERVERS
+        if not any(Path("/").glob(server[1])) and shutil.which(server[2]) is None
+    ]
 
 
 @contextlib.contextmanager
@@ -204,7 +244,10 @@ def need_servers():
                 install_with_apt(f"the tests start a {name} of their own", packages)
         missing = missing_servers()
     if missing:
-        names, packages = " and ".join(server[0] for server in missing), " ".join(server[3][0] for server in missing)
+        names, packages = (
+            " and ".join(server[0] for server in missing),
+            " ".join(server[3][0] for server in missing),
+        )
         raise SetUpError(
             f"the tests start servers of their own, and there is no {names}; install (Debian, Ubuntu, as root: apt-get install {packages}) and run make again"
         )
@@ -213,7 +256,10 @@ def need_servers():
 def fetch_mysql():
     """A MySQL server for the tests, which few distributions have. Tests that need it are skipped where it cannot be had."""
     try:
-        run("fetch a MySQL server for the tests", [VENV_PYTHON, "-m", "tidegate.testing.servers.mysql_packages"])
+        run(
+            "fetch a MySQL server for the tests",
+            [VENV_PYTHON, "-m", "tidegate.testing.servers.mysql_packages"],
+        )
     except SetUpError as error:
         say(f"{error}; its tests are skipped")
 

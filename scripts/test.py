@@ -34,8 +34,18 @@ class Lane:
         (self.cache / "v" / "cache" / "lastfailed").unlink(missing_ok=True)
 
     def start(self, output: int | None = None) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "pytest", "-m", "not soak", "-o", f"cache_dir={self.cache}"]
-        return subprocess.Popen([*command, *self.folders, *self.options], cwd=ROOT, stdout=output, stderr=output)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "not soak",
+            "-o",
+            f"cache_dir={self.cache}",
+        ]
+        return subprocess.Popen(
+            [*command, *self.folders, *self.options], cwd=ROOT, stdout=output, stderr=output
+        )
 
     def failed(self) -> list[str]:
         """The tests that failed in the last run."""
@@ -69,7 +79,11 @@ def main() -> int:
     """0 if all passed, at the second run at the latest."""
     lanes = lanes_of(sys.argv[1:])
     codes = run(lanes)
-    failed = [(lane, lane.failed()) for lane, code in zip(lanes, codes, strict=True) if code == TESTS_FAILED]
+    failed = [
+        (lane, lane.failed())
+        for lane, code in zip(lanes, codes, strict=True)
+        if code == TESTS_FAILED
+    ]
     names = [name for _, found in failed for name in found]
     if any(code not in (0, TESTS_FAILED) for code in codes) or not 0 < len(names) <= FEW:
         return max(codes)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import settings
 
 # A developer's own installation must neither be used nor touched, and no failpoint may be armed in the process that runs the tests.
-for name in [name for name in os.environ if name.startswith("TIDEGATE_") and name != "TIDEGATE_TEST_SEED"]:
+for name in [
+    name for name in os.environ if name.startswith("TIDEGATE_") and name != "TIDEGATE_TEST_SEED"
+]:
     del os.environ[name]
 
 # The same for everyone, so that a change is judged by what it changes; new seeds are for the soak, which draws one each time.

@@ -53,7 +53,9 @@ def _act(name: str) -> None:
     if act == "kill":
         _kill_session()
     elif act == "stop":
-        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # through this very thread: it must not run on for a moment
+        signal.pthread_kill(
+            threading.get_ident(), signal.SIGSTOP
+        )  # through this very thread: it must not run on for a moment
     elif act == "exit":
         os._exit(86)
     else:

@@ -31,10 +31,19 @@ class Home:
         if store_url != self.store_url or (self.root / "store" / "tidegate.db").exists():
             return ""
         places = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
-        jobs = sorted({int(entry.name) for place in places for entry in place.iterdir() if entry.name.isdecimal()})
+        jobs = sorted(
+            {
+                int(entry.name)
+                for place in places
+                for entry in place.iterdir()
+                if entry.name.isdecimal()
+            }
+        )
         if not jobs:
             return ""
-        named = ", ".join(map(str, jobs[:5])) + (f" and {len(jobs) - 5} more" if len(jobs) > 5 else "")
+        named = ", ".join(map(str, jobs[:5])) + (
+            f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
+        )
         return (
             f"there is no store in {self.root / 'store'}, but jobs have run in this home ({named}): it was removed, or its disk is not mounted. "
             "A new, empty store is made. If a disk is missing, stop, mount it and start again; "
@@ -62,7 +71,11 @@ class Home:
     def works(self, job_id: int, generation: int) -> list[Path]:
         """What is there of the scratch files of this generation and of older ones."""
         here = self.job_work(job_id)
-        return [p for p in (here.iterdir() if here.is_dir() else ()) if p.name[1:].isdigit() and int(p.name[1:]) <= generation]
+        return [
+            p
+            for p in (here.iterdir() if here.is_dir() else ())
+            if p.name[1:].isdigit() and int(p.name[1:]) <= generation
+        ]
 
     @property
     def works_root(self) -> Path:

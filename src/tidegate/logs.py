@@ -15,7 +15,9 @@ from urllib.parse import quote, quote_plus
 MASK = "******"
 HIDDEN_CHARS_MIN = 4  # what is shorter is in every text, and no secret
 HIDDEN_MAX = 4_000  # the newest; each costs every line a moment
-PLAIN_WORDS = frozenset({"true", "false", "null", "none"})  # values of options that only sound like secrets
+PLAIN_WORDS = frozenset(
+    {"true", "false", "null", "none"}
+)  # values of options that only sound like secrets
 
 FILE_BYTES_MAX = 10 * 1024 * 1024
 FILES_MAX = 3
@@ -66,7 +68,14 @@ def forms(secrets: Iterable[str]) -> list[str]:
     found: set[str] = set()
     for text in secrets:
         if len(text) >= HIDDEN_CHARS_MIN and text.lower() not in PLAIN_WORDS:
-            found |= {text, quote(text, safe=""), quote_plus(text), json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+            found |= {
+                text,
+                quote(text, safe=""),
+                quote_plus(text),
+                json.dumps(text)[1:-1],
+                json.dumps(text, ensure_ascii=False)[1:-1],
+                repr(text)[1:-1],
+            }
     return sorted(found, key=lambda text: (-len(text), text))
 
 
@@ -111,12 +120,18 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Time, level, event, and the fields that are there."""
-        line: dict[str, object] = {"at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower(), "event": record.getMessage()}
+        line: dict[str, object] = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
         given = record.__dict__
         line |= {name: given[name] for name in FIELDS if name in given}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(_bare_value(line), default=lambda value: bare(str(value)), ensure_ascii=False)
+        return json.dumps(
+            _bare_value(line), default=lambda value: bare(str(value)), ensure_ascii=False
+        )
 
 
 class BoundedFile(logging.handlers.RotatingFileHandler):
@@ -137,7 +152,9 @@ class BoundedFile(logging.handlers.RotatingFileHandler):
 def log_to(path: Path) -> None:
     """Send all logs of this process to one file; bounded. One file for each process, as two cannot share one that rotates."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them, and each costs every line a moment
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
+        False  # no line shows them, and each costs every line a moment
+    )
     handler = BoundedFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_MAX, encoding="utf-8")
     handler.setFormatter(JsonLines())
     log = logging.getLogger("tidegate")

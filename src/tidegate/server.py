@@ -122,7 +122,9 @@ class Loop:
 
     def _ends_within(self, pause_s: float) -> bool:
         """Wait for the next turn; whether there is none. After a mistake nobody is woken early."""
-        if self.clock.wait(self._end, min(pause_s, WOKEN_AFTER_S) if pause_s <= self.every_s else pause_s):
+        if self.clock.wait(
+            self._end, min(pause_s, WOKEN_AFTER_S) if pause_s <= self.every_s else pause_s
+        ):
             return True
         if WOKEN_AFTER_S < pause_s <= self.every_s:
             self.clock.wait(self._woken, pause_s - WOKEN_AFTER_S)
@@ -144,15 +146,29 @@ class Loop:
     def _note(self, weather: str) -> None:
         """A line when the weather turns, not one for each turn in the rain."""
         if bool(weather) != bool(self._weather):
-            LOG.warning("held up" if weather else "going on", extra={"why": f"{self.name}: {weather}".rstrip(": ")})
+            LOG.warning(
+                "held up" if weather else "going on",
+                extra={"why": f"{self.name}: {weather}".rstrip(": ")},
+            )
         self._weather = weather
 
 
 class Leadership:
     """The leader's work: one turn of it where this server leads, nothing where it does not. `moved` is called when a job was moved."""
 
-    def __init__(self, elector: Elector, reconciler: Reconciler, housekeeper: Housekeeper, moved: Callable[[], None] = lambda: None) -> None:
-        self.elector, self.reconciler, self.housekeeper, self.moved = elector, reconciler, housekeeper, moved
+    def __init__(
+        self,
+        elector: Elector,
+        reconciler: Reconciler,
+        housekeeper: Housekeeper,
+        moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.elector, self.reconciler, self.housekeeper, self.moved = (
+            elector,
+            reconciler,
+            housekeeper,
+            moved,
+        )
         self._tidied_s = float("-inf")
 
     def step(self) -> None:
@@ -175,8 +191,12 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self.told = told
         http = desk.settings.http
-        self.connections = Connections(http, limits(http), lambda: self.server_state.connections, desk.clock.monotonic_s)
-        desk.listeners_max = self.connections.limits.total * 3 // 4  # streams never end: others need a place too
+        self.connections = Connections(
+            http, limits(http), lambda: self.server_state.connections, desk.clock.monotonic_s
+        )
+        desk.listeners_max = (
+            self.connections.limits.total * 3 // 4
+        )  # streams never end: others need a place too
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -196,28 +216,55 @@ class Server:
 
     def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
         settings, self.listener = start.settings, listener
-        self.me = Me(id=process_name(), address=address_of(listener, settings.http.https), since_ms=clock.now_ms())
+        self.me = Me(
+            id=process_name(),
+            address=address_of(listener, settings.http.https),
+            since_ms=clock.now_ms(),
+        )
         storage = checkpoint_storage(start)
         picture = Picture(store, clock)
-        self.desk = Desk(picture=picture, commands=Commands(store, storage, settings, clock), store=store, settings=settings, clock=clock, me=self.me)
-        record = ServerRecord(id=self.me.id, address=self.me.address if settings.http.enabled else "", release=__version__, started_ms=self.me.since_ms)
+        self.desk = Desk(
+            picture=picture,
+            commands=Commands(store, storage, settings, clock),
+            store=store,
+            settings=settings,
+            clock=clock,
+            me=self.me,
+        )
+        record = ServerRecord(
+            id=self.me.id,
+            address=self.me.address if settings.http.enabled else "",
+            release=__version__,
+            started_ms=self.me.since_ms,
+        )
         self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
         self.desk.write_trouble = self.announcement.trouble
-        self.elector = Elector(store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock)
+        self.elector = Elector(
+            store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock
+        )
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
-        recorder = Recorder(store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else [])))
+        recorder = Recorder(
+            store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else []))
+        )
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
         self.desk.logs = start.home.root / "logs"
         self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
         reconciler = Reconciler(picture, recorder, settings, clock, many=Hands())
-        leadership = Leadership(self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved)
+        leadership = Leadership(
+            self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved
+        )
         leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
         self.desk.on_write = leader.wake
         self.loops = [
             Loop("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
             Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
-            Loop("announcement", self.announcement.step, settings.coordinator.lease_ms / 10_000, clock),
+            Loop(
+                "announcement",
+                self.announcement.step,
+                settings.coordinator.lease_ms / 10_000,
+                clock,
+            ),
             leader,
         ]
         collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
@@ -317,14 +364,24 @@ def work(start: Start, say: Say) -> None:
         thread.start()
         for notice in start.notices:
             say(notice)
-        say(f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_text(store_url(start))}")
+        say(
+            f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_text(store_url(start))}"
+        )
         told.wait()
         thread.stop()
 
 
 def worker_thread(start: Start, store: Store, clock: Clock, address: str = "") -> WorkerThread:
     """The worker of this process."""
-    worker = open_worker(store, start.settings, start.home, clock, start.environ, address=address, module=start.driver_module)
+    worker = open_worker(
+        store,
+        start.settings,
+        start.home,
+        clock,
+        start.environ,
+        address=address,
+        module=start.driver_module,
+    )
     return WorkerThread(worker, clock)
 
 
@@ -344,11 +401,17 @@ def announce(start: Start, server: Server, say: Say) -> None:
     """One line for a person, when everything that can be known at the start is known."""
     server.desk.catch_up()
     standing = server.elector.step()
-    role = f"leads (term {standing.term})" if isinstance(standing, Leading) else f"follows {standing.holder or 'nobody yet'}"
+    role = (
+        f"leads (term {standing.term})"
+        if isinstance(standing, Leading)
+        else f"follows {standing.holder or 'nobody yet'}"
+    )
     for notice in start.notices:
         say(notice)
     place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
-    say(f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in {start.home.root / 'logs'}")
+    say(
+        f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in {start.home.root / 'logs'}"
+    )
 
 
 def listen(http: HttpSettings) -> socket.socket:
@@ -365,7 +428,9 @@ def listen(http: HttpSettings) -> socket.socket:
     for port in range(first, min(last, PORT_MAX) + 1):
         try:
             listener = socket.create_server((http.host, port), family=family, backlog=256)
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small answers wait 40 ms for an acknowledgement; connections inherit it
+            listener.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+            )  # else small answers wait 40 ms for an acknowledgement; connections inherit it
             return listener
         except OSError as refusal:
             error = refusal
@@ -389,7 +454,9 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
 
 def secrets_of(settings: EngineSettings) -> frozenset[str]:
     """What no line of a log may show. The reference's own password is known to everybody, and a word like any other."""
-    texts = secret_texts({"store": settings.store_url, "webhook": settings.events.url, **settings.spark})
+    texts = secret_texts(
+        {"store": settings.store_url, "webhook": settings.events.url, **settings.spark}
+    )
     texts |= secret_texts(settings.checkpoint.storage_options, free=True)
     own = {settings.http.password} if settings.http.basic_auth else set()
     return texts | (own - {HttpSettings().password}) | set(settings.events.headers.values())

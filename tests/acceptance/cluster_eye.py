@@ -7,7 +7,16 @@ from typing import Any
 
 from tidegate.model.document import from_document
 from tidegate.model.errors import TransientError
-from tidegate.model.records import JOBS, LEASES, PIPELINES, STATES, JobState, JobStatus, Lease, PipelineState
+from tidegate.model.records import (
+    JOBS,
+    LEASES,
+    PIPELINES,
+    STATES,
+    JobState,
+    JobStatus,
+    Lease,
+    PipelineState,
+)
 from tidegate.store.open import open_store
 
 PAUSE_S = 0.2
@@ -23,7 +32,9 @@ class Eye:
         self.violations: list[str] = []
         self.looks = 0
         self._url, self._servers = url, servers
-        self._ended: dict[int, tuple[int, JobStatus, float]] = {}  # by job: incarnation, how, since when
+        self._ended: dict[
+            int, tuple[int, JobStatus, float]
+        ] = {}  # by job: incarnation, how, since when
         self._highest: dict[tuple[object, ...], int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
@@ -73,7 +84,11 @@ class Eye:
         for job, state in states.items():
             self._grows(("generation", job), state.generation)
             ended = self._ended.get(job)
-            if ended is not None and ended[0] == state.initialization_ms and ended[1] is not state.status:
+            if (
+                ended is not None
+                and ended[0] == state.initialization_ms
+                and ended[1] is not state.status
+            ):
                 self._note(f"job {job} was {ended[1]} and became {state.status}")
             if not state.status.terminal:
                 self._ended.pop(job, None)
@@ -82,12 +97,16 @@ class Eye:
             if state.status.terminal and jobs.get(job) == state.initialization_ms:
                 self._note(f"job {job} is {state.status} and still among the running jobs")
 
-    def _judge_lists(self, states: Mapping[int, JobState], listed: Mapping[str, Mapping[int, Any]]) -> None:
+    def _judge_lists(
+        self, states: Mapping[int, JobState], listed: Mapping[str, Mapping[int, Any]]
+    ) -> None:
         """The lists were taken first: what is ended since long by a later look at the store must not be in them."""
         for name, running in listed.items():
             for job in running:
                 ended = self._ended.get(job)
-                same = job not in states or (ended is not None and states[job].initialization_ms == ended[0])
+                same = job not in states or (
+                    ended is not None and states[job].initialization_ms == ended[0]
+                )
                 if ended is not None and same and time.monotonic() - ended[2] > STALE_S:
                     self._note(f"job {job} is {ended[1]} and server {name} lists it as running")
 

@@ -25,7 +25,13 @@ sink {{ {SINK} }}"""
 
 def three_sources(rows: int, rate: int) -> str:
     """One pipeline: a source of one row, which is ready to close with the first batch, and two that share the others."""
-    sources = "\n".join([fake(1, output="a"), fake(rows // 2, output="b", first=1), fake(rows - 1 - rows // 2, output="c", first=1 + rows // 2)])
+    sources = "\n".join(
+        [
+            fake(1, output="a"),
+            fake(rows // 2, output="b", first=1),
+            fake(rows - 1 - rows // 2, output="c", first=1 + rows // 2),
+        ]
+    )
     return f"""env {{ job.mode = "BATCH", checkpoint.interval = 100, read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 }}
 source {{ {sources} }}
 sink {{ {SINK.replace('"t"', '["a", "b", "c"]')} }}"""
@@ -34,7 +40,9 @@ sink {{ {SINK.replace('"t"', '["a", "b", "c"]')} }}"""
 def five_sources() -> str:
     """Five sources, five readers each, 200 rows a reader: 5,000 rows, in a few seconds."""
     names = [f"t{number}" for number in range(5)]
-    sources = "\n".join(fake(200, output=name, first=number * 1_000) for number, name in enumerate(names))
+    sources = "\n".join(
+        fake(200, output=name, first=number * 1_000) for number, name in enumerate(names)
+    )
     inputs = ", ".join(f'"{name}"' for name in names)
     return f"""env {{ job.mode = "BATCH", parallelism = 5, checkpoint.interval = 100, read_limit.rows_per_second = 60, job.retry.interval.seconds = 0 }}
 source {{ {sources} }}

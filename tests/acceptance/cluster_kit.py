@@ -50,7 +50,9 @@ CLEANUP_DELAY_MS = 1_000
 class Cluster:
     """Servers, workers and jobs that share a store and a home."""
 
-    def __init__(self, root: Path, *, state_url: str = "", spark: bool = False, built_in: bool = False) -> None:
+    def __init__(
+        self, root: Path, *, state_url: str = "", spark: bool = False, built_in: bool = False
+    ) -> None:
         self.root, self.home, self.spark, self.built_in = root, Home(root / "home"), spark, built_in
         self.patience_s = SPARK_PATIENCE_S if spark else PATIENCE_S
         self.home.make()
@@ -79,7 +81,9 @@ class Cluster:
     @property
     def servers(self) -> list[Server]:
         """Those that run, the oldest first."""
-        return [m for m in self.members if isinstance(m, Server) and m.alive and not m.paused and m.id]
+        return [
+            m for m in self.members if isinstance(m, Server) and m.alive and not m.paused and m.id
+        ]
 
     @property
     def workers(self) -> list[Member]:
@@ -92,7 +96,9 @@ class Cluster:
 
     def start_server(self, *, worker: bool = False, failpoint: str = "") -> Server:
         """A server that is on its way."""
-        server = Server(self, ["server", "--http-port", "0", *([] if worker else ["--no-worker"])], failpoint)
+        server = Server(
+            self, ["server", "--http-port", "0", *([] if worker else ["--no-worker"])], failpoint
+        )
         self.members.append(server)
         return server
 
@@ -111,13 +117,22 @@ class Cluster:
     def worker_id(self, member: Member) -> str:
         """The name of the worker in a process; empty where it has not said it yet."""
         records = (from_document(WorkerRecord, entry.value) for entry in self.store.list(WORKERS))
-        return next((record.id for record in records if record.process.pid == member.process.pid), "")
+        return next(
+            (record.id for record in records if record.process.pid == member.process.pid), ""
+        )
 
     def worker_of(self, driver: DriverRecord) -> Member:
         """The process of the worker that started a driver."""
 
         def found() -> Member | None:
-            return next((member for member in self.members if member.alive and self.worker_id(member) == driver.worker), None)
+            return next(
+                (
+                    member
+                    for member in self.members
+                    if member.alive and self.worker_id(member) == driver.worker
+                ),
+                None,
+            )
 
         worker = until("the worker of a driver", found, told=self.told)
         assert worker is not None
@@ -126,7 +141,9 @@ class Cluster:
     def complete(self, servers: int = 3, workers: int = 2) -> None:
         """Start what is missing, all at once, and wait until somebody leads."""
         new = [self.start_server(worker=self.built_in) for _ in range(servers - len(self.servers))]
-        new_workers = [self.start_worker() for _ in range(0 if self.built_in else workers - len(self.workers))]
+        new_workers = [
+            self.start_worker() for _ in range(0 if self.built_in else workers - len(self.workers))
+        ]
         for server in new:
             self._ready(server)
         for worker in new_workers:
@@ -136,7 +153,9 @@ class Cluster:
     def _ready(self, server: Server) -> Server:
         def port() -> int:
             assert server.alive, server.said()
-            return int(server.said().partition("ready at http://127.0.0.1:")[2].partition(",")[0] or 0)
+            return int(
+                server.said().partition("ready at http://127.0.0.1:")[2].partition(",")[0] or 0
+            )
 
         server.port = until("a server", port, told=server.said)
         server.id = until("an answer", lambda: server.get("/health")["server"]["id"])
@@ -173,11 +192,16 @@ class Cluster:
                 return
             os.kill(pid, signal.SIGCONT)
 
-    def submit(self, text: str, *, at: Server | None = None, job_id: int | None = None, query: str = "") -> "Job":
+    def submit(
+        self, text: str, *, at: Server | None = None, job_id: int | None = None, query: str = ""
+    ) -> "Job":
         """A job, taken in by a server. `{out}` in its text is its own directory for rows."""
         job = Job(self, job_id or 100 + len(self.jobs))
         server = at or self.servers[0]
-        server.post(f"/submit-job?format=hocon&jobId={job.id}&jobName=job-{job.id}{query}", text.replace("{out}", str(job.out)))
+        server.post(
+            f"/submit-job?format=hocon&jobId={job.id}&jobName=job-{job.id}{query}",
+            text.replace("{out}", str(job.out)),
+        )
         self.jobs.append(job)
         return job
 
@@ -198,7 +222,9 @@ class Cluster:
 
     def _processes(self) -> Iterator[int]:
         """Whatever has this cluster's home in its environment and is not a zombie."""
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
+        for pid in (
+            int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()
+        ):
             try:
                 if str(self.home.root).encode() in Path(f"/proc/{pid}/environ").read_bytes():
                     yield pid
@@ -208,7 +234,10 @@ class Cluster:
     def told(self) -> str:
         """For a test that waits in vain: the jobs, and the last words of everyone."""
         jobs = [job.told() for job in self.jobs if not job.ended()]
-        members = [f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.said()[-500:]}" for m in self.members]
+        members = [
+            f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.said()[-500:]}"
+            for m in self.members
+        ]
         return "\n".join([*members, *jobs])[-6_000:]
 
     def close(self) -> None:
@@ -232,7 +261,12 @@ class Job:
 
     def until(self, what: str, look: Callable[[], T], patience_s: float = 0.0) -> T:
         """Wait, and tell of this job where it is in vain."""
-        return until(f"{what} of job {self.id}", look, max(patience_s, self.cluster.patience_s), self.cluster.told)
+        return until(
+            f"{what} of job {self.id}",
+            look,
+            max(patience_s, self.cluster.patience_s),
+            self.cluster.told,
+        )
 
     def known(self) -> Known:
         """All its records."""
@@ -267,7 +301,14 @@ class Job:
         def found() -> DriverRecord | None:
             known = self.known()
             record = known.driver.value if known.driver else None
-            return record if record and known.state and record.generation == known.state.value.generation and record.end is None else None
+            return (
+                record
+                if record
+                and known.state
+                and record.generation == known.state.value.generation
+                and record.end is None
+                else None
+            )
 
         record = self.until("a driver", found)
         assert record is not None
@@ -293,11 +334,21 @@ class Job:
     def rows(self) -> list[int]:
         """The ids in the sink."""
         files = sorted(map(str, self.out.glob("[!._]*.parquet")))
-        return sorted(pyarrow.dataset.dataset(files, format="parquet").to_table(columns=["id"])["id"].to_pylist()) if files else []
+        return (
+            sorted(
+                pyarrow.dataset.dataset(files, format="parquet")
+                .to_table(columns=["id"])["id"]
+                .to_pylist()
+            )
+            if files
+            else []
+        )
 
     def stop(self, at: Server | None = None, *, force: bool = False) -> None:
         """Have it stopped, and wait for that."""
-        (at or self.cluster.servers[0]).post("/stop-job", {"jobId": self.id, "isStopWithSavePoint": False, "force": force})
+        (at or self.cluster.servers[0]).post(
+            "/stop-job", {"jobId": self.id, "isStopWithSavePoint": False, "force": force}
+        )
         self.ends(JobStatus.CANCELED)
 
     def ends(self, status: JobStatus) -> None:
@@ -305,20 +356,30 @@ class Job:
         self.until(f"{status}", self.ended)
         assert self.status() is status, self.known()
         for server in self.cluster.servers:
-            self.until(f"{status} at {server.id}", lambda server=server: server.get(f"/job-info/{self.id}")["jobStatus"] == status)  # type: ignore[misc]  # as above
-            self.until(f"a list without it at {server.id}", lambda server=server: self.id not in server.running())  # type: ignore[misc]  # as above
+            self.until(
+                f"{status} at {server.id}",
+                lambda server=server: server.get(f"/job-info/{self.id}")["jobStatus"] == status,
+            )  # type: ignore[misc]  # as above
+            self.until(
+                f"a list without it at {server.id}",
+                lambda server=server: self.id not in server.running(),
+            )  # type: ignore[misc]  # as above
 
     def is_exactly_once(self, rows: int | None = None) -> None:
         """Each row is in the sink once, from the first to the last."""
         ids = self.rows()
         wanted = len(ids) if rows is None else rows
-        assert ids == list(range(wanted)), f"{len(ids)} rows, {len(set(ids))} different ones, {wanted} wanted"
+        assert ids == list(range(wanted)), (
+            f"{len(ids)} rows, {len(set(ids))} different ones, {wanted} wanted"
+        )
 
     def is_cleaned_up(self) -> None:
         """Nothing of it is left but its outcome, what a restore needs, and no process."""
         store, key = self.cluster.store, str(self.id)
         self.until("the cleanup", lambda: store.get(CLEANUP, key) is None)
-        assert [map for map in (JOBS, ASSIGNMENTS, DRIVERS) if store.get(map, key) is not None] == []
+        assert [
+            map for map in (JOBS, ASSIGNMENTS, DRIVERS) if store.get(map, key) is not None
+        ] == []
         assert store.list(METRICS, f"{key}/") == []
         if self.status() is JobStatus.FINISHED:
             assert store.get(STATES, key) is None

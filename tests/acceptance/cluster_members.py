@@ -40,7 +40,12 @@ class Refused(Exception):
         self.status, self.message = status, message
 
 
-def until(what: str, look: Callable[[], T], patience_s: float = PATIENCE_S, told: Callable[[], str] = lambda: "") -> T:
+def until(
+    what: str,
+    look: Callable[[], T],
+    patience_s: float = PATIENCE_S,
+    told: Callable[[], str] = lambda: "",
+) -> T:
     """The first true answer. Who does not answer yet, and what is not there yet, is no answer."""
     end_s = time.monotonic() + patience_s
     last: object = None
@@ -60,12 +65,33 @@ def until(what: str, look: Callable[[], T], patience_s: float = PATIENCE_S, told
 class Member:
     """A server or a worker."""
 
-    def __init__(self, cluster: "Cluster", arguments: list[str], failpoint: str, host: str = "") -> None:
+    def __init__(
+        self, cluster: "Cluster", arguments: list[str], failpoint: str, host: str = ""
+    ) -> None:
         self.cluster, self.log = cluster, cluster.root / f"member-{next(cluster.numbers)}.log"
-        environ = {**os.environ, "TIDEGATE_HOME": str(cluster.home.root), **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
-        command = [*(_elsewhere(host) if host else ()), sys.executable, "-c", SPARK if cluster.spark else PLAIN, *arguments, "--config", str(cluster.config)]
+        environ = {
+            **os.environ,
+            "TIDEGATE_HOME": str(cluster.home.root),
+            **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {}),
+        }
+        command = [
+            *(_elsewhere(host) if host else ()),
+            sys.executable,
+            "-c",
+            SPARK if cluster.spark else PLAIN,
+            *arguments,
+            "--config",
+            str(cluster.config),
+        ]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                start_new_session=True,
+            )
         self.paused = False
 
     @property
@@ -115,7 +141,12 @@ class Server(Member):
     def post(self, path: str, body: str | dict[str, Any]) -> Any:
         """The answer as JSON."""
         data = body if isinstance(body, str) else json.dumps(body)
-        return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data.encode(), method="POST"), ANSWER_S * 3)
+        return self._ask(
+            urllib.request.Request(
+                f"http://127.0.0.1:{self.port}{path}", data.encode(), method="POST"
+            ),
+            ANSWER_S * 3,
+        )
 
     def running(self) -> dict[int, dict[str, Any]]:
         """What it lists as running, by job id."""

@@ -16,20 +16,27 @@ from cluster_members import Refused
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.servers.postgres import PostgresServer
 
-KINDS = tuple(f"{store}-{engine}" for store in ("sqlite", "postgres", "etcd") for engine in ("plain", "spark"))
+KINDS = tuple(
+    f"{store}-{engine}" for store in ("sqlite", "postgres", "etcd") for engine in ("plain", "spark")
+)
 BUILT_IN = "sqlite-plain-built-in"  # the servers run the jobs themselves, as they do unless they are told otherwise
 NUMBERS = itertools.count(1)
 
 
 def on(*quick: str) -> pytest.MarkDecorator:
     """On these kinds of clusters always, on all others in the soak; with built-in workers only where it says so."""
-    params = [pytest.param(kind, marks=() if kind in quick else pytest.mark.soak) for kind in dict.fromkeys((*KINDS, *quick))]
+    params = [
+        pytest.param(kind, marks=() if kind in quick else pytest.mark.soak)
+        for kind in dict.fromkeys((*KINDS, *quick))
+    ]
     return pytest.mark.parametrize("shared_cluster", params, indirect=True)
 
 
 def own_on_spark_too() -> pytest.MarkDecorator:
     """For a test with a cluster of its own: without Spark always, on Spark in the soak."""
-    return pytest.mark.parametrize("own_cluster", ["plain", pytest.param("spark", marks=pytest.mark.soak)], indirect=True)
+    return pytest.mark.parametrize(
+        "own_cluster", ["plain", pytest.param("spark", marks=pytest.mark.soak)], indirect=True
+    )
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +63,9 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     elif store == "etcd":
         url = request.getfixturevalue("cluster_etcd").url_of(name)
     with quick_disk() as root:
-        made = Cluster(root, state_url=url, spark=engine == "spark", built_in=request.param == BUILT_IN)
+        made = Cluster(
+            root, state_url=url, spark=engine == "spark", built_in=request.param == BUILT_IN
+        )
         try:
             yield made
         finally:
@@ -98,5 +107,9 @@ def left_behind(cluster: Cluster) -> None:
 @contextmanager
 def quick_disk() -> Iterator[Path]:
     """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None,
+        prefix="tidegate-",
+        ignore_cleanup_errors=True,
+    ) as directory:
         yield Path(directory)

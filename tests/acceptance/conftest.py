@@ -26,8 +26,17 @@ def shared_engine() -> Iterator[Shared]:
     if there is not None:
         yield Shared(SparkEngine(there))
         return
-    with tempfile.TemporaryDirectory(prefix="tidegate-accept-", ignore_cleanup_errors=True) as place:
-        session = open_session(SessionSettings(name="acceptance", work=Path(place, "work"), logs=Path(place, "logs"), conf={"spark.master": "local[2]"}))
+    with tempfile.TemporaryDirectory(
+        prefix="tidegate-accept-", ignore_cleanup_errors=True
+    ) as place:
+        session = open_session(
+            SessionSettings(
+                name="acceptance",
+                work=Path(place, "work"),
+                logs=Path(place, "logs"),
+                conf={"spark.master": "local[2]"},
+            )
+        )
         try:
             yield Shared(SparkEngine(session))
         finally:

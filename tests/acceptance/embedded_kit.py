@@ -33,7 +33,9 @@ class World:
         self.root, self.home, self.out = root, root / "home", root / "out"
         self.started: list[subprocess.Popen[str]] = []
 
-    def job(self, *, mode: str = "BATCH", rows: int = 200, rate: int = 100, retries: int = 3) -> Path:
+    def job(
+        self, *, mode: str = "BATCH", rows: int = 200, rate: int = 100, retries: int = 3
+    ) -> Path:
         file = self.root / "job.conf"
         file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate}
@@ -43,10 +45,14 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         )
         return file
 
-    def start(self, file: Path, *arguments: str, failpoint: str | None = None) -> "subprocess.Popen[str]":
-        environ = {**os.environ, "TIDEGATE_HOME": str(self.home), "TIDEGATE_TEST_METRICS_DELAY_S": "3600" if failpoint else "0.1"} | (
-            {"TIDEGATE_FAILPOINT": failpoint} if failpoint else {}
-        )
+    def start(
+        self, file: Path, *arguments: str, failpoint: str | None = None
+    ) -> "subprocess.Popen[str]":
+        environ = {
+            **os.environ,
+            "TIDEGATE_HOME": str(self.home),
+            "TIDEGATE_TEST_METRICS_DELAY_S": "3600" if failpoint else "0.1",
+        } | ({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(file), *arguments],
             stdin=subprocess.DEVNULL,
@@ -67,7 +73,15 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         process.wait()
 
     def ids(self) -> list[int]:
-        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()) if self.out.exists() else []
+        return (
+            sorted(
+                pyarrow.dataset.dataset(str(self.out), format="parquet")
+                .to_table()["id"]
+                .to_pylist()
+            )
+            if self.out.exists()
+            else []
+        )
 
     def known(self) -> Known | None:
         if not (self.home / "store" / "tidegate.db").exists():
@@ -86,7 +100,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
     def until(self, look_at: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not look_at():
-            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            assert time.monotonic() < end, (
+                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            )
             time.sleep(0.02)  # between two looks at another process
 
     def status(self) -> JobStatus | None:

@@ -14,8 +14,21 @@ ROOT = Path(__file__).parents[2]
 def figures(place: Path, *arguments: str, within_s: int = 240) -> dict[str, dict[str, Any]]:
     """What a run of the benchmarks measured, by name."""
     found = place / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", "--repeats", "1", "--cache", str(place / "cache"), "--json", str(found), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=within_s, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--repeats",
+        "1",
+        "--cache",
+        str(place / "cache"),
+        "--json",
+        str(found),
+        *arguments,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=within_s, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return {figure["name"]: figure for figure in json.loads(found.read_text())["figures"]}
 
@@ -33,13 +46,20 @@ def test_jobs_are_submitted_listed_and_taken_over_by_another_server(tmp_path: Pa
     found = figures(tmp_path, "--only", "serve", "--stores", "sqlite", "--jobs", "20")
     assert found["sqlite: submits, 16 at a time"]["value"] > 0
     assert found["sqlite: server at rest, CPU for 100 jobs"]["value"] > 0
-    assert found["sqlite: kill -9 of the leader -> all jobs looked at"]["value"] > 1  # a lease has to pass first
+    assert (
+        found["sqlite: kill -9 of the leader -> all jobs looked at"]["value"] > 1
+    )  # a lease has to pass first
 
 
 @pytest.mark.soak
-def test_a_driver_that_waits_has_its_first_row_sooner_than_one_that_is_started(tmp_path: Path) -> None:
+def test_a_driver_that_waits_has_its_first_row_sooner_than_one_that_is_started(
+    tmp_path: Path,
+) -> None:
     found = figures(tmp_path, "--only", "warm")
-    warm, cold = found["submit -> first row, a driver waits (driver.warm: 1)"], found["submit -> first row, a driver is started"]
+    warm, cold = (
+        found["submit -> first row, a driver waits (driver.warm: 1)"],
+        found["submit -> first row, a driver is started"],
+    )
     assert warm["value"] < cold["value"]
 
 
@@ -61,10 +81,19 @@ def test_the_api_is_asked_by_many_and_listened_to(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_tables_are_copied_and_changes_followed_without_others_to_compare_with(tmp_path: Path) -> None:
+def test_tables_are_copied_and_changes_followed_without_others_to_compare_with(
+    tmp_path: Path,
+) -> None:
     found = figures(tmp_path, "--only", "databases", "--quick", within_s=1000)
     for source in ("MariaDB", "PostgreSQL"):
-        assert any(name.startswith(f"{source} -> PostgreSQL, 20,000 rows: tidegate") for name in found)
-        assert any(name.startswith(f"{source}, 10,000 changes: tidegate, whole job") for name in found)
-        assert any(name.startswith(f"{source} -> PostgreSQL") and name.endswith("visible, p99") for name in found)
+        assert any(
+            name.startswith(f"{source} -> PostgreSQL, 20,000 rows: tidegate") for name in found
+        )
+        assert any(
+            name.startswith(f"{source}, 10,000 changes: tidegate, whole job") for name in found
+        )
+        assert any(
+            name.startswith(f"{source} -> PostgreSQL") and name.endswith("visible, p99")
+            for name in found
+        )
     assert all(figure["value"] > 0 for figure in found.values())

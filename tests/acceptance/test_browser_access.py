@@ -18,7 +18,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 PATIENCE_S = 90
 SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--no-worker"]
-CHROMIUM = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--host-resolver-rules=MAP evil.example 127.0.0.1")
+CHROMIUM = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+)
 BASIC = "    enable-basic-auth: true\n    basic-auth-username: ann\n    basic-auth-password: Öl-and-water\n"
 EVIL = """<form id=f method=post enctype="text/plain" action="http://127.0.0.1:{port}/stop-job"><input name='{{"jobId": 1, "x": "' value='"}}'></form>
 <script>
@@ -39,13 +45,25 @@ class Site:
     def __init__(self, place: Path, engine: str = "") -> None:
         self.home, self.port = place / "home", free_port()
         (place / "tidegate.yaml").write_text(f"tidegate:\n  http:\n    host: 127.0.0.1\n{engine}")
-        command = [*SERVER, "--home", str(self.home), "--http-port", str(self.port), "--config", str(place / "tidegate.yaml")]
+        command = [
+            *SERVER,
+            "--home",
+            str(self.home),
+            "--http-port",
+            str(self.port),
+            "--config",
+            str(place / "tidegate.yaml"),
+        ]
         with open(place / "server.txt", "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
+            )
         until("the server", self._answers)
 
     def _answers(self) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ui/static/live.js", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/ui/static/live.js", timeout=10
+        ) as answer:
             return bool(answer.status == 200)
 
     def url(self, path: str) -> str:
@@ -62,7 +80,9 @@ class Site:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(CHROMIUM))
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=list(CHROMIUM)
+        )
         yield chromium
         chromium.close()
 
@@ -80,8 +100,13 @@ def test_a_person_logs_in_with_user_and_password(browser: Browser, tmp_path: Pat
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(site.url("/overview"), timeout=10)
         with refused.value as answer:
-            assert answer.headers.get_all("WWW-Authenticate") == ['Basic realm="Tidegate", charset="UTF-8"', 'Bearer realm="Tidegate"']
-        known = browser.new_context(http_credentials={"username": "ann", "password": "Öl-and-water"})
+            assert answer.headers.get_all("WWW-Authenticate") == [
+                'Basic realm="Tidegate", charset="UTF-8"',
+                'Bearer realm="Tidegate"',
+            ]
+        known = browser.new_context(
+            http_credentials={"username": "ann", "password": "Öl-and-water"}
+        )
         page = known.new_page()
         for path in ("/overview", "/ui/", "/ui/jobs"):
             answered = page.goto(site.url(path))
@@ -106,7 +131,9 @@ def test_forms_of_our_own_pages_work(browser: Browser, open_site: Site) -> None:
     page.close()
 
 
-def test_a_page_of_another_origin_can_neither_post_nor_rebind(browser: Browser, open_site: Site) -> None:
+def test_a_page_of_another_origin_can_neither_post_nor_rebind(
+    browser: Browser, open_site: Site
+) -> None:
     text = EVIL.format(port=open_site.port).encode()
 
     class Evil(http.server.BaseHTTPRequestHandler):
@@ -125,7 +152,12 @@ def test_a_page_of_another_origin_can_neither_post_nor_rebind(browser: Browser, 
         for host in ("localhost", "127.0.0.1", "evil.example"):
             page = browser.new_page()
             statuses: dict[str, int] = {}
-            page.on("response", lambda answer, kept=statuses: kept.update({answer.request.method + answer.url.rpartition("/")[2]: answer.status}))
+            page.on(
+                "response",
+                lambda answer, kept=statuses: kept.update(
+                    {answer.request.method + answer.url.rpartition("/")[2]: answer.status}
+                ),
+            )
             page.goto(f"http://{host}:{elsewhere.server_address[1]}/")
             page.wait_for_url("**/stop-job")
             assert (statuses["POSTstop-jobs"], statuses["POSTstop-job"]) == (403, 403), host

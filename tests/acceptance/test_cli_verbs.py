@@ -45,7 +45,17 @@ class Pair:
             raise
 
     def start(self, port: int) -> subprocess.Popen[bytes]:
-        command = [TIDEGATE, "server", "--home", str(self.home), "--http-port", str(port), "--no-worker", "--config", str(self.config)]
+        command = [
+            TIDEGATE,
+            "server",
+            "--home",
+            str(self.home),
+            "--http-port",
+            str(port),
+            "--no-worker",
+            "--config",
+            str(self.config),
+        ]
         with open(self.folder / f"server-{port}.txt", "ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -118,7 +128,9 @@ def test_a_job_is_submitted_listed_shown_and_stopped(pair: Pair) -> None:
     assert json.loads(pair.say("show", "waiting", "--json"))["jobId"] == "11"
     assert "job 11 'waiting'" in pair.say("show", "11")
     assert "CANCELED" in pair.say(*words("stop 11 --wait"))
-    assert [job["jobId"] for job in json.loads(pair.say(*words("jobs --state canceled --json")))] == ["11"]
+    assert [
+        job["jobId"] for job in json.loads(pair.say(*words("jobs --state canceled --json")))
+    ] == ["11"]
     assert json.loads(pair.say(*words("jobs --state running --json"))) == []
 
 
@@ -136,10 +148,20 @@ def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
         "seatunnel -f 12",
         "seatunnel -s 12",
     ):
-        assert "job 12 'ended' has ended already, as CANCELED: there is nothing to stop" in pair.say(*words(verb), code=3)
+        assert (
+            "job 12 'ended' has ended already, as CANCELED: there is nothing to stop"
+            in pair.say(*words(verb), code=3)
+        )
     home = ("--home", str(pair.home))
     assert "has ended as CANCELED" in pair.say("savepoint", "12", *home, code=3)
-    for verb in ("stop 404", "cancel 404", "show 404", "logs 404", "seatunnel -can 404", "stop nobody"):
+    for verb in (
+        "stop 404",
+        "cancel 404",
+        "show 404",
+        "logs 404",
+        "seatunnel -can 404",
+        "stop nobody",
+    ):
         assert "there is no job" in pair.say(*words(verb), code=3)
     assert "there is no job" in pair.say("savepoint", "404", *home, code=3)
     assert "no such checkpoint" in pair.say("checkpoints", *home, "verify", "12", code=3)
@@ -164,7 +186,10 @@ def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
 
 def test_the_reference_s_own_letters(pair: Pair) -> None:
     assert "is good" in pair.say(*words("seatunnel -c job.conf -i rows=5 --check"))
-    assert pair.say(*words("seatunnel -c job.conf -i rows=5 --set-job-id 21 --async -n mine")) == "Job id: 21\n"
+    assert (
+        pair.say(*words("seatunnel -c job.conf -i rows=5 --set-job-id 21 --async -n mine"))
+        == "Job id: 21\n"
+    )
     state = json.loads(pair.say(*words("seatunnel -j 21")))
     assert (state["jobId"], state["jobName"], state["errorMessage"]) == ("21", "mine", None)
     assert json.loads(pair.say(*words("seatunnel -j 22"))) == {"err": "jobId : 22 not found"}
@@ -181,13 +206,27 @@ def test_secrets_of_a_job_file_are_shaded_and_shown(pair: Pair) -> None:
     (pair.folder / "shaded.json").write_text(
         json.dumps(
             {
-                "env": {"job.mode": "BATCH", "shade.identifier": "base64", "shade.options": ["row.num"]},
-                "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "row.num": "NQ==", "schema": {"fields": {"id": "bigint"}}}],
+                "env": {
+                    "job.mode": "BATCH",
+                    "shade.identifier": "base64",
+                    "shade.options": ["row.num"],
+                },
+                "source": [
+                    {
+                        "plugin_name": "FakeSource",
+                        "plugin_output": "t",
+                        "row.num": "NQ==",
+                        "schema": {"fields": {"id": "bigint"}},
+                    }
+                ],
                 "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
             }
         )
     )
-    assert json.loads(pair.say(*words("seatunnel -c shaded.json --decrypt")))["source"][0]["row.num"] == "5"
+    assert (
+        json.loads(pair.say(*words("seatunnel -c shaded.json --decrypt")))["source"][0]["row.num"]
+        == "5"
+    )
 
 
 def test_a_server_is_killed_and_the_verbs_go_on(tmp_path: Path) -> None:
@@ -225,7 +264,9 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
             assert time.monotonic() < end, done.stderr
         assert json.loads(done.stdout) == []
         (tmp_path / "job.conf").write_text(JOB)
-        assert "viewer" in pair.say(*words("submit job.conf -i rows=5"), code=3, environ={"TIDEGATE_TOKEN": text})
+        assert "viewer" in pair.say(
+            *words("submit job.conf -i rows=5"), code=3, environ={"TIDEGATE_TOKEN": text}
+        )
         listed = json.loads(pair.say(*place, "list", "--json"))
         assert [(each["name"], each["role"]) for each in listed] == [("ci", "viewer")]
         pair.say(*place, "revoke", listed[0]["id"])
@@ -241,15 +282,25 @@ def tokens_from_afar(pair: Pair, admin: str) -> None:
     """The same verbs at a server, as an admin who cannot reach the store."""
     away, end = ("--server", f"http://127.0.0.1:{pair.ports[1]}"), time.monotonic() + WITHIN_S
     runner = CliRunner(env={"TIDEGATE_TOKEN": admin, "TIDEGATE_HOME": str(pair.folder / "nowhere")})
-    while (made := runner.invoke(main, ["token", "create", "far", "--expires", "90d", "--json", *away])).exit_code:  # until that server knows the admin
+    while (
+        made := runner.invoke(main, ["token", "create", "far", "--expires", "90d", "--json", *away])
+    ).exit_code:  # until that server knows the admin
         assert time.monotonic() < end, made.output
     new = json.loads(made.stdout)
     listed = json.loads(runner.invoke(main, ["token", "list", "--json", *away]).stdout)
-    assert sorted((each["name"], each["role"], each["expires"] is None) for each in listed) == [("chief", "admin", True), ("far", "viewer", False)]
+    assert sorted((each["name"], each["role"], each["expires"] is None) for each in listed) == [
+        ("chief", "admin", True),
+        ("far", "viewer", False),
+    ]
     assert "far" in runner.invoke(main, ["token", "list", *away]).stdout
-    refused = CliRunner(env={"TIDEGATE_TOKEN": new["token"]}).invoke(main, ["token", "create", "more", "--role", "admin", *away])
+    refused = CliRunner(env={"TIDEGATE_TOKEN": new["token"]}).invoke(
+        main, ["token", "create", "more", "--role", "admin", *away]
+    )
     assert (refused.exit_code, "needs the role admin" in refused.stderr) == (3, True)
-    assert runner.invoke(main, ["token", "revoke", new["id"], *away]).stdout == f"token {new['id']} is revoked\n"
+    assert (
+        runner.invoke(main, ["token", "revoke", new["id"], *away]).stdout
+        == f"token {new['id']} is revoked\n"
+    )
     again = runner.invoke(main, ["token", "revoke", new["id"], *away])
     assert (again.exit_code, "there is no token" in again.stderr) == (2, True)
     assert not (pair.folder / "nowhere").exists()
@@ -260,7 +311,14 @@ def test_a_support_bundle_has_everything_and_no_secret(pair: Pair) -> None:
     assert "files" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"))
     with tarfile.open(pair.folder / "bundle.tar.gz") as bundle:
         names = {name.removeprefix("job-51/") for name in bundle.getnames()}
-    assert {"job.json", "failures.json", "checkpoints.json", "pending.json", "metrics.txt", "threads.json"} <= names
+    assert {
+        "job.json",
+        "failures.json",
+        "checkpoints.json",
+        "pending.json",
+        "metrics.txt",
+        "threads.json",
+    } <= names
     assert any(name.startswith("logs/server-") for name in names)
     assert "is there already" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"), code=2)
 

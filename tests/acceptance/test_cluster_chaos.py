@@ -27,10 +27,20 @@ class Demon:
 
     def act(self) -> None:
         """One bad thing; sometimes the next one comes before anybody has noticed."""
-        act = self.chance.choice([self.kill_server, self.kill_worker, self.kill_driver, self.hang_server, self.hang_driver, self.kill_all])
+        act = self.chance.choice(
+            [
+                self.kill_server,
+                self.kill_worker,
+                self.kill_driver,
+                self.hang_server,
+                self.hang_driver,
+                self.kill_all,
+            ]
+        )
         self.log.append(act.__name__)
         act()
-        time.sleep(self.chance.choice([0, 0.1, 0.5, 2.0]))  # how long the world may react to it is part of the chance
+        # How long the cluster may react is part of the seed.
+        time.sleep(self.chance.choice([0, 0.1, 0.5, 2.0]))  # see above
         if self.chance.random() < 0.6:
             self.cluster.complete()
 
@@ -56,7 +66,11 @@ class Demon:
 
     def hang_driver(self) -> None:
         driver = self.chance.choice(self.jobs).known().driver
-        if driver is None or driver.value.end is not None or not self.cluster.has_process(driver.value.process.pid):
+        if (
+            driver is None
+            or driver.value.end is not None
+            or not self.cluster.has_process(driver.value.process.pid)
+        ):
             return
         try:
             self.cluster.pause(driver.value.process.pid)
@@ -72,7 +86,9 @@ class Demon:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("round", range(3))
-@pytest.mark.parametrize("shared_cluster", [kind for kind in KINDS if kind.endswith("plain")], indirect=True)
+@pytest.mark.parametrize(
+    "shared_cluster", [kind for kind in KINDS if kind.endswith("plain")], indirect=True
+)
 def test_a_world_of_chance(cluster: Cluster, seed: int, round: int) -> None:
     chance = random.Random(f"{seed}-{round}")
     batch, stream = cluster.submit(bounded(ROWS, 200, PATIENT)), cluster.submit(flow(env=PATIENT))

@@ -8,11 +8,24 @@ from cluster_eye import Eye
 from cluster_members import until
 
 from tidegate.model.document import to_document
-from tidegate.model.records import JOBS, LEASES, PIPELINES, STATES, CheckpointRef, JobState, JobStatus, Lease, PipelineState
+from tidegate.model.records import (
+    JOBS,
+    LEASES,
+    PIPELINES,
+    STATES,
+    CheckpointRef,
+    JobState,
+    JobStatus,
+    Lease,
+    PipelineState,
+)
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 
-RUNNING, FAILED = (JobState(job_id=7, status=status, initialization_ms=1, generation=2) for status in (JobStatus.RUNNING, JobStatus.FAILED))
+RUNNING, FAILED = (
+    JobState(job_id=7, status=status, initialization_ms=1, generation=2)
+    for status in (JobStatus.RUNNING, JobStatus.FAILED)
+)
 
 
 @pytest.fixture
@@ -38,18 +51,34 @@ def eye(url: str, store: Store) -> Iterator[Eye]:
 
 def show(store: Store, eye: Eye, *documents: tuple[str, str, object]) -> None:
     """Let it see this for a whole look."""
-    store.transact([], [Put(map, key, value if isinstance(value, dict) else to_document(value)) for map, key, value in documents])
+    store.transact(
+        [],
+        [
+            Put(map, key, value if isinstance(value, dict) else to_document(value))
+            for map, key, value in documents
+        ],
+    )
     before = eye.looks
     until("two looks", lambda: eye.looks >= before + 2)
 
 
 def pipeline(checkpoint: int) -> PipelineState:
-    ref = CheckpointRef(checkpoint=checkpoint, path=f"7/1/{checkpoint}", generation=1, begun_ms=1, completed_ms=1)
-    return PipelineState(job_id=7, pipeline=1, lineage="7", generation=1, retained=(ref,), next_checkpoint=9)
+    ref = CheckpointRef(
+        checkpoint=checkpoint, path=f"7/1/{checkpoint}", generation=1, begun_ms=1, completed_ms=1
+    )
+    return PipelineState(
+        job_id=7, pipeline=1, lineage="7", generation=1, retained=(ref,), next_checkpoint=9
+    )
 
 
 def test_what_is_well_is_not_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (STATES, "7", RUNNING), (JOBS, "7", {"initialization_ms": 1}), (PIPELINES, "7/1", pipeline(3)))
+    show(
+        store,
+        eye,
+        (STATES, "7", RUNNING),
+        (JOBS, "7", {"initialization_ms": 1}),
+        (PIPELINES, "7/1", pipeline(3)),
+    )
     show(store, eye, (STATES, "7", RUNNING), (PIPELINES, "7/1", pipeline(4)))
     assert eye.violations == []
 
@@ -66,8 +95,18 @@ def test_an_ended_job_among_the_running_ones_is_noted(store: Store, eye: Eye) ->
 
 
 def test_numbers_that_go_back_are_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (PIPELINES, "7/1", pipeline(3)), (LEASES, "coordinator", Lease(holder="a", term=3)))
-    show(store, eye, (PIPELINES, "7/1", pipeline(2)), (LEASES, "coordinator", Lease(holder="b", term=2)))
+    show(
+        store,
+        eye,
+        (PIPELINES, "7/1", pipeline(3)),
+        (LEASES, "coordinator", Lease(holder="a", term=3)),
+    )
+    show(
+        store,
+        eye,
+        (PIPELINES, "7/1", pipeline(2)),
+        (LEASES, "coordinator", Lease(holder="b", term=2)),
+    )
     assert eye.violations == ["checkpoints 7 1 went back from 3 to 2", "term went back from 3 to 2"]
 
 

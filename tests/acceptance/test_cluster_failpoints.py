@@ -14,12 +14,37 @@ from tidegate.runner.process import kill_session
 from tidegate.testing.failpoints import failpoint_names
 
 ROWS = 300
-QUICK = {"lease.take.after", "transition.record.before@6", "driver.launch.after", "driver.register.after"}
-OF_SERVERS = ("lease.take", "lease.renew", "transition.record", "worker.expire", "cleanup.delete", "cleanup.keys", "checkpoint.delete_job")
-OF_WORKERS = ("driver.launch", "driver.register", "worker.announce", "worker.report", "ledger", "batch", "checkpoint.publish", "filesink")
+QUICK = {
+    "lease.take.after",
+    "transition.record.before@6",
+    "driver.launch.after",
+    "driver.register.after",
+}
+OF_SERVERS = (
+    "lease.take",
+    "lease.renew",
+    "transition.record",
+    "worker.expire",
+    "cleanup.delete",
+    "cleanup.keys",
+    "checkpoint.delete_job",
+)
+OF_WORKERS = (
+    "driver.launch",
+    "driver.register",
+    "worker.announce",
+    "worker.report",
+    "ledger",
+    "batch",
+    "checkpoint.publish",
+    "filesink",
+)
 TRANSITIONS = 7  # SCHEDULED, RUNNING, RECOVERING, PENDING, SCHEDULED, RUNNING, FINISHED
 NOT_IN_THE_STORY = (
-    *(f"filesink.{step}" for step in ("append", "fence", "lineages", "prepare", "retain", "rewind", "takeback")),
+    *(
+        f"filesink.{step}"
+        for step in ("append", "fence", "lineages", "prepare", "retain", "rewind", "takeback")
+    ),
     "ledger.repeat",  # no store is lost: see test_crash_matrix.py
     "ledger.save",  # no savepoint is made: see test_savepoints.py
     "filesink.publish.middle",  # between two files of a batch: here they have one
@@ -28,7 +53,11 @@ NOT_IN_THE_STORY = (
 
 def places(areas: tuple[str, ...]) -> list[str]:
     """The failpoints of the product that belong to these areas."""
-    return [name for name in failpoint_names() if name.startswith(areas) and not name.startswith(NOT_IN_THE_STORY)]
+    return [
+        name
+        for name in failpoint_names()
+        if name.startswith(areas) and not name.startswith(NOT_IN_THE_STORY)
+    ]
 
 
 def params(names: list[str]) -> list[object]:
@@ -37,7 +66,12 @@ def params(names: list[str]) -> list[object]:
 
 def of_servers() -> list[object]:
     names = places(OF_SERVERS)
-    several = [f"{name}@{hit}" for name in names if name.startswith("transition.record") for hit in range(2, TRANSITIONS + 1)]
+    several = [
+        f"{name}@{hit}"
+        for name in names
+        if name.startswith("transition.record")
+        for hit in range(2, TRANSITIONS + 1)
+    ]
     return params(names + several)
 
 
@@ -66,7 +100,9 @@ def test_a_leader_dies_at_a_place_of_its_own(own_cluster: Cluster, place: str) -
 
 
 @pytest.mark.parametrize("place", params(places(OF_WORKERS)))
-def test_a_driver_or_its_worker_dies_at_a_place_of_its_own(own_cluster: Cluster, place: str) -> None:
+def test_a_driver_or_its_worker_dies_at_a_place_of_its_own(
+    own_cluster: Cluster, place: str
+) -> None:
     own_cluster.server()
     victim = own_cluster.start_worker(failpoint=place)
     job = None
@@ -76,7 +112,13 @@ def test_a_driver_or_its_worker_dies_at_a_place_of_its_own(own_cluster: Cluster,
         if place.startswith("worker.report"):
             job.gets_on(1)
             kill_session(job.driver().process)
-        job.until("a death", lambda: not victim.alive or (job is not None and death_of_a_driver(own_cluster, job.id, place)))
+        job.until(
+            "a death",
+            lambda: (
+                not victim.alive
+                or (job is not None and death_of_a_driver(own_cluster, job.id, place))
+            ),
+        )
     victim.kill()
     own_cluster.worker()
     job = job or own_cluster.submit(bounded(ROWS, 100, ", job.retry.times = 100"))

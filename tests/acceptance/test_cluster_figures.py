@@ -41,7 +41,9 @@ def details(cluster: Cluster, job: Job) -> dict[str, Any]:
 
 def page_of(cluster: Cluster, job: Job) -> str:
     """Its page."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.servers[0].port}/ui/jobs/{job.id}", timeout=30) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{cluster.servers[0].port}/ui/jobs/{job.id}", timeout=30
+    ) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -49,7 +51,11 @@ def page_of(cluster: Cluster, job: Job) -> str:
 def rates(cluster: Cluster, job: Job) -> list[float]:
     """All rates that are shown of a job, wherever."""
     v1, v2 = details(cluster, job), cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]
-    found = [v1["figures"]["rows_read_per_second"], v2["SourceReceivedQPS"], *(vertex["rows_per_second"] for vertex in v1["graph"])]
+    found = [
+        v1["figures"]["rows_read_per_second"],
+        v2["SourceReceivedQPS"],
+        *(vertex["rows_per_second"] for vertex in v1["graph"]),
+    ]
     return [float(each) for each in found if each is not None]
 
 
@@ -71,43 +77,85 @@ def test_a_killed_driver_changes_no_figure_but_the_restarts(cluster: Cluster) ->
         gets_on(4)
         job.kill_driver()
     gets_on(4)
-    assert 0 < max(seen) <= RATE * 1.2, f"the source gives {RATE} rows a second at most: {max(seen)}"
+    assert 0 < max(seen) <= RATE * 1.2, (
+        f"the source gives {RATE} rows a second at most: {max(seen)}"
+    )
     found = details(cluster, job)
     assert found["restarts"] == 3
-    assert [("driver died" in event["reason"], "signal 9" in event["reason"]) for event in found["events"] if event["kind"] == "restart"] == [(True, True)] * 3
+    assert [
+        ("driver died" in event["reason"], "signal 9" in event["reason"])
+        for event in found["events"]
+        if event["kind"] == "restart"
+    ] == [(True, True)] * 3
     passed = {vertex["operator"]: vertex["rows"] for vertex in found["graph"]}
     assert (passed["nobody"], passed["Source[0]-FakeSource"] > 0) == (0, True)
     assert ">0 rows</text>" in page_of(cluster, job)
     job.stop(force=True)
     ended = details(cluster, job)
-    assert [(pipeline["status"], pipeline["pending"]) for pipeline in ended["pipelines"]] == [("CANCELED", None)]
+    assert [(pipeline["status"], pipeline["pending"]) for pipeline in ended["pipelines"]] == [
+        ("CANCELED", None)
+    ]
     assert '<h2>Pipeline 1 <span class="status quiet">' in page_of(cluster, job)
     cluster.submit(FORK, job_id=job.id, query="&restore=latest")
     gets_on(2)
     resumed = details(cluster, job)
     assert resumed["events"][-len(ended["events"]) :] == ended["events"], "lines are only appended"
-    assert (resumed["restarts"], [event["kind"] for event in resumed["events"]].count("restart")) == (0, 3)
+    assert (
+        resumed["restarts"],
+        [event["kind"] for event in resumed["events"]].count("restart"),
+    ) == (0, 3)
     job.until("an idle job at rest", lambda: set(rates(cluster, idle)) == {0.0})
     assert details(cluster, idle)["figures"]["rows_committed"] == 40
 
 
 @on("sqlite-plain")
-def test_a_server_shows_the_rate_of_a_job_that_tidegate_run_leads(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_server_shows_the_rate_of_a_job_that_tidegate_run_leads(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     file = tmp_path / "flow.conf"
     file.write_text(flow(rate=RATE).replace("{out}", str(tmp_path / "out")))
-    command = [sys.executable, "-c", EMBEDDED, "run", str(file), "--job-id", "77", "--json", "--home", str(cluster.home.root), "--config", str(cluster.config)]
+    command = [
+        sys.executable,
+        "-c",
+        EMBEDDED,
+        "run",
+        str(file),
+        "--job-id",
+        "77",
+        "--json",
+        "--home",
+        str(cluster.home.root),
+        "--config",
+        str(cluster.config),
+    ]
     shown = tmp_path / "shown.jsonl"
     with shown.open("wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=dict(os.environ), start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ),
+            start_new_session=True,
+        )
     try:
         job = Job(cluster, 77)
         until("a rate", lambda: any(rates(cluster, job)), told=shown.read_text)
         assert max(rates(cluster, job)) <= RATE * 1.2
-        until("the same in the display", lambda: re.search(r'"rows_per_second": [1-9]', shown.read_text()), told=shown.read_text)
+        until(
+            "the same in the display",
+            lambda: re.search(r'"rows_per_second": [1-9]', shown.read_text()),
+            told=shown.read_text,
+        )
         os.kill(process.pid, signal.SIGINT)
         process.wait(60)
     finally:
         process.kill()
         process.wait()
-    ended = until("an ended job", lambda: (found := details(cluster, job))["status"] == "CANCELED" and found)
-    assert ([p["status"] for p in ended["pipelines"]], ended["events"][0]["what"]) == (["CANCELED"], "CANCELED")
+    ended = until(
+        "an ended job", lambda: (found := details(cluster, job))["status"] == "CANCELED" and found
+    )
+    assert ([p["status"] for p in ended["pipelines"]], ended["events"][0]["what"]) == (
+        ["CANCELED"],
+        "CANCELED",
+    )

@@ -20,12 +20,21 @@ def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Clust
     for _ in range(2):
         term, before = cluster.term(), job.checkpoint()
         cluster.leader().kill()
-        job.until("checkpoints without a leader", lambda before=before: job.checkpoint() >= before + 2)
+        job.until(
+            "checkpoints without a leader", lambda before=before: job.checkpoint() >= before + 2
+        )
         cluster.leader()
         assert cluster.term() > term
         job.gets_on()
     (last,) = cluster.servers
-    listed = job.until("RUNNING and OK", lambda: (j := last.running()[job.id]) and (j["jobStatus"], j["checkpointHealth"]) == ("RUNNING", "OK") and j)
+    listed = job.until(
+        "RUNNING and OK",
+        lambda: (
+            (j := last.running()[job.id])
+            and (j["jobStatus"], j["checkpointHealth"]) == ("RUNNING", "OK")
+            and j
+        ),
+    )
     assert int(listed["lastCheckpointId"]) > 0
     assert job.driver().process == driver.process
     other = cluster.submit(bounded(100, 1_000), at=last)
@@ -36,7 +45,9 @@ def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Clust
 
 
 @on("sqlite-plain", "postgres-plain")
-def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(cluster: Cluster) -> None:
+def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(
+    cluster: Cluster,
+) -> None:
     stream, stopped = cluster.submit(flow()), cluster.submit(flow())
     stream.gets_on()
     stopped.gets_on()
@@ -50,7 +61,10 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(clu
     fresh.ends(JobStatus.FINISHED)
     stopped.stop(leader)
     hung.resume()
-    until("the one that hung knows who leads", lambda: hung.get("/health")["leader"]["id"] == cluster.leader().id)
+    until(
+        "the one that hung knows who leads",
+        lambda: hung.get("/health")["leader"]["id"] == cluster.leader().id,
+    )
     for job, status in ((fresh, JobStatus.FINISHED), (stopped, JobStatus.CANCELED)):
         job.ends(status)
         job.is_exactly_once()
@@ -60,13 +74,18 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(clu
 
 
 @on("sqlite-plain")
-def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(cluster: Cluster) -> None:
+def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     driver = job.driver()
     cluster.worker_of(driver).kill()
     job.gets_on()
-    assignment = job.until("another worker", lambda: (a := job.known().assignment) and a.value.worker != driver.worker and a.value)
+    assignment = job.until(
+        "another worker",
+        lambda: (a := job.known().assignment) and a.value.worker != driver.worker and a.value,
+    )
     assert assignment.generation == driver.generation
     assert job.driver().process == driver.process
     job.gets_on()
@@ -78,7 +97,9 @@ def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(clus
 
 
 @on("sqlite-plain")
-def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_every_row(cluster: Cluster) -> None:
+def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_every_row(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(bounded(1_200, 200))
     generations = [job.driver().generation]
     for _ in range(3):
@@ -117,7 +138,9 @@ def test_everything_is_killed_and_started_again(cluster: Cluster) -> None:
 
 
 @on("sqlite-plain")
-def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come(cluster: Cluster) -> None:
+def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come(
+    cluster: Cluster,
+) -> None:
     stream = cluster.submit(flow())
     stream.gets_on()
     batch = cluster.submit(bounded(300, 100))  # last, so that it is on its way when all die
@@ -126,12 +149,21 @@ def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come
     for member in cluster.members:
         member.kill()
     stream.gets_on(10)
-    batch.until("its end without a coordinator", lambda: {p.status for p in batch.pipelines()} == {"FINISHED"})
+    batch.until(
+        "its end without a coordinator",
+        lambda: {p.status for p in batch.pipelines()} == {"FINISHED"},
+    )
     assert batch.status() is JobStatus.RUNNING
     cluster.complete()
     batch.ends(JobStatus.FINISHED)
     batch.is_exactly_once(300)
-    until("the adoption", lambda: (a := stream.known().assignment) and a.value.worker in map(cluster.worker_id, cluster.members))
+    until(
+        "the adoption",
+        lambda: (
+            (a := stream.known().assignment)
+            and a.value.worker in map(cluster.worker_id, cluster.members)
+        ),
+    )
     assert stream.driver().process == drivers[stream.id]
     stream.stop()
     stream.is_exactly_once()

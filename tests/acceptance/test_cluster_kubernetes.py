@@ -43,10 +43,19 @@ class Pods:
     def start(self, pod: dict[str, Any]) -> None:
         name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
         known = {"status.podIP": LOOPBACK, "metadata.name": name}
-        environ = {e["name"]: e["value"] if "value" in e else known[e["valueFrom"]["fieldRef"]["fieldPath"]] for e in container["env"]}
+        environ = {
+            e["name"]: e["value"]
+            if "value" in e
+            else known[e["valueFrom"]["fieldRef"]["fieldPath"]]
+            for e in container["env"]
+        }
         work = self.place / name
         work.mkdir()
-        environ |= {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(tidegate.__file__).parent.parent), "SPARK_LOCAL_DIRS": str(work)}
+        environ |= {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(tidegate.__file__).parent.parent),
+            "SPARK_LOCAL_DIRS": str(work),
+        }
         with (work / "log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "tidegate.spark.executor", *container["args"]],
@@ -60,12 +69,18 @@ class Pods:
         self.documents[name] = pod
 
     def list(self) -> list[dict[str, Any]]:
-        return [{**pod, "status": self._status(self.processes[name].poll())} for name, pod in list(self.documents.items())]
+        return [
+            {**pod, "status": self._status(self.processes[name].poll())}
+            for name, pod in list(self.documents.items())
+        ]
 
     def _status(self, code: int | None) -> dict[str, Any]:
         if code is None:
             return {"phase": "Running"}
-        ended = {"name": "spark-kubernetes-executor", "state": {"terminated": {"exitCode": code if code >= 0 else 128 - code}}}
+        ended = {
+            "name": "spark-kubernetes-executor",
+            "state": {"terminated": {"exitCode": code if code >= 0 else 128 - code}},
+        }
         return {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}
 
     def end(self) -> None:
@@ -100,7 +115,15 @@ class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if "watch=true" not in self.path:
             items = self.pods.list() if "/pods" in self.path else []
-            self.answer(200, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items})
+            self.answer(
+                200,
+                {
+                    "kind": "PodList",
+                    "apiVersion": "v1",
+                    "metadata": {"resourceVersion": "1"},
+                    "items": items,
+                },
+            )
         elif self.headers.get("Upgrade"):
             self.answer(200, {})  # no web sockets here: the client asks again without
         else:  # nothing ever happens: Spark looks at the list as well
@@ -143,9 +166,21 @@ def api(tmp_path: Path) -> Iterator[tuple[str, Pods]]:
         thread.join()
 
 
-def test_a_job_runs_in_pods_and_a_killed_pod_loses_and_doubles_nothing(tmp_path: Path, api: tuple[str, Pods]) -> None:
+def test_a_job_runs_in_pods_and_a_killed_pod_loses_and_doubles_nothing(
+    tmp_path: Path, api: tuple[str, Pods]
+) -> None:
     master, pods = api
-    made = deployment(Wanted(master=master, executors=1, cores=1, memory="512m", image="tidegate:test", driver_host=LOOPBACK, python=sys.executable))
+    made = deployment(
+        Wanted(
+            master=master,
+            executors=1,
+            cores=1,
+            memory="512m",
+            image="tidegate:test",
+            driver_host=LOOPBACK,
+            python=sys.executable,
+        )
+    )
     more = {
         "spark.driver.bindAddress": LOOPBACK,
         "spark.executor.extraJavaOptions": quick_java_options(),
@@ -162,12 +197,33 @@ source {{ Chaos {{ row.num = 400, plugin_output = "a" }} }}
 sink {{ Chaos {{ plugin_input = "a", places = ["write"], slow_ms = 300 }}
 LocalFile {{ plugin_input = "a", path = "{out}", file_format_type = "parquet" }} }}"""
     )
-    command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(job), "--home", str(tmp_path / "home")]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as run:
+    command = [
+        sys.executable,
+        "-c",
+        "from tidegate.cli import main; main()",
+        "run",
+        str(job),
+        "--home",
+        str(tmp_path / "home"),
+    ]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as run:
         try:
-            until(lambda: bool(rows(out)) or run.poll() is not None, lambda: "no row yet", PATIENCE_S)
+            until(
+                lambda: bool(rows(out)) or run.poll() is not None, lambda: "no row yet", PATIENCE_S
+            )
             assert run.poll() is None, run.stdout.read() if run.stdout else ""
-            command_lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
+            command_lines = [
+                path.read_bytes()
+                for path in Path("/proc").glob("[0-9]*/cmdline")
+                if _readable(path)
+            ]
             [first] = pods.processes.values()
             os.kill(first.pid, signal.SIGKILL)
             said = run.communicate(timeout=PATIENCE_S)[0]
@@ -186,7 +242,9 @@ LocalFile {{ plugin_input = "a", path = "{out}", file_format_type = "parquet" }}
 
 def rows(out: Path) -> list[int]:
     files = [path for path in out.glob("*.parquet")] if out.exists() else []
-    return sorted(number for file in files for number in pyarrow.parquet.read_table(file)["id"].to_pylist())
+    return sorted(
+        number for file in files for number in pyarrow.parquet.read_table(file)["id"].to_pylist()
+    )
 
 
 def _readable(path: Path) -> bool:

@@ -20,8 +20,19 @@ Backing = PostgresServer | EtcdServer
 STORIES = [
     pytest.param("postgres", "plain", False, id="postgres-stopped"),
     *(
-        pytest.param(store, engine, hard, id=f"{store}-{'killed' if hard else 'stopped'}{'-spark' if engine == 'spark' else ''}", marks=pytest.mark.soak)
-        for store, engine, hard in (("postgres", "plain", True), ("etcd", "plain", False), ("etcd", "plain", True), ("postgres", "spark", False))
+        pytest.param(
+            store,
+            engine,
+            hard,
+            id=f"{store}-{'killed' if hard else 'stopped'}{'-spark' if engine == 'spark' else ''}",
+            marks=pytest.mark.soak,
+        )
+        for store, engine, hard in (
+            ("postgres", "plain", True),
+            ("etcd", "plain", False),
+            ("etcd", "plain", True),
+            ("postgres", "spark", False),
+        )
     ),
 ]
 
@@ -29,7 +40,10 @@ STORIES = [
 @pytest.fixture
 def backing(request: pytest.FixtureRequest) -> Iterator[Backing]:
     """A server that the test may end."""
-    with quick_disk() as place, PostgresServer() if request.param == "postgres" else EtcdServer(place / "etcd") as server:
+    with (
+        quick_disk() as place,
+        PostgresServer() if request.param == "postgres" else EtcdServer(place / "etcd") as server,
+    ):
         yield server
 
 
@@ -55,14 +69,20 @@ def refusal(server: Server) -> Refused | None:
     return None
 
 
-@pytest.mark.parametrize(("backing", "cluster_on_it", "hard"), STORIES, indirect=["backing", "cluster_on_it"])
-def test_the_store_is_away_for_twenty_seconds(cluster_on_it: Cluster, backing: Backing, hard: bool) -> None:
+@pytest.mark.parametrize(
+    ("backing", "cluster_on_it", "hard"), STORIES, indirect=["backing", "cluster_on_it"]
+)
+def test_the_store_is_away_for_twenty_seconds(
+    cluster_on_it: Cluster, backing: Backing, hard: bool
+) -> None:
     cluster_on_it.complete(servers=2, workers=2)
     stream, stopped = cluster_on_it.submit(flow()), cluster_on_it.submit(flow())
     for job in (stream, stopped):
         job.gets_on()
     stopped.stop()
-    batch = cluster_on_it.submit(bounded(400, 100))  # last, so that it is on its way when the store goes
+    batch = cluster_on_it.submit(
+        bounded(400, 100)
+    )  # last, so that it is on its way when the store goes
     batch.gets_on()
     driver, rows = stream.driver().process, len(stream.rows())
     (backing.kill if hard else backing.stop)()
@@ -87,4 +107,6 @@ def test_the_store_is_away_for_twenty_seconds(cluster_on_it: Cluster, backing: B
     stopped.ends(JobStatus.CANCELED)
     stream.stop()
     stream.is_exactly_once()
-    assert stream.generation() == 2, "its first generation was never interrupted; the end has one of its own"
+    assert stream.generation() == 2, (
+        "its first generation was never interrupted; the end has one of its own"
+    )

@@ -24,7 +24,9 @@ def test_a_job_is_stopped_although_no_worker_lives(cluster: Cluster) -> None:
 
 
 @on("sqlite-plain")
-def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another_leader(cluster: Cluster) -> None:
+def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another_leader(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     job.stop()
@@ -41,27 +43,38 @@ def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another
 
 
 @on("sqlite-plain")
-def test_a_job_that_waits_for_a_worker_says_so_and_starts_under_the_next_leader(cluster: Cluster) -> None:
+def test_a_job_that_waits_for_a_worker_says_so_and_starts_under_the_next_leader(
+    cluster: Cluster,
+) -> None:
     for worker in cluster.workers:
         worker.kill()
     job = cluster.submit(bounded(50, 500))
-    job.until("why it waits", lambda: (state := job.known().state) and state.value.reason == "no worker is there")
+    job.until(
+        "why it waits",
+        lambda: (state := job.known().state) and state.value.reason == "no worker is there",
+    )
     cluster.leader().kill()
     # The next leader gives a silent worker its whole lease before it believes that nobody is there.
-    job.until("it waits again", lambda: cluster.servers[0].running()[job.id]["jobStatus"] == "PENDING")
+    job.until(
+        "it waits again", lambda: cluster.servers[0].running()[job.id]["jobStatus"] == "PENDING"
+    )
     cluster.complete()
     job.ends(JobStatus.FINISHED)
     job.is_exactly_once(50)
 
 
 @on("sqlite-plain")
-def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(cluster: Cluster) -> None:
+def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     driver = job.driver()
     hung = cluster.worker_of(driver)
     hung.pause()
-    job.until("another worker", lambda: (a := job.known().assignment) and a.value.worker != driver.worker)
+    job.until(
+        "another worker", lambda: (a := job.known().assignment) and a.value.worker != driver.worker
+    )
     hung.resume()
     job.until("the one that hung is back", lambda: cluster.worker_id(hung))
     assert job.driver().process == driver.process
@@ -90,7 +103,9 @@ def test_a_driver_that_hangs_is_late_then_stalled_then_replaced(cluster: Cluster
 
 
 @on("sqlite-plain")
-def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget_it(cluster: Cluster) -> None:
+def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget_it(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     driver = job.driver()
@@ -102,7 +117,9 @@ def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget
 
 
 @on("sqlite-plain")
-def test_a_driver_that_is_told_to_end_by_a_signal_ends_at_a_checkpoint_and_the_job_goes_on(cluster: Cluster) -> None:
+def test_a_driver_that_is_told_to_end_by_a_signal_ends_at_a_checkpoint_and_the_job_goes_on(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(bounded(500, 100))
     job.gets_on(1)
     driver = job.driver()

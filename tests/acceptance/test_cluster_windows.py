@@ -17,8 +17,14 @@ WHOLE_SWEEP = pytest.mark.soak
 CLEANUP_PLACES = [
     pytest.param("plain", "cleanup.keys.before"),
     pytest.param("spark", "cleanup.keys.before", marks=WHOLE_SWEEP),
-    *(pytest.param("plain", name, marks=WHOLE_SWEEP) for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")),
-    *(pytest.param("plain", f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP) for side in ("before", "middle", "after")),
+    *(
+        pytest.param("plain", name, marks=WHOLE_SWEEP)
+        for name in ("cleanup.delete.before", "cleanup.delete.after", "cleanup.keys.after")
+    ),
+    *(
+        pytest.param("plain", f"checkpoint.delete_job.{side}", marks=WHOLE_SWEEP)
+        for side in ("before", "middle", "after")
+    ),
 ]
 
 
@@ -30,7 +36,9 @@ def driver_stands_still(job: Job) -> int:
 
 
 @pytest.mark.parametrize(("own_cluster", "place"), CLEANUP_PLACES, indirect=["own_cluster"])
-def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_cleanup(own_cluster: Cluster, place: str) -> None:
+def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_cleanup(
+    own_cluster: Cluster, place: str
+) -> None:
     own_cluster.configure(cleanup_delay_ms=6_000)
     first = own_cluster.server()
     own_cluster.worker()
@@ -51,10 +59,14 @@ def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_clea
     finished.is_exactly_once(50)
     failed.is_exactly_once()
     assert third.get("/finished-jobs/FAILED")[0]["jobId"] == str(failed.id)
-    assert list((own_cluster.home.checkpoints / str(failed.id)).rglob("_manifest.json")), "a failed job can be resumed"
+    assert list((own_cluster.home.checkpoints / str(failed.id)).rglob("_manifest.json")), (
+        "a failed job can be resumed"
+    )
 
 
-def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_shown_or_started(own_cluster: Cluster) -> None:
+def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_shown_or_started(
+    own_cluster: Cluster,
+) -> None:
     first = own_cluster.server()
     own_cluster.worker()
     job = own_cluster.submit(doomed(3))
@@ -73,7 +85,9 @@ def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_sho
 
 
 @own_on_spark_too()
-def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_die(own_cluster: Cluster) -> None:
+def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_die(
+    own_cluster: Cluster,
+) -> None:
     leader = own_cluster.server()
     worker = own_cluster.worker(failpoint="ledger.complete.after=stop")
     own_cluster.server()
@@ -87,7 +101,11 @@ def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_di
     job.is_exactly_once(200)
     metrics = own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]
     assert metrics["SinkWriteCount"] == "200"
-    assert sum(map(int, metrics["TableSinkWriteCount"].values())) == sum(map(int, metrics["TableSourceReceivedCount"].values())) == 200
+    assert (
+        sum(map(int, metrics["TableSinkWriteCount"].values()))
+        == sum(map(int, metrics["TableSourceReceivedCount"].values()))
+        == 200
+    )
     assert metrics["SinkWriteBytes"] == metrics["SourceReceivedBytes"] != "0"
     job.is_cleaned_up()
     assert generation == 1
@@ -95,9 +113,16 @@ def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_di
 
 @own_on_spark_too()
 @pytest.mark.parametrize(
-    "place", ["ledger.end.before", pytest.param("batch.finish.before", marks=WHOLE_SWEEP), pytest.param("batch.finish.after", marks=WHOLE_SWEEP)]
+    "place",
+    [
+        "ledger.end.before",
+        pytest.param("batch.finish.before", marks=WHOLE_SWEEP),
+        pytest.param("batch.finish.after", marks=WHOLE_SWEEP),
+    ],
 )
-def test_all_sources_are_ready_to_close_and_the_end_is_not_written_when_leader_worker_and_driver_die(own_cluster: Cluster, place: str) -> None:
+def test_all_sources_are_ready_to_close_and_the_end_is_not_written_when_leader_worker_and_driver_die(
+    own_cluster: Cluster, place: str
+) -> None:
     leader = own_cluster.server()
     worker = own_cluster.worker(failpoint=f"{place}=stop")
     own_cluster.server()
@@ -123,8 +148,12 @@ def after_a_catastrophe(cluster: Cluster, job: Job, *members: Member) -> None:
 
 
 @own_on_spark_too()
-@pytest.mark.parametrize("seen", [True, False], ids=["another-worker-sees-the-host", "nobody-sees-the-host"])
-def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_and_leaves_nothing(own_cluster: Cluster, seen: bool) -> None:
+@pytest.mark.parametrize(
+    "seen", [True, False], ids=["another-worker-sees-the-host", "nobody-sees-the-host"]
+)
+def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_and_leaves_nothing(
+    own_cluster: Cluster, seen: bool
+) -> None:
     server = own_cluster.server()
     worker = own_cluster.worker()
     job = own_cluster.submit(slow_batch(", job.retry.times = 0"))
@@ -141,7 +170,9 @@ def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_
     assert server.get("/overview")["runningJobs"] == "0"
 
 
-def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_another_host_takes_over_and_it_is_refused(own_cluster: Cluster) -> None:
+def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_another_host_takes_over_and_it_is_refused(
+    own_cluster: Cluster,
+) -> None:
     own_cluster.server()
     worker = own_cluster.worker(host="first-host")
     job = own_cluster.submit(flow())
@@ -150,7 +181,12 @@ def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_an
     assert driver.process.host == "first-host"
     own_cluster.worker(host="second-host")
     worker.kill()
-    job.until("a word about it", lambda: (state := job.known().state) and "no other worker sees that host" in state.value.reason)
+    job.until(
+        "a word about it",
+        lambda: (
+            (state := job.known().state) and "no other worker sees that host" in state.value.reason
+        ),
+    )
     job.gets_on()
     assert job.driver().process == driver.process
     own_cluster.pause(driver.process.pid)
@@ -158,18 +194,26 @@ def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_an
     assert job.driver().process.host == "second-host"
     job.gets_on()
     os.kill(driver.process.pid, signal.SIGCONT)
-    until("the end of the old one", lambda: not own_cluster.has_process(driver.process.pid), told=own_cluster.told)
+    until(
+        "the end of the old one",
+        lambda: not own_cluster.has_process(driver.process.pid),
+        told=own_cluster.told,
+    )
     job.gets_on()
     job.stop()
     job.is_exactly_once()
 
 
 @own_on_spark_too()
-def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_dies_at_a_quarter(own_cluster: Cluster) -> None:
+def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_dies_at_a_quarter(
+    own_cluster: Cluster,
+) -> None:
     own_cluster.server()
     own_cluster.complete()
     job = own_cluster.submit(five_sources())
-    job.until("a quarter of the rows", lambda: sum(p.rows_written for p in job.pipelines()) >= 1_250)
+    job.until(
+        "a quarter of the rows", lambda: sum(p.rows_written for p in job.pipelines()) >= 1_250
+    )
     assert sum(p.rows_written for p in job.pipelines()) < 4_000
     own_cluster.leader().kill()
     job.ends(JobStatus.FINISHED)
@@ -177,8 +221,12 @@ def test_five_sources_with_five_readers_finish_with_all_rows_when_the_leader_die
     assert own_cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]["SinkWriteCount"] == "5000"
 
 
-@pytest.mark.parametrize("hit", [4, *(pytest.param(hit, marks=WHOLE_SWEEP) for hit in (1, 2, 3, 5))])
-def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(own_cluster: Cluster, hit: int) -> None:
+@pytest.mark.parametrize(
+    "hit", [4, *(pytest.param(hit, marks=WHOLE_SWEEP) for hit in (1, 2, 3, 5))]
+)
+def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(
+    own_cluster: Cluster, hit: int
+) -> None:
     hung = own_cluster.server(failpoint=f"transition.record.before@{hit}=stop")
     own_cluster.worker()
     other = own_cluster.server()
@@ -198,7 +246,9 @@ def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(own
     assert own_cluster.store.list("finished-job-state")[0].value["generation"] == generation
 
 
-def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_all_up_until_it_is_killed_and_costs_no_row(own_cluster: Cluster) -> None:
+def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_all_up_until_it_is_killed_and_costs_no_row(
+    own_cluster: Cluster,
+) -> None:
     hung = own_cluster.server(failpoint="store.transact.middle@120=stop")
     own_cluster.worker()
     other = own_cluster.server()
@@ -218,7 +268,9 @@ def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_al
 
 @pytest.mark.parametrize("command", ["submit", "stop"])
 @pytest.mark.parametrize("side", [pytest.param("before", marks=WHOLE_SWEEP), "after"])
-def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_at_all(own_cluster: Cluster, command: str, side: str) -> None:
+def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_at_all(
+    own_cluster: Cluster, command: str, side: str
+) -> None:
     own_cluster.complete(servers=1, workers=1)
     (sound,) = own_cluster.servers
     dying = own_cluster.server(failpoint=f"command.{command}.{side}")
@@ -226,7 +278,11 @@ def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_a
     if command == "stop":
         job = own_cluster.submit(flow(), at=sound)
         job.gets_on()
-    wish = (lambda: own_cluster.submit(bounded(50, 500), at=dying, job_id=job.id)) if command == "submit" else (lambda: job.stop(dying))
+    wish = (
+        (lambda: own_cluster.submit(bounded(50, 500), at=dying, job_id=job.id))
+        if command == "submit"
+        else (lambda: job.stop(dying))
+    )
     with pytest.raises(OSError, match=r"(?i)closed|reset|refused"):
         wish()
     until("its death", lambda: not dying.alive)
@@ -240,7 +296,9 @@ def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_a
     job.is_exactly_once(50 if command == "submit" else None)
 
 
-def test_a_worker_that_dies_before_it_can_report_a_death_is_replaced_by_one_that_proves_it(own_cluster: Cluster) -> None:
+def test_a_worker_that_dies_before_it_can_report_a_death_is_replaced_by_one_that_proves_it(
+    own_cluster: Cluster,
+) -> None:
     own_cluster.server()
     worker = own_cluster.worker(failpoint="worker.report.before")
     job = own_cluster.submit(bounded(500, 100))

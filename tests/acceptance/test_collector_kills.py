@@ -31,12 +31,19 @@ class World:
 
     def state(self, words: tuple[str, ...], failpoint: str = "") -> RunResult:
         verb, *rest = words
-        request = RunRequest(home=str(self.home), file="", failpoints=failpoint, command=("state", verb, "--home", str(self.home), *rest))
+        request = RunRequest(
+            home=str(self.home),
+            file="",
+            failpoints=failpoint,
+            command=("state", verb, "--home", str(self.home), *rest),
+        )
         return self.runs.run(request)
 
     def files(self, top: str) -> dict[str, bytes]:
         root = Home(self.home).checkpoints / top
-        return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+        return {
+            p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +64,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(300)
-def test_a_kill_at_any_failpoint_of_the_collector_loses_nothing(template: Path, memory_disk: Path, runs: CrashRuns) -> None:
+def test_a_kill_at_any_failpoint_of_the_collector_loses_nothing(
+    template: Path, memory_disk: Path, runs: CrashRuns
+) -> None:
     names = [name for name in failpoint_names() if name.startswith("collector.")]
     for name in names:
         world = World(memory_disk / name, runs)

@@ -15,7 +15,9 @@ LATER_MS = 4_000_000_000_000
 
 
 def rules(after_ms: int) -> Rules:
-    return Rules(policy=Policy(now_ms=LATER_MS + after_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1)
+    return Rules(
+        policy=Policy(now_ms=LATER_MS + after_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1
+    )
 
 
 def test_orphans_on_s3_are_collected_taken_back_and_deleted(tmp_path: Path) -> None:
@@ -25,10 +27,14 @@ def test_orphans_on_s3_are_collected_taken_back_and_deleted(tmp_path: Path) -> N
             files = open_files(f"s3://{server.bucket()}/namespace", server.options)
             storage, collector = CheckpointStorage(files), Collector(files, StoreWitness(store))
             storage.publish(manifest(generation=1), STATES)
-            files.write_tree("notes", {f"{number:04d}": b"not ours" for number in range(1_050)})  # more than a page
+            files.write_tree(
+                "notes", {f"{number:04d}": b"not ours" for number in range(1_050)}
+            )  # more than a page
             assert collector.collect(rules(0)).moved == 1
             assert [*files.walk("5")] == []
-            assert collector.quarantines.take_back(collector.quarantines.find("latest"), LATER_MS) == (1, [])
+            assert collector.quarantines.take_back(
+                collector.quarantines.find("latest"), LATER_MS
+            ) == (1, [])
             assert storage.read("5/1/1").states == STATES
             assert collector.collect(rules(10)).moved == 1
             assert collector.collect(rules(20)).deleted == 1

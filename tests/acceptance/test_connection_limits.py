@@ -44,7 +44,16 @@ class Site:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         (place / "tidegate.yaml").write_text(f"tidegate:\n  http:\n    host: 127.0.0.1\n{http}")
-        command = [sys.executable, "-c", PLAIN, "server", "--home", str(place / "home"), "--http-port", str(self.port)]
+        command = [
+            sys.executable,
+            "-c",
+            PLAIN,
+            "server",
+            "--home",
+            str(place / "home"),
+            "--http-port",
+            str(self.port),
+        ]
         few = (descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         with open(place / "server.txt", "wb") as log:
             self.process = subprocess.Popen(
@@ -71,8 +80,14 @@ class Site:
 
     def runs_a_job(self, job_id: int) -> None:
         """A driver can be started, and ends well."""
-        self.ask(f"/submit-job?format=hocon&jobId={job_id}", JOB.format(place=self.place / f"out-{job_id}").encode())
-        until(f"the end of job {job_id}", lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("jobStatus") == "FINISHED")
+        self.ask(
+            f"/submit-job?format=hocon&jobId={job_id}",
+            JOB.format(place=self.place / f"out-{job_id}").encode(),
+        )
+        until(
+            f"the end of job {job_id}",
+            lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("jobStatus") == "FINISHED",
+        )
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -84,13 +99,17 @@ class Site:
 
 
 @contextlib.contextmanager
-def serving(place: Path, http: str = "", descriptors: int = DESCRIPTORS, certificate: str = "") -> Iterator[Site]:
+def serving(
+    place: Path, http: str = "", descriptors: int = DESCRIPTORS, certificate: str = ""
+) -> Iterator[Site]:
     site = Site(place, http, descriptors, certificate)
     try:
         yield site
     finally:
         site.close()
-    written = (place / "server.txt").read_text() + "".join(path.read_text() for path in (place / "home" / "logs").glob("server-*.log"))
+    written = (place / "server.txt").read_text() + "".join(
+        path.read_text() for path in (place / "home" / "logs").glob("server-*.log")
+    )
     assert "Too many open files" not in written
 
 
@@ -105,9 +124,26 @@ def held(site: Site, text: bytes, count: int = HELD) -> Iterator[list[socket.soc
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
     place = tmp_path_factory.mktemp("certificate")
     subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    new = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650")
+    new = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "3650",
+    )
     files = ("-keyout", str(place / "server.key"), "-out", str(place / "server.pem"))
-    subprocess.run([*new, *subject, *files], check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+    subprocess.run(
+        [*new, *subject, *files],
+        check=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+    )
     return str(place / "server.pem")
 
 
@@ -118,11 +154,20 @@ def https(certificate: str) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"GET /overview HTTP/1.1\r\nHost: localhost\r\nX-Half: ", b"POST /submit-job HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"],
+    [
+        b"",
+        b"GET /overview HTTP/1.1\r\nHost: localhost\r\nX-Half: ",
+        b"POST /submit-job HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+    ],
     ids=["silent", "half head", "half body"],
 )
-def test_requests_are_answered_and_drivers_start_while_others_hold_connections_open(tmp_path: Path, text: bytes) -> None:
-    with serving(tmp_path, "    header-timeout-ms: 600000\n    body-timeout-ms: 600000\n") as site, held(site, text):
+def test_requests_are_answered_and_drivers_start_while_others_hold_connections_open(
+    tmp_path: Path, text: bytes
+) -> None:
+    with (
+        serving(tmp_path, "    header-timeout-ms: 600000\n    body-timeout-ms: 600000\n") as site,
+        held(site, text),
+    ):
         site.ask("/overview")
         site.runs_a_job(1)
         with held(site, text):
@@ -130,7 +175,12 @@ def test_requests_are_answered_and_drivers_start_while_others_hold_connections_o
 
 
 def test_silent_handshakes_keep_nobody_out_and_are_closed(tmp_path: Path, certificate: str) -> None:
-    with serving(tmp_path, f"{https(certificate)}    header-timeout-ms: 2000\n", certificate=certificate) as site, held(site, b"") as silent:
+    with (
+        serving(
+            tmp_path, f"{https(certificate)}    header-timeout-ms: 2000\n", certificate=certificate
+        ) as site,
+        held(site, b"") as silent,
+    ):
         site.ask("/overview")
         site.runs_a_job(1)
         for connection in silent:
@@ -163,15 +213,22 @@ def test_a_connection_that_waits_too_long_is_closed(slow: Site, text: bytes) -> 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    timeouts = "    header-timeout-ms: 700\n    body-timeout-ms: 700\n    keep-alive-timeout-ms: 1000\n"
+    timeouts = (
+        "    header-timeout-ms: 700\n    body-timeout-ms: 700\n    keep-alive-timeout-ms: 1000\n"
+    )
     with serving(tmp_path_factory.mktemp("slow"), timeouts) as site:
         yield site
-    assert "request_failed" not in "".join(path.read_text() for path in (site.place / "home" / "logs").glob("server-*.log"))
+    assert "request_failed" not in "".join(
+        path.read_text() for path in (site.place / "home" / "logs").glob("server-*.log")
+    )
 
 
 def test_two_hundred_listeners_of_one_peer_leave_room_for_requests(tmp_path: Path) -> None:
     listen = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with serving(tmp_path, "    header-timeout-ms: 700\n", descriptors=1024) as site, held(site, listen, 200) as listeners:
+    with (
+        serving(tmp_path, "    header-timeout-ms: 700\n", descriptors=1024) as site,
+        held(site, listen, 200) as listeners,
+    ):
         for listener in listeners:
             assert listener.recv(15).startswith(b"HTTP/1.1 200")
         with held(site, b"GET /overview HTTP/1.1\r\nX-Half: ", 400):

@@ -35,10 +35,25 @@ class Member:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [*SERVER, "--home", str(place / "home"), "--config", str(place / "tidegate.yaml"), "--http-port", str(self.port)]
+        command = [
+            *SERVER,
+            "--home",
+            str(place / "home"),
+            "--config",
+            str(place / "tidegate.yaml"),
+            "--http-port",
+            str(self.port),
+        ]
         environ = {**os.environ, **({"TIDEGATE_FAILPOINT": failpoint} if failpoint else {})}
         with open(place / f"{self.port}.txt", "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                start_new_session=True,
+            )
 
     @property
     def alive(self) -> bool:
@@ -100,21 +115,36 @@ def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(worl
     until("a leader", lambda: leader.ask("/api/v1/overview")["leader"])
     follower, lost = world.serve(), world.serve()
     for each in (leader, follower, lost):
-        until("all three", lambda each=each: addresses(each) == {leader.url, follower.url, lost.url})
+        until(
+            "all three", lambda each=each: addresses(each) == {leader.url, follower.url, lost.url}
+        )
     seen = {each["address"]: each for each in follower.ask("/api/v1/coordinators")}
-    assert [(seen[m.url]["leads"], seen[m.url]["answers"], bool(seen[m.url]["term"])) for m in (leader, follower)] == [
+    assert [
+        (seen[m.url]["leads"], seen[m.url]["answers"], bool(seen[m.url]["term"]))
+        for m in (leader, follower)
+    ] == [
         (True, False, True),
         (False, True, False),
     ]
-    assert {(each["version"], bool(each["since"])) for each in seen.values()} == {(__version__, True)}
+    assert {(each["version"], bool(each["since"])) for each in seen.values()} == {
+        (__version__, True)
+    }
     assert follower.ask("/api/v1/overview")["coordinators"] == 3
-    assert {each["port"] for each in follower.ask("/system-monitoring-information")} == {str(m.port) for m in (leader, follower, lost)}
+    assert {each["port"] for each in follower.ask("/system-monitoring-information")} == {
+        str(m.port) for m in (leader, follower, lost)
+    }
 
     lost.told(signal.SIGKILL)
     until("two in the store", lambda: len(world.kept()) == 2)
     until("two at the follower", lambda: addresses(follower) == {leader.url, follower.url})
     assert leader.told(signal.SIGTERM) == 0
-    until("one, which leads", lambda: [(each["address"], each["leads"]) for each in follower.ask("/api/v1/coordinators")] == [(follower.url, True)])
+    until(
+        "one, which leads",
+        lambda: (
+            [(each["address"], each["leads"]) for each in follower.ask("/api/v1/coordinators")]
+            == [(follower.url, True)]
+        ),
+    )
     assert follower.told(signal.SIGTERM) == 0
     assert world.kept() == []
 
@@ -144,7 +174,9 @@ def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(world: World, 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(world: World, side: str) -> None:
+def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(
+    world: World, side: str
+) -> None:
     victim = world.start(f"server.sweep.{side}")
     until("a leader", lambda: victim.ask("/api/v1/overview")["leader"])
     lost, heir = world.serve(), world.serve()

@@ -17,7 +17,14 @@ import pytest
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
 
 ROWS, BATCH_ROWS, STARTS_MAX = 120, 10, 12
-PLACES = ("batch.write.before", "batch.commit.before", "batch.commit.after", "checkpoint.publish.after", "ledger.complete.after", "ledger.begin.after")
+PLACES = (
+    "batch.write.before",
+    "batch.commit.before",
+    "batch.commit.after",
+    "checkpoint.publish.after",
+    "ledger.complete.after",
+    "ledger.begin.after",
+)
 SEEDS = (1, 2, 3, 5)
 
 
@@ -34,16 +41,29 @@ class Copies:
   checkpoint.max-retained = 2, job.retry.times = 2, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ {sinks[kind]} }}""")
-        first = runs.run(RunRequest(home=str(root / "a"), file=str(self.file), failpoints="batch.commit.after@4"))
+        first = runs.run(
+            RunRequest(home=str(root / "a"), file=str(self.file), failpoints="batch.commit.after@4")
+        )
         assert first.code == KILLED, first.error
         shutil.copytree(root / "a", root / "b")
 
     def start(self, runs: CrashRuns, copy: str, kill_at: str = "") -> RunResult:
-        return runs.run(RunRequest(home=str(self.root / copy), file=str(self.file), restore="latest", failpoints=kill_at))
+        return runs.run(
+            RunRequest(
+                home=str(self.root / copy),
+                file=str(self.file),
+                restore="latest",
+                failpoints=kill_at,
+            )
+        )
 
     def ids(self) -> list[int]:
         if self.kind == "files":
-            return sorted(pyarrow.dataset.dataset(str(self.root / "out"), format="parquet").to_table()["id"].to_pylist())
+            return sorted(
+                pyarrow.dataset.dataset(str(self.root / "out"), format="parquet")
+                .to_table()["id"]
+                .to_pylist()
+            )
         with sqlite3.connect(self.root / "rows.db") as db:
             return [i for (i,) in db.execute("select id from t order by id")]
 
@@ -76,19 +96,29 @@ def both() -> Iterator[Runs]:
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
-def test_two_copies_that_start_at_once_do_not_both_write(tmp_path: Path, both: Runs, kind: str) -> None:
+def test_two_copies_that_start_at_once_do_not_both_write(
+    tmp_path: Path, both: Runs, kind: str
+) -> None:
     copies = Copies(tmp_path, kind, both.of["a"])
     results = both.together(copies, {})
     ended = sorted(result.status for result in results.values())
     assert "FINISHED" in ended, results
     assert copies.ids() == list(range(ROWS))
     others = [result for result in results.values() if result.status != "FINISHED"]
-    assert all(any(word in result.error for word in ("another copy", "has lost its record", "no record of them")) for result in others), results
+    assert all(
+        any(
+            word in result.error
+            for word in ("another copy", "has lost its record", "no record of them")
+        )
+        for result in others
+    ), results
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_generations_two_copies_go_through_the_rows_equal_the_source(tmp_path: Path, both: Runs, kind: str, seed: int) -> None:
+def test_whatever_generations_two_copies_go_through_the_rows_equal_the_source(
+    tmp_path: Path, both: Runs, kind: str, seed: int
+) -> None:
     rng = random.Random(seed)
     copies = Copies(tmp_path, kind, both.of["a"])
     finished = False
@@ -98,7 +128,12 @@ def test_whatever_generations_two_copies_go_through_the_rows_equal_the_source(tm
             results = both.together(copies, {rng.choice("ab"): place})
             finished = any(result.status == "FINISHED" for result in results.values())
         else:
-            finished = copies.start(both.of[copy := rng.choice("ab")], copy, place if rng.random() < 0.8 else "").status == "FINISHED"
+            finished = (
+                copies.start(
+                    both.of[copy := rng.choice("ab")], copy, place if rng.random() < 0.8 else ""
+                ).status
+                == "FINISHED"
+            )
         found = copies.ids()
         assert len(found) == len(set(found)), "no row is there twice at any time"
         if finished:
@@ -113,7 +148,9 @@ def test_whatever_generations_two_copies_go_through_the_rows_equal_the_source(tm
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
-def test_the_copy_that_comes_second_ends_for_good_and_names_the_cause(tmp_path: Path, both: Runs, kind: str) -> None:
+def test_the_copy_that_comes_second_ends_for_good_and_names_the_cause(
+    tmp_path: Path, both: Runs, kind: str
+) -> None:
     copies = Copies(tmp_path, kind, both.of["a"])
     assert copies.start(both.of["a"], "a", "batch.commit.after@1").code == KILLED
     before = copies.ids()

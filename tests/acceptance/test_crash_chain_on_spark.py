@@ -104,13 +104,25 @@ class Chain:
     """The world of one chain."""
 
     def __init__(self, root: Path, rows: int) -> None:
-        self.root, self.home, self.rows, self.file = root, Home(root / "home"), rows, root / "job.conf"
+        self.root, self.home, self.rows, self.file = (
+            root,
+            Home(root / "home"),
+            rows,
+            root / "job.conf",
+        )
         self.store_is_made = False
-        first, second = FAKE.format(rows=rows // 2, name="a", low=0), FAKE.format(rows=rows // 2, name="b", low=rows // 2)
+        first, second = (
+            FAKE.format(rows=rows // 2, name="a", low=0),
+            FAKE.format(rows=rows // 2, name="b", low=rows // 2),
+        )
         self.file.write_text(JOB.format(root=root, first=first, second=second))
 
     def run(self, failpoint: str, restore: str = "auto") -> int:
-        environ = {**os.environ, "TIDEGATE_HOME": str(self.home.root), "TIDEGATE_FAILPOINT": failpoint}
+        environ = {
+            **os.environ,
+            "TIDEGATE_HOME": str(self.home.root),
+            "TIDEGATE_FAILPOINT": failpoint,
+        }
         command = [
             sys.executable,
             "-c",
@@ -124,7 +136,14 @@ class Chain:
             "--allow-duplicates",
         ]
         with (self.root / "run.log").open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                start_new_session=True,
+            )
             return self._watch(process, failpoint)
 
     def _watch(self, process: "subprocess.Popen[bytes]", failpoint: str) -> int:
@@ -143,7 +162,12 @@ class Chain:
         """Whether this leader is about to start another driver."""
         known = self.known()
         state = known.state.value if known and known.state else None
-        return state is not None and state.leader is not None and state.leader.pid == leader and state.restarts > 0
+        return (
+            state is not None
+            and state.leader is not None
+            and state.leader.pid == leader
+            and state.restarts > 0
+        )
 
     def known(self) -> Known | None:
         """What the store says; looking must not make one."""
@@ -165,7 +189,11 @@ class Chain:
 
     def finished(self) -> bool:
         known = self.known()
-        return known is not None and known.state is not None and known.state.value.status is JobStatus.FINISHED
+        return (
+            known is not None
+            and known.state is not None
+            and known.state.value.status is JobStatus.FINISHED
+        )
 
     def no_process_is_left(self) -> None:
         known = self.known()
@@ -185,18 +213,36 @@ class Chain:
 
     def check(self) -> None:
         expected = list(range(self.rows))
-        assert sorted(pyarrow.dataset.dataset(str(self.root / "out"), format="parquet").to_table()["id"].to_pylist()) == expected
+        assert (
+            sorted(
+                pyarrow.dataset.dataset(str(self.root / "out"), format="parquet")
+                .to_table()["id"]
+                .to_pylist()
+            )
+            == expected
+        )
         assert sorted(committed_ids(str(self.root / "chaos"))) == expected
-        loose = pyarrow.dataset.dataset(str(self.root / "loose"), format="json").to_table()["id"].to_pylist()
+        loose = (
+            pyarrow.dataset.dataset(str(self.root / "loose"), format="json")
+            .to_table()["id"]
+            .to_pylist()
+        )
         assert sorted(set(loose)) == expected
         assert not (self.root / "out" / ".tidegate").exists()
-        assert not list(self.home.checkpoints.glob("*/*/*")) or self.cleanup_is_due(), "checkpoints are left without an owner"
+        assert not list(self.home.checkpoints.glob("*/*/*")) or self.cleanup_is_due(), (
+            "checkpoints are left without an owner"
+        )
         assert not list((self.home.root / "work").glob("*/*"))
 
 
 def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
     """Everything that a running job passes again and again, in a seeded order; going back needs a few checkpoints to go back from."""
-    chosen = [n for n in names if n not in {*START, *STARTING_OVER, *PREPARE, *END} and not n.startswith((LAST_WORD, *ELSEWHERE))]
+    chosen = [
+        n
+        for n in names
+        if n not in {*START, *STARTING_OVER, *PREPARE, *END}
+        and not n.startswith((LAST_WORD, *ELSEWHERE))
+    ]
     back = [n for n in chosen if n.startswith(GOING_BACK)]
     rest = [n for n in chosen if not n.startswith(GOING_BACK)]
     rng.shuffle(rest)
@@ -216,7 +262,10 @@ def places_of(names: Sequence[str], rng: random.Random, every: bool) -> list[str
     gone = {*START, *STARTING_OVER, *PREPARE, *END} - set(names)
     assert gone == set(), f"there are no failpoints {sorted(gone)} any more"
     parts = [STARTING_OVER, PREPARE, middle_of_the_job(names, rng), END]
-    return [*START, *(place for part in parts for place in (part if every else one_of_each_step(part, rng)))]
+    return [
+        *START,
+        *(place for part in parts for place in (part if every else one_of_each_step(part, rng))),
+    ]
 
 
 def tell(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> None:
@@ -233,7 +282,9 @@ def tell(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> 
             hit, restore = 1, f"checkpoint:{chain.oldest()}"
         if name.startswith("filesink.takeback."):
             shutil.rmtree(chain.root / "out" / ".tidegate", ignore_errors=True)
-        assert chain.run(f"{name}@{hit}", restore) == -signal.SIGKILL, f"{name}@{hit} was not reached:\n{chain.log()}"
+        assert chain.run(f"{name}@{hit}", restore) == -signal.SIGKILL, (
+            f"{name}@{hit} was not reached:\n{chain.log()}"
+        )
         chain.no_process_is_left()
 
 
@@ -256,10 +307,14 @@ def run_chain(root: Path, seed: int, hits: int, every: bool) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_job_that_dies_in_every_step_ends_with_exactly_its_rows(tmp_path: Path) -> None:
-    run_chain(tmp_path, 7, hits=1, every=False)  # always the same kills here; the soak draws its own
+    run_chain(
+        tmp_path, 7, hits=1, every=False
+    )  # always the same kills here; the soak draws its own
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("more", range(4))
-def test_many_jobs_that_die_at_every_failpoint_end_with_exactly_their_rows(tmp_path: Path, seed: int, more: int) -> None:
+def test_many_jobs_that_die_at_every_failpoint_end_with_exactly_their_rows(
+    tmp_path: Path, seed: int, more: int
+) -> None:
     run_chain(tmp_path, seed + more, hits=3, every=True)

@@ -80,11 +80,16 @@ sink {{ {files(root / "out", '"a"')}, {files(root / "second", '"b"')} }}"""
 
 
 def streaming(root: Path) -> str:
-    return one_source(root).replace("BATCH", "STREAMING").replace(', data_save_mode = "DROP_DATA"', "")
+    return (
+        one_source(root).replace("BATCH", "STREAMING").replace(', data_save_mode = "DROP_DATA"', "")
+    )
 
 
 def without_transactions(root: Path) -> str:
-    return three_sources(root).replace('file_format_type = "parquet"', 'file_format_type = "parquet", is_enable_transaction = false')
+    return three_sources(root).replace(
+        'file_format_type = "parquet"',
+        'file_format_type = "parquet", is_enable_transaction = false',
+    )
 
 
 def lose_the_records(root: Path) -> None:
@@ -101,11 +106,16 @@ def damage_the_newest(root: Path) -> None:
 
 
 def three_retained(root: Path) -> str:
-    return three_sources(root).replace("batch.max-rows = 12", "batch.max-rows = 8, checkpoint.max-retained = 3")
+    return three_sources(root).replace(
+        "batch.max-rows = 12", "batch.max-rows = 8, checkpoint.max-retained = 3"
+    )
 
 
 def chaos_sink(root: Path) -> str:
-    return one_source(root).split("sink {")[0] + f'sink {{ Chaos {{ plugin_input = "t", path = "{root / "chaos"}" }} }}'
+    return (
+        one_source(root).split("sink {")[0]
+        + f'sink {{ Chaos {{ plugin_input = "t", path = "{root / "chaos"}" }} }}'
+    )
 
 
 def database(root: Path) -> str:
@@ -117,7 +127,9 @@ def database(root: Path) -> str:
 
 def something_outside(root: Path) -> str:
     """A source with a slot and a table on a server, which must not outlive the job."""
-    source = f'Chaos {{ plugin_output = "t", row.num = {ROWS}, outside.path = "{root / "server"}" }}'
+    source = (
+        f'Chaos {{ plugin_output = "t", row.num = {ROWS}, outside.path = "{root / "server"}" }}'
+    )
     return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 20 }}
 source {{ {source} }}
 sink {{ {files(root / "out", '"t"')} }}"""
@@ -128,7 +140,13 @@ def ids_in(directory: Path) -> list[int]:
         return ids_in_database(directory)
     if directory.name == "chaos":
         return sorted(committed_ids(directory))
-    return sorted(pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()) if directory.exists() else []
+    return (
+        sorted(
+            pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()
+        )
+        if directory.exists()
+        else []
+    )
 
 
 def ids_in_database(file: Path) -> list[int]:
@@ -136,23 +154,62 @@ def ids_in_database(file: Path) -> list[int]:
     if not file.exists():
         return []
     with closing(sqlite3.connect(file)) as connection:
-        tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
-        assert [name for name in tables if name.startswith("tidegate_s_")] == [], "staging tables are left"
-        return sorted(number for (number,) in connection.execute('select id from "rows"')) if "rows" in tables else []
+        tables = [
+            name
+            for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
+        ]
+        assert [name for name in tables if name.startswith("tidegate_s_")] == [], (
+            "staging tables are left"
+        )
+        return (
+            sorted(number for (number,) in connection.execute('select id from "rows"'))
+            if "rows" in tables
+            else []
+        )
 
 
 ALL = list(range(ROWS))
 FEW = list(range(100, 112))
 SAVING = ("ledger.save.", "savepoint.")
-AHEAD = ("ledger.repeat.", "restore.", "filesink.fence.", "batch.commit.", "checkpoint.publish.", "claim.restore.")
+AHEAD = (
+    "ledger.repeat.",
+    "restore.",
+    "filesink.fence.",
+    "batch.commit.",
+    "checkpoint.publish.",
+    "claim.restore.",
+)
 UNION = sorted([*range(8), *range(100, 120), *range(200, 240)])
 SCENARIOS = [
     Scenario("one-source", one_source, lambda root: {root / "out": ALL}),
-    Scenario("three-sources-two-sinks", three_sources, lambda root: {root / "out": UNION, root / "second": UNION}),
+    Scenario(
+        "three-sources-two-sinks",
+        three_sources,
+        lambda root: {root / "out": UNION, root / "second": UNION},
+    ),
     Scenario("streaming", streaming, lambda root: {root / "out": ALL}, stop_at_rows=ROWS),
-    Scenario("going-back", one_source, lambda root: {root / "out": ALL}, restore="checkpoint:3", prepare="ledger.complete.after@4"),
-    Scenario("chaos-sink", chaos_sink, lambda root: {root / "chaos": ALL}, restore="checkpoint:3", prepare="ledger.complete.after@4", only="chaos."),
-    Scenario("no-transactions", without_transactions, lambda root: {root / "out": UNION, root / "second": UNION}, at_least_once=True, only="filesink."),
+    Scenario(
+        "going-back",
+        one_source,
+        lambda root: {root / "out": ALL},
+        restore="checkpoint:3",
+        prepare="ledger.complete.after@4",
+    ),
+    Scenario(
+        "chaos-sink",
+        chaos_sink,
+        lambda root: {root / "chaos": ALL},
+        restore="checkpoint:3",
+        prepare="ledger.complete.after@4",
+        only="chaos.",
+    ),
+    Scenario(
+        "no-transactions",
+        without_transactions,
+        lambda root: {root / "out": UNION, root / "second": UNION},
+        at_least_once=True,
+        only="filesink.",
+    ),
     Scenario(
         "records-lost",
         one_source,
@@ -178,11 +235,33 @@ SCENARIOS = [
         meanwhile=damage_the_newest,
         only=AHEAD,
     ),
-    Scenario("savepoint", one_source, lambda root: {root / "out": ALL}, prepare="ledger.complete.after@3", save=True, only=SAVING),
-    Scenario("savepoint-at-once", two_pipelines, lambda root: {root / "out": ALL, root / "second": FEW}, save=True, only=SAVING),
+    Scenario(
+        "savepoint",
+        one_source,
+        lambda root: {root / "out": ALL},
+        prepare="ledger.complete.after@3",
+        save=True,
+        only=SAVING,
+    ),
+    Scenario(
+        "savepoint-at-once",
+        two_pipelines,
+        lambda root: {root / "out": ALL, root / "second": FEW},
+        save=True,
+        only=SAVING,
+    ),
     Scenario("database", database, lambda root: {root / "out.db": ALL}, only="jdbcsink."),
-    Scenario("something-outside", something_outside, lambda root: {root / "out": ALL}, only="resource."),
-    Scenario("starting-over", one_source, lambda root: {root / "out": ALL}, restore="fresh", prepare="filesink.record.after@2", only="filesink."),
+    Scenario(
+        "something-outside", something_outside, lambda root: {root / "out": ALL}, only="resource."
+    ),
+    Scenario(
+        "starting-over",
+        one_source,
+        lambda root: {root / "out": ALL},
+        restore="fresh",
+        prepare="filesink.record.after@2",
+        only="filesink.",
+    ),
 ]
 # In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py), workers, servers. On a storage that this matrix does not
 # have: one without a rename (killed in test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py). The collector
@@ -191,11 +270,34 @@ SCENARIOS = [
 # in test_file_source_faults.py). Another run's files that a save mode removes (broken off in
 # test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_commit.py). Damaged
 # documents that are taken out of the store (test_store_documents.py).
-PEOPLES = ("claim.source.", "collector.", "savepoint.delete.", "savepoint.export.", "savepoint.import.", "savepoint.overtake.", "postgrescdc.", "token.")
+PEOPLES = (
+    "claim.source.",
+    "collector.",
+    "savepoint.delete.",
+    "savepoint.export.",
+    "savepoint.import.",
+    "savepoint.overtake.",
+    "postgrescdc.",
+    "token.",
+)
 SERVERS = ("server.", "worker.", "lease.", "command.", "transition.", "history.")
 ELSEWHERE = (
-    *(*PEOPLES, *SERVERS, "ledger.give_up.", "filesink.dropped.", "capture.", "checkpoint.manifest."),
-    *("driver.launch.", "driver.handover.", "zombie.", "foreignsink.", "job.forget.", "document.forget."),
+    *(
+        *PEOPLES,
+        *SERVERS,
+        "ledger.give_up.",
+        "filesink.dropped.",
+        "capture.",
+        "checkpoint.manifest.",
+    ),
+    *(
+        "driver.launch.",
+        "driver.handover.",
+        "zombie.",
+        "foreignsink.",
+        "job.forget.",
+        "document.forget.",
+    ),
 )
 
 
@@ -214,7 +316,11 @@ def ended(home: Path) -> bool:
 
 
 def next_ids(home: Path) -> list[int]:
-    return [p.value.next_checkpoint for p in known_of(home).pipelines] if (home / "store").exists() else []
+    return (
+        [p.value.next_checkpoint for p in known_of(home).pipelines]
+        if (home / "store").exists()
+        else []
+    )
 
 
 class Story:
@@ -229,7 +335,9 @@ class Story:
         self.prepared = scenario.prepare is None
         self.last: RunResult | None = None
 
-    def run(self, failpoints: str = "", restore: str = "auto", stop_at_rows: int | None = None) -> RunResult:
+    def run(
+        self, failpoints: str = "", restore: str = "auto", stop_at_rows: int | None = None
+    ) -> RunResult:
         request = RunRequest(
             home=str(self.home),
             file=str(self.file),
@@ -244,7 +352,9 @@ class Story:
         now = next_ids(self.home)
         if restore == "fresh":
             self.ids = []  # a new lineage counts from 1
-        assert not now or all(a >= b for a, b in zip(now, self.ids, strict=False)), "checkpoint ids went back"
+        assert not now or all(a >= b for a, b in zip(now, self.ids, strict=False)), (
+            "checkpoint ids went back"
+        )
         self.ids = now
         return result
 
@@ -271,13 +381,19 @@ class Story:
     def complete(self) -> bool:
         """A streaming job is done when it was stopped with all its rows."""
         state = known_of(self.home).state if (self.home / "store").exists() else None
-        return self.scenario.stop_at_rows is not None and state is not None and state.value.status is JobStatus.CANCELED
+        return (
+            self.scenario.stop_at_rows is not None
+            and state is not None
+            and state.value.status is JobStatus.CANCELED
+        )
 
     def check(self) -> None:
         for directory, expected in self.scenario.expected(self.root).items():
             found = ids_in(directory)
             assert (sorted(set(found)) if self.scenario.at_least_once else found) == expected
-            assert not ended(self.home) or not (directory / ".tidegate").exists(), "bookkeeping of a finished job is left"
+            assert not ended(self.home) or not (directory / ".tidegate").exists(), (
+                "bookkeeping of a finished job is left"
+            )
         known = known_of(self.home)
         self.check_counts(known)
         retained = {r.path for p in known.pipelines for r in p.value.retained}
@@ -288,12 +404,20 @@ class Story:
         assert retained <= on_disk or (ended(self.home) and cleanup_is_due(self.home))
         assert on_disk <= retained | doomed or cleanup_is_due(self.home)
         outside = {path.name for path in (self.root / "server").glob("*")}
-        assert not outside or resources_are_recorded(self.home), "something outside is left, and nobody knows of it"
+        assert not outside or resources_are_recorded(self.home), (
+            "something outside is left, and nobody knows of it"
+        )
         savepoints = Savepoints(root)
-        assert [savepoints.read(found.path).id for found in savepoints.list()] == [found.id for found in savepoints.list()]
+        assert [savepoints.read(found.path).id for found in savepoints.list()] == [
+            found.id for found in savepoints.list()
+        ]
         assert not self.scenario.save or len(savepoints.list()) == 1
         # Whose they are is lost with the store: then they are the collector's.
-        if self.last is not None and self.last.code == 0 and self.scenario.meanwhile is not lose_the_store:
+        if (
+            self.last is not None
+            and self.last.code == 0
+            and self.scenario.meanwhile is not lose_the_store
+        ):
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
 
     def check_counts(self, known: Known) -> None:
@@ -302,11 +426,18 @@ class Story:
         if outcome is None or outcome.plan is None or self.scenario.meanwhile is lose_the_store:
             return
         counted = {
-            kind: sum(total(outcome.volumes.get(action.operator, {})).rows for pipeline in outcome.plan.pipelines for action in pipeline.of_kind(kind))
+            kind: sum(
+                total(outcome.volumes.get(action.operator, {})).rows
+                for pipeline in outcome.plan.pipelines
+                for action in pipeline.of_kind(kind)
+            )
             for kind in (BlockKind.SOURCE, BlockKind.SINK)
         }
         written = sum(map(len, self.scenario.expected(self.root).values()))
-        assert counted == {BlockKind.SOURCE: outcome.rows_read, BlockKind.SINK: outcome.rows_written}
+        assert counted == {
+            BlockKind.SOURCE: outcome.rows_read,
+            BlockKind.SINK: outcome.rows_written,
+        }
         assert outcome.rows_written == written
 
 
@@ -346,8 +477,12 @@ def drawn(names: Sequence[str], rng: random.Random, share: float) -> list[Kill]:
     kills = []
     for scenario in SCENARIOS:
         meant = [name for name in names if is_for(scenario, name)]
-        for name in meant if len(meant) < MANY else [name for name in meant if rng.random() < share]:
-            kills.append(Kill(scenario, name, rng.randint(1, 3), f"{rng.choice(names)}@{rng.randint(1, 2)}"))
+        for name in (
+            meant if len(meant) < MANY else [name for name in meant if rng.random() < share]
+        ):
+            kills.append(
+                Kill(scenario, name, rng.randint(1, 3), f"{rng.choice(names)}@{rng.randint(1, 2)}")
+            )
     return kills
 
 
@@ -360,9 +495,17 @@ def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set
     def tell(kill: Kill) -> str | None:
         zygote = free.get()
         try:
-            return kill.name if Story(zygote, kill.scenario, disk / kill.scenario.name / kill.name).tell(kill.name, kill.hit, kill.again) else None
+            return (
+                kill.name
+                if Story(zygote, kill.scenario, disk / kill.scenario.name / kill.name).tell(
+                    kill.name, kill.hit, kill.again
+                )
+                else None
+            )
         except Exception as error:
-            raise AssertionError(f"{kill.scenario.name}: killed at {kill.name}@{kill.hit}, then at {kill.again}: {error}") from error
+            raise AssertionError(
+                f"{kill.scenario.name}: killed at {kill.name}@{kill.hit}, then at {kill.again}: {error}"
+            ) from error
         finally:
             free.put(zygote)
 
@@ -370,7 +513,9 @@ def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set
         try:
             return {name for name in pool.map(tell, kills) if name is not None}
         finally:
-            pool.shutdown(cancel_futures=True)  # after a failure, the stories that have not begun are not told
+            pool.shutdown(
+                cancel_futures=True
+            )  # after a failure, the stories that have not begun are not told
 
 
 def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: float) -> None:
@@ -379,8 +524,14 @@ def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: 
     print(f"seed {seed}")  # shown with a failure
     missing = set(names) - told(zygotes, disk, drawn(names, random.Random(seed), share))
     for scenario in SCENARIOS:  # what was drawn passed them by, or died too late: at their first passage, in any scenario that has it
-        missing -= told(zygotes, disk / "once", [Kill(scenario, name, 1, "") for name in sorted(missing) if is_for(scenario, name)])
-    assert missing == set(), "failpoints that no scenario reaches: give one to them, or name the test that kills there in ELSEWHERE"
+        missing -= told(
+            zygotes,
+            disk / "once",
+            [Kill(scenario, name, 1, "") for name in sorted(missing) if is_for(scenario, name)],
+        )
+    assert missing == set(), (
+        "failpoints that no scenario reaches: give one to them, or name the test that kills there in ELSEWHERE"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -391,11 +542,17 @@ def zygotes(runs: CrashRuns) -> Iterator[list[CrashRuns]]:
 
 
 @pytest.mark.timeout(900)
-def test_a_kill_at_any_failpoint_loses_and_doubles_nothing(zygotes: list[CrashRuns], memory_disk: Path) -> None:
-    kill_everywhere(zygotes, memory_disk, 7, 0.35)  # always the same kills here; the soak draws its own
+def test_a_kill_at_any_failpoint_loses_and_doubles_nothing(
+    zygotes: list[CrashRuns], memory_disk: Path
+) -> None:
+    kill_everywhere(
+        zygotes, memory_disk, 7, 0.35
+    )  # always the same kills here; the soak draws its own
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_kill_at_any_failpoint_in_any_scenario_loses_and_doubles_nothing(zygotes: list[CrashRuns], memory_disk: Path, seed: int) -> None:
+def test_a_kill_at_any_failpoint_in_any_scenario_loses_and_doubles_nothing(
+    zygotes: list[CrashRuns], memory_disk: Path, seed: int
+) -> None:
     kill_everywhere(zygotes, memory_disk, seed, 1.0)

@@ -27,7 +27,11 @@ from tidegate.testing.plain_engine import PlainEngine
 
 BATCH_ROWS = 10
 BATCHES = 8
-SIZES = (BATCHES * BATCH_ROWS, 30, 60)  # of the sources; where there are three, the second one is ready to close when the run is killed
+SIZES = (
+    BATCHES * BATCH_ROWS,
+    30,
+    60,
+)  # of the sources; where there are three, the second one is ready to close when the run is killed
 RETAINED = (2, 3, 4)
 NOTHING_PENDING = "ledger.complete.after@4"
 SINK_IS_AHEAD = "batch.commit.after@5"  # batch 5 is visible, and no checkpoint of it exists
@@ -66,7 +70,11 @@ sink {{ LocalFile {{ plugin_input = [{", ".join(f'"{name}"' for name in names)}]
 
     def rows(self, batches: int) -> list[int]:
         """What is in the sink after so many batches."""
-        return sorted(number * 1000 + row for number in range(self.sources) for row in range(min(SIZES[number], batches * BATCH_ROWS)))
+        return sorted(
+            number * 1000 + row
+            for number in range(self.sources)
+            for row in range(min(SIZES[number], batches * BATCH_ROWS))
+        )
 
 
 SHAPES = [Shape(mode, sources) for mode in ("BATCH", "STREAMING") for sources in (1, 3)]
@@ -82,7 +90,9 @@ class World:
         self.file.write_text(shape.text(self.out))
 
     def killed(self, place: str) -> "World":
-        result = self.runs.run(RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place))
+        result = self.runs.run(
+            RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place)
+        )
         assert result.code == KILLED, result.error
         assert tuple(ref.checkpoint for ref in self.state().retained) == RETAINED
         return self
@@ -91,7 +101,9 @@ class World:
         """Go on until the end: of the rows, or, for a stream, after two more batches than the first run had."""
         engine = PlainEngine() if self.shape.mode == "BATCH" else PowerCut(self.next_id() + 1)
         ran = run_in_process(str(self.file), self.home, engine, restore=restore)
-        assert ran.outcome.status is (JobStatus.FINISHED if self.shape.mode == "BATCH" else JobStatus.FAILED)
+        assert ran.outcome.status is (
+            JobStatus.FINISHED if self.shape.mode == "BATCH" else JobStatus.FAILED
+        )
         return ran
 
     def expected(self, first_new_id: int) -> list[int]:
@@ -115,11 +127,18 @@ class World:
         return self.home.checkpoints / ref.path
 
     def ids(self) -> list[int]:
-        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist())
+        return sorted(
+            pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()
+        )
 
     def files(self) -> dict[str, bytes]:
         """Every byte of the sink and of the checkpoints."""
-        return {str(p): p.read_bytes() for place in (self.out, self.home.checkpoints) for p in place.rglob("*") if p.is_file()}
+        return {
+            str(p): p.read_bytes()
+            for place in (self.out, self.home.checkpoints)
+            for p in place.rglob("*")
+            if p.is_file()
+        }
 
     def tell(self, *arguments: str) -> Result:
         return CliRunner().invoke(checkpoints_command, ["--home", str(self.home.root), *arguments])
@@ -176,15 +195,26 @@ class Damage:
         self.act(victim)
         if victim == directory:
             return "_manifest.json"
-        return victim.relative_to(directory).as_posix() + ("" if victim.suffix or victim.name == "state-data" else "/state-data")
+        return victim.relative_to(directory).as_posix() + (
+            "" if victim.suffix or victim.name == "state-data" else "/state-data"
+        )
 
 
-ACTS: dict[str, Callable[[Path], None]] = {"truncated": truncate, "empty": empty, "missing": Path.unlink, "flipped": flip}
+ACTS: dict[str, Callable[[Path], None]] = {
+    "truncated": truncate,
+    "empty": empty,
+    "missing": Path.unlink,
+    "flipped": flip,
+}
 VICTIMS = {"source-state": source_state, "sink-state": sink_state, "manifest": manifest}
-DAMAGES = [Damage(f"{act}-{victim}", ACTS[act], VICTIMS[victim]) for act in ACTS for victim in VICTIMS]
+DAMAGES = [
+    Damage(f"{act}-{victim}", ACTS[act], VICTIMS[victim]) for act in ACTS for victim in VICTIMS
+]
 DAMAGES += [
     Damage("missing-directory", shutil.rmtree, lambda directory: directory),
-    Damage("missing-state-directory", shutil.rmtree, lambda directory: source_state(directory).parent),
+    Damage(
+        "missing-state-directory", shutil.rmtree, lambda directory: source_state(directory).parent
+    ),
 ]
 
 
@@ -192,9 +222,13 @@ CASES = [(count, killed_at) for count in (1, 2) for killed_at in (NOTHING_PENDIN
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(place: Path, runs: CrashRuns, damage: Damage) -> None:
+def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
+    place: Path, runs: CrashRuns, damage: Damage
+) -> None:
     for number, (count, killed_at) in enumerate(CASES):
-        shape = SHAPES[(number + DAMAGES.index(damage)) % len(SHAPES)]  # every damage meets every shape, and every case does
+        shape = SHAPES[
+            (number + DAMAGES.index(damage)) % len(SHAPES)
+        ]  # every damage meets every shape, and every case does
         case = f"{shape} killed at {killed_at}, {count} damaged"
         world = World(place / str(number), shape, runs).killed(killed_at)
         retained, first_new_id = world.state().retained, world.next_id()
@@ -209,8 +243,14 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(place: Pat
             assert f"checkpoint {directory} is damaged: {name} " in told, case
         assert f"goes back to checkpoint {restored}: " in told
         assert world.ids() == world.expected(first_new_id), case
-        after = [ref.checkpoint for pipeline in world.known().pipelines for ref in pipeline.value.retained]  # of a stream: a finished job has none
-        assert after in ([], [first_new_id - 1, first_new_id, first_new_id + 1]), f"what the sink had was not repeated under its old ids: {case}"
+        after = [
+            ref.checkpoint
+            for pipeline in world.known().pipelines
+            for ref in pipeline.value.retained
+        ]  # of a stream: a finished job has none
+        assert after in ([], [first_new_id - 1, first_new_id, first_new_id + 1]), (
+            f"what the sink had was not repeated under its old ids: {case}"
+        )
 
 
 def test_a_damaged_older_checkpoint_does_not_stand_in_the_way(place: Path, runs: CrashRuns) -> None:
@@ -221,17 +261,24 @@ def test_a_damaged_older_checkpoint_does_not_stand_in_the_way(place: Path, runs:
     assert world.ids() == world.shape.rows(BATCHES)
 
 
-def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_that_are_sound(place: Path, runs: CrashRuns) -> None:
+def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_that_are_sound(
+    place: Path, runs: CrashRuns
+) -> None:
     world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
     flip(source_state(world.directory(world.state().retained[1])))
     before = world.files()
-    with pytest.raises(UserError, match=r"/3 is damaged: .*state-data does not match its checksum\. Sound checkpoints of pipeline 1: 2, 4"):
+    with pytest.raises(
+        UserError,
+        match=r"/3 is damaged: .*state-data does not match its checksum\. Sound checkpoints of pipeline 1: 2, 4",
+    ):
         world.resume("checkpoint:3")
     assert world.files() == before
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.mode.lower()}-{shape.sources}")
-def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_is_changed(place: Path, runs: CrashRuns, shape: Shape) -> None:
+def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_is_changed(
+    place: Path, runs: CrashRuns, shape: Shape
+) -> None:
     world = World(place, shape, runs).killed(SINK_IS_AHEAD)
     acts = [truncate, Path.unlink, flip]
     names = [
@@ -253,7 +300,9 @@ def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_i
 # -- what `tidegate checkpoints` says ---------------------------------------------------------------------------------------------------------------
 
 
-def test_verify_names_every_damaged_checkpoint_and_ends_with_1(place: Path, runs: CrashRuns) -> None:
+def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
+    place: Path, runs: CrashRuns
+) -> None:
     world = World(place, SHAPES[1], runs).killed(NOTHING_PENDING)
     sound = world.tell("verify")
     assert (sound.exit_code, sound.output.count(": sound")) == (0, 3)
@@ -272,7 +321,9 @@ def test_verify_names_every_damaged_checkpoint_and_ends_with_1(place: Path, runs
     assert world.tell("verify", "7", "3").exit_code == 1
 
 
-def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(place: Path, runs: CrashRuns) -> None:
+def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(
+    place: Path, runs: CrashRuns
+) -> None:
     world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
     flip(manifest(world.directory(world.state().retained[-1])))
     damaged = world.tell("show", "7")
@@ -301,7 +352,9 @@ def record_of(world: World, checkpoint: int) -> Path:
 
 def data_of(world: World) -> dict[str, bytes]:
     """What a reader of the output sees."""
-    return {str(p): p.read_bytes() for p in world.out.rglob("*.parquet") if ".tidegate" not in p.parts}
+    return {
+        str(p): p.read_bytes() for p in world.out.rglob("*.parquet") if ".tidegate" not in p.parts
+    }
 
 
 def refused(world: World) -> str:
@@ -334,20 +387,26 @@ def test_a_damaged_record_of_the_file_sink_fails_the_job_by_name_and_changes_no_
     assert world.ids() == world.shape.rows(BATCHES)
 
 
-def test_one_changed_bit_in_a_record_of_the_file_sink_is_found(place: Path, runs: CrashRuns) -> None:
+def test_one_changed_bit_in_a_record_of_the_file_sink_is_found(
+    place: Path, runs: CrashRuns
+) -> None:
     world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
     empty(manifest(world.directory(world.state().retained[-1])))
     victim, before = record_of(world, 5), data_of(world)
     data = victim.read_bytes()
     at = data.index(b".parquet") - 1
-    victim.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])  # the name of the file that is to be taken back
+    victim.write_bytes(
+        data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    )  # the name of the file that is to be taken back
 
     assert str(victim) in refused(world)
     assert data_of(world) == before
 
 
 @pytest.mark.parametrize("newest", [False, True], ids=["repeated-batch", "batch-to-take-back"])
-def test_a_lost_record_of_the_file_sink_doubles_nothing(place: Path, runs: CrashRuns, newest: bool) -> None:
+def test_a_lost_record_of_the_file_sink_doubles_nothing(
+    place: Path, runs: CrashRuns, newest: bool
+) -> None:
     world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
     if newest:
         empty(manifest(world.directory(world.state().retained[-1])))

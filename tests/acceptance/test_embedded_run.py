@@ -136,7 +136,11 @@ def test_a_driver_that_dies_again_and_again_fails_the_job_within_its_budget(worl
 
 def test_a_driver_that_hangs_is_killed_and_replaced(world: World) -> None:
     file = world.job(rows=60)
-    file.write_text(file.read_text().replace("checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.timeout = 1000"))
+    file.write_text(
+        file.read_text().replace(
+            "checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.timeout = 1000"
+        )
+    )
     process = world.start(file)
     world.until(lambda: world.checkpoints() >= 2)
     known = world.known()
@@ -151,7 +155,9 @@ def test_a_driver_that_hangs_is_killed_and_replaced(world: World) -> None:
 
 def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(world: World) -> None:
     engine = world.root / "engine.yaml"
-    engine.write_text(f"tidegate:\n  checkpoint:\n    storage:\n      max-retained: 2\n      plugin-config:\n        namespace: {world.root / 'elsewhere'}\n")
+    engine.write_text(
+        f"tidegate:\n  checkpoint:\n    storage:\n      max-retained: 2\n      plugin-config:\n        namespace: {world.root / 'elsewhere'}\n"
+    )
     file = world.job(mode="STREAMING", rows=100_000)
     process = world.start(file, "--config", str(engine))
     world.until(lambda: world.checkpoints() >= 5)
@@ -161,7 +167,11 @@ def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(world: World) 
     assert list((world.root / "elsewhere").iterdir())
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
-    file.write_text(file.read_text().replace("checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.max-retained = 4"))
+    file.write_text(
+        file.read_text().replace(
+            "checkpoint.interval = 50", "checkpoint.interval = 50, checkpoint.max-retained = 4"
+        )
+    )
     process = world.start(file, "--config", str(engine), "--restore", "latest")
     world.until(lambda: len((world.known() or known).pipelines[0].value.retained) == 4)
     process.send_signal(signal.SIGINT)
@@ -178,7 +188,9 @@ def test_a_mistake_in_the_engine_file_is_named_and_nothing_is_started(world: Wor
 
 
 @pytest.mark.parametrize("place", ["driver.launch.before", "driver.launch.after"])
-def test_a_leader_killed_while_it_starts_its_driver_leaves_no_driver_behind(world: World, place: str) -> None:
+def test_a_leader_killed_while_it_starts_its_driver_leaves_no_driver_behind(
+    world: World, place: str
+) -> None:
     file = world.job(rows=20, rate=1000)
     assert finish(world.start(file, failpoint=place))[0] == -9
     code, said = finish(world.start(file, "--restore", "auto"))
@@ -205,7 +217,11 @@ def test_machines_get_one_json_object_a_line(world: World) -> None:
     events = [json.loads(line) for line in said.splitlines()]
     assert code == 0
     assert events[-1]["event"] == "end"
-    assert (events[-1]["status"], events[-1]["rows_read"], events[-1]["rows_written"]) == ("FINISHED", 20, 20)
+    assert (events[-1]["status"], events[-1]["rows_read"], events[-1]["rows_written"]) == (
+        "FINISHED",
+        20,
+        20,
+    )
     assert {"note", "end"} <= {e["event"] for e in events}
 
 

@@ -38,7 +38,9 @@ def ask(world: World, wish: Wish, by: str = "ann") -> None:
     store = open_store(home.store_url)
     try:
         (entry,) = store.list("running-job-state")
-        Commands(store, open_storage(settings.checkpoint, home), settings, SystemClock()).stop(int(entry.key), wish, by=by)
+        Commands(store, open_storage(settings.checkpoint, home), settings, SystemClock()).stop(
+            int(entry.key), wish, by=by
+        )
     finally:
         store.close()
 
@@ -97,7 +99,11 @@ def test_a_stop_of_a_driver_that_hangs_gets_stronger_until_it_ends(world: World)
 
 
 def test_a_stop_that_comes_before_the_driver_is_up_is_obeyed(world: World) -> None:
-    process = world.start(world.job(mode="STREAMING", rows=100_000), *impatient(world), failpoint="driver.register.before=stop")
+    process = world.start(
+        world.job(mode="STREAMING", rows=100_000),
+        *impatient(world),
+        failpoint="driver.register.before=stop",
+    )
     world.until(lambda: "driver.register.before: stop" in errors_of(world))
     ask(world, Wish.CANCEL)
     code, said = finish(process)
@@ -112,7 +118,11 @@ def errors_of(world: World) -> str:
 
 def test_a_stop_in_a_restart_pause_is_obeyed_and_no_driver_starts(world: World) -> None:
     file = world.job(mode="STREAMING", rows=100_000)
-    file.write_text(file.read_text().replace("job.retry.interval.seconds = 0", "job.retry.interval.seconds = 3600"))
+    file.write_text(
+        file.read_text().replace(
+            "job.retry.interval.seconds = 0", "job.retry.interval.seconds = 3600"
+        )
+    )
     process = world.start(file)
     world.until(lambda: world.checkpoints() >= 1)
     os.kill(driver_of(world), signal.SIGKILL)
@@ -141,7 +151,9 @@ def test_a_stop_of_a_run_that_was_killed_is_not_applied_to_the_next_one(world: W
     assert world.ids() == list(range(60))
 
 
-def test_a_stop_that_comes_while_the_driver_dies_is_not_forgotten_by_the_restart(world: World) -> None:
+def test_a_stop_that_comes_while_the_driver_dies_is_not_forgotten_by_the_restart(
+    world: World,
+) -> None:
     process = world.start(world.job(mode="STREAMING", rows=100_000))
     world.until(lambda: world.checkpoints() >= 1)
     pid = driver_of(world)
@@ -166,7 +178,9 @@ def test_one_ctrl_c_ends_a_run_whose_driver_hangs(world: World) -> None:
 def test_one_ctrl_c_ends_a_run_whose_store_is_locked_by_a_stopped_process(world: World) -> None:
     process = world.start(world.job(mode="STREAMING", rows=100_000), *impatient(world))
     world.until(lambda: world.checkpoints() >= 1)
-    with start_worker(Home(world.home).store_url, "record", 0, 3, "store.transact.middle@2=stop") as stopped:
+    with start_worker(
+        Home(world.home).store_url, "record", 0, 3, "store.transact.middle@2=stop"
+    ) as stopped:
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
         process.send_signal(signal.SIGINT)
         code, said = finish(process)
@@ -174,7 +188,9 @@ def test_one_ctrl_c_ends_a_run_whose_store_is_locked_by_a_stopped_process(world:
     assert code == 130, said
     assert "the end could not be recorded" in said
     assert "Traceback" not in said
-    assert finish(world.start(world.root / "job.conf"))[0] == 3  # it is unfinished, as after a kill, and can be resumed
+    assert (
+        finish(world.start(world.root / "job.conf"))[0] == 3
+    )  # it is unfinished, as after a kill, and can be resumed
 
 
 def test_a_closed_terminal_stops_the_run_as_ctrl_c_does(world: World) -> None:

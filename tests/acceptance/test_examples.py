@@ -33,18 +33,28 @@ from tidegate.testing.plain_engine import PlainEngine
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 DOCUMENTS = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
-NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_file() and path.suffix in {".conf", ".json", ".sql"})
+NAMES = sorted(
+    path.name
+    for path in EXAMPLES.iterdir()
+    if path.is_file() and path.suffix in {".conf", ".json", ".sql"}
+)
 
 
 def files(out: Path, suffix: str) -> list[Path]:
     """The files that a reader would see: nothing of what is hidden."""
-    found = [p for p in sorted(out.rglob("*")) if p.is_file() and not any(part.startswith((".", "_")) for part in p.relative_to(out).parts)]
+    found = [
+        p
+        for p in sorted(out.rglob("*"))
+        if p.is_file() and not any(part.startswith((".", "_")) for part in p.relative_to(out).parts)
+    ]
     assert {p.suffix for p in found} == {suffix}
     return found
 
 
 def parquet(out: Path) -> pa.Table:
-    return pa.concat_tables([pa.parquet.read_table(p, partitioning=None) for p in files(out, ".parquet")])
+    return pa.concat_tables(
+        [pa.parquet.read_table(p, partitioning=None) for p in files(out, ".parquet")]
+    )
 
 
 def json_rows(out: Path) -> list[dict[str, Any]]:
@@ -53,7 +63,9 @@ def json_rows(out: Path) -> list[dict[str, Any]]:
 
 
 def csv_rows(out: Path, **how: str) -> list[list[str]]:
-    return sorted(row for p in files(out, ".csv") for row in csv.reader(p.read_text().splitlines(), **how))
+    return sorted(
+        row for p in files(out, ".csv") for row in csv.reader(p.read_text().splitlines(), **how)
+    )
 
 
 def check_csv_to_parquet(out: Path, _: Ran) -> None:
@@ -69,7 +81,14 @@ def check_csv_to_parquet(out: Path, _: Ran) -> None:
             "credit": Decimal("80.00"),
             "since": datetime.date(2021, 7, 19),
         },
-        {"id": 3, "name": "Grace Hopper", "city": "New York", "email": "grace@example.com", "credit": None, "since": datetime.date(2022, 1, 5)},
+        {
+            "id": 3,
+            "name": "Grace Hopper",
+            "city": "New York",
+            "email": "grace@example.com",
+            "credit": None,
+            "since": datetime.date(2022, 1, 5),
+        },
     ]
 
 
@@ -88,7 +107,9 @@ def check_partitioned_files(out: Path, _: Ran) -> None:
     for path in files(out, ".parquet"):
         table = pa.parquet.read_table(path, partitioning=None)
         assert table.column_names == ["id", "amount"]
-        found.setdefault(path.parent.relative_to(out).as_posix(), []).extend(table["id"].to_pylist())
+        found.setdefault(path.parent.relative_to(out).as_posix(), []).extend(
+            table["id"].to_pylist()
+        )
     assert {directory: sorted(ids) for directory, ids in found.items()} == {
         "region=north/month=2024-01": [1001, 1003],
         "region=south/month=2024-01": [1002],
@@ -103,15 +124,31 @@ def check_union(out: Path, _: Ran) -> None:
     header = ["id", "region", "day", "amount"]
     assert rows.count(header) == len(files(out, ".csv"))
     data = [row for row in rows if row != header]
-    assert [row[0] for row in data] == ["1001", "1002", "1003", "1004", "1005", "1006", "2001", "2002"]
+    assert [row[0] for row in data] == [
+        "1001",
+        "1002",
+        "1003",
+        "1004",
+        "1005",
+        "1006",
+        "2001",
+        "2002",
+    ]
     assert data[-1] == ["2002", "web", "2024-02-20", "64.3"]
 
 
 def check_fan_out(out: Path, ran: Ran) -> None:
     everyone = pa.concat_tables([pa.orc.read_table(p) for p in files(out / "all", ".orc")])
     assert sorted(everyone["id"].to_pylist()) == list(range(1, 9))
-    lines = sorted(line.split("|") for p in files(out / "london", ".txt") for line in p.read_text().splitlines())
-    assert [(number, name, float(credit)) for number, name, credit in lines] == [("1", "Ada Lovelace", 1200.5), ("2", "Babbage, Charles", 80.0)]
+    lines = sorted(
+        line.split("|")
+        for p in files(out / "london", ".txt")
+        for line in p.read_text().splitlines()
+    )
+    assert [(number, name, float(credit)) for number, name, credit in lines] == [
+        ("1", "Ada Lovelace", 1200.5),
+        ("2", "Babbage, Charles", 80.0),
+    ]
     assert (ran.outcome.rows_read, ran.outcome.rows_written) == (8, 10)
 
 
@@ -126,7 +163,10 @@ def check_csv_to_database(out: Path, _: Ran) -> None:
 def check_all_types(out: Path, ran: Ran) -> None:
     table = parquet(out)
     assert table.num_rows == 100
-    assert (ran.outcome.rows_read, ran.outcome.rows_written) == (100, 200)  # Assert counts as a sink
+    assert (ran.outcome.rows_read, ran.outcome.rows_written) == (
+        100,
+        200,
+    )  # Assert counts as a sink
     assert [name for name in table.column_names if table[name].null_count] == []
     assert table.schema.field("c_decimal").type == pa.decimal128(30, 8)
     assert set(pc.list_value_length(table["c_array"]).to_pylist()) == {3}
@@ -147,7 +187,10 @@ def check_row_kinds(out: Path, _: Ran) -> None:
 def check_column_moves(out: Path, _: Ran) -> None:
     rows = csv_rows(out)
     assert rows[-1] == ["customer", "town", "mailbox", "domain"]
-    assert [row for row in rows if row[0] in {"3", "6"}] == [["3", "New_York", "grace", "example.com"], ["6", "Los_Angeles", "barbara", "example.com"]]
+    assert [row for row in rows if row[0] in {"3", "6"}] == [
+        ["3", "New_York", "grace", "example.com"],
+        ["6", "Los_Angeles", "barbara", "example.com"],
+    ]
     assert len([row for row in rows if row != rows[-1]]) == 8
 
 
@@ -169,10 +212,19 @@ def check_variables(out: Path, ran: Ran) -> None:
 
 
 def check_multi_table(out: Path, _: Ran) -> None:
-    assert sorted(p.name for p in out.iterdir() if not p.name.startswith(".")) == ["users", "visits"]
+    assert sorted(p.name for p in out.iterdir() if not p.name.startswith(".")) == [
+        "users",
+        "visits",
+    ]
     users, visits = parquet(out / "users"), parquet(out / "visits")
-    assert (users.column_names, sorted(users["id"].to_pylist())) == (["id", "name"], list(range(1, 11)))
-    assert (visits.column_names, sorted(visits["id"].to_pylist())) == (["id", "page", "seconds"], list(range(1, 31)))
+    assert (users.column_names, sorted(users["id"].to_pylist())) == (
+        ["id", "name"],
+        list(range(1, 11)),
+    )
+    assert (visits.column_names, sorted(visits["id"].to_pylist())) == (
+        ["id", "page", "seconds"],
+        list(range(1, 31)),
+    )
 
 
 def check_streaming_orders(out: Path, ran: Ran) -> None:
@@ -185,7 +237,11 @@ def check_streaming_orders(out: Path, ran: Ran) -> None:
 
 
 def check_watch_directory(out: Path, _: Ran) -> None:
-    assert json_rows(out) == [{"id": 1, "customer": 3, "total": 20.5}, {"id": 2, "customer": 1, "total": 7.25}, {"id": 3, "customer": 8, "total": 110.0}]
+    assert json_rows(out) == [
+        {"id": 1, "customer": 3, "total": 20.5},
+        {"id": 2, "customer": 1, "total": 7.25},
+        {"id": 3, "customer": 8, "total": 110.0},
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,23 +291,43 @@ def served() -> Iterator[Databases]:
 
 
 @pytest.mark.parametrize("name", sorted(WITH_SERVERS))
-def test_an_example_with_servers_writes_the_rows_that_it_should(name: str, tmp_path: Path, shared_engine: Shared, served: Databases) -> None:
+def test_an_example_with_servers_writes_the_rows_that_it_should(
+    name: str, tmp_path: Path, shared_engine: Shared, served: Databases
+) -> None:
     stop_at_rows, out = WITH_SERVERS[name][0], tmp_path / "out"
     variables = (f"out={out}", *served.variables())
-    ran = run_in_process(str(EXAMPLES / name), Home(tmp_path / "home"), shared_engine, variables=variables, stop_at_rows=stop_at_rows)
+    ran = run_in_process(
+        str(EXAMPLES / name),
+        Home(tmp_path / "home"),
+        shared_engine,
+        variables=variables,
+        stop_at_rows=stop_at_rows,
+    )
     assert [failure.message for failure in ran.outcome.failures] == []
-    assert ran.outcome.status is (JobStatus.FINISHED if stop_at_rows is None else JobStatus.CANCELED)
+    assert ran.outcome.status is (
+        JobStatus.FINISHED if stop_at_rows is None else JobStatus.CANCELED
+    )
     (recipe,) = blocks_of("docs/how-to/postgres-to-parquet.md", "python")
     served.check(name, out / Path(name).stem, recipe)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_an_example_writes_the_rows_that_it_should(name: str, tmp_path: Path, shared_engine: Shared) -> None:
+def test_an_example_writes_the_rows_that_it_should(
+    name: str, tmp_path: Path, shared_engine: Shared
+) -> None:
     expected, out = EXPECTED[name], tmp_path / "out"
     variables = (f"out={out}", f"data={EXAMPLES / 'data'}", *expected.variables)
-    ran = run_in_process(str(EXAMPLES / name), Home(tmp_path / "home"), shared_engine, variables=variables, stop_at_rows=expected.stop_at_rows)
+    ran = run_in_process(
+        str(EXAMPLES / name),
+        Home(tmp_path / "home"),
+        shared_engine,
+        variables=variables,
+        stop_at_rows=expected.stop_at_rows,
+    )
     assert [failure.message for failure in ran.outcome.failures] == []
-    assert ran.outcome.status is (JobStatus.FINISHED if expected.stop_at_rows is None else JobStatus.CANCELED)
+    assert ran.outcome.status is (
+        JobStatus.FINISHED if expected.stop_at_rows is None else JobStatus.CANCELED
+    )
     expected.check(out / Path(name).stem, ran)
 
 
@@ -259,7 +335,9 @@ def test_an_example_writes_the_rows_that_it_should(name: str, tmp_path: Path, sh
 def test_an_example_begins_by_saying_what_it_shows(name: str) -> None:
     text = (EXAMPLES / name).read_text()
     if name.endswith(".json"):
-        assert len(json.loads(text)["env"]["custom_parameters"]["shows"].split()) > 5  # JSON has no comments
+        assert (
+            len(json.loads(text)["env"]["custom_parameters"]["shows"].split()) > 5
+        )  # JSON has no comments
     else:
         first = text.splitlines()[0]
         assert first.startswith("-- " if name.endswith(".sql") else "# ")
@@ -278,11 +356,20 @@ def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str
 
 def blocks_of(document: str, language: str) -> list[str]:
     """The code of one language that a document shows, block by block."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$",
+        (ROOT / document).read_text(),
+        flags=re.MULTILINE | re.DOTALL,
+    )
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks_of(d, "hocon")])
-def test_a_job_in_a_document_has_no_problems(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_in_a_document_has_no_problems(
+    document: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     install_countdown(tmp_path, monkeypatch)
     monkeypatch.chdir(ROOT)
     (tmp_path / "data" / "orders").mkdir(parents=True)
@@ -297,7 +384,9 @@ def test_a_job_in_a_document_has_no_problems(document: str, tmp_path: Path, monk
     assert "error" not in capsys.readouterr().err
 
 
-def test_the_job_of_the_readme_runs(tmp_path: Path, shared_engine: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_of_the_readme_runs(
+    tmp_path: Path, shared_engine: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     file = tmp_path / "readme.conf"
     (text,) = blocks_of("README.md", "hocon")
@@ -321,7 +410,11 @@ def install_countdown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     information = place / "countdown-1.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: countdown\nVersion: 1\n")
-    (information / "entry_points.txt").write_text(entry_point.replace('[project.entry-points."tidegate.connectors"]', "[tidegate.connectors]").replace('"', ""))
+    (information / "entry_points.txt").write_text(
+        entry_point.replace(
+            '[project.entry-points."tidegate.connectors"]', "[tidegate.connectors]"
+        ).replace('"', "")
+    )
     monkeypatch.syspath_prepend(place)
     registry.loaded.cache_clear()
     for name in ("countdown", "countdown_options"):
@@ -334,8 +427,12 @@ def _only_our_own_connectors() -> Iterator[None]:
     registry.loaded.cache_clear()
 
 
-@pytest.mark.parametrize("fault", ["batch.commit.after", "checkpoint.publish.before", "ledger.complete.before"])
-def test_the_connector_of_the_documents_writes_every_number_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fault", ["batch.commit.after", "checkpoint.publish.before", "ledger.complete.before"]
+)
+def test_the_connector_of_the_documents_writes_every_number_once(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install_countdown(tmp_path, monkeypatch)
     job = tmp_path / "countdown.conf"
     (text,) = blocks_of("docs/how-to/write-a-connector.md", "hocon")
@@ -344,20 +441,32 @@ def test_the_connector_of_the_documents_writes_every_number_once(fault: str, tmp
     monkeypatch.setattr("tidegate.pipeline.loop.failpoint", failing)
     monkeypatch.setattr("tidegate.pipeline.ledger.failpoint", failing)
     monkeypatch.setattr("tidegate.checkpoints.storage.failpoint", failing)
-    ran = run_in_process(str(job), Home(tmp_path / "home"), PlainEngine(), variables=(f"out={tmp_path}",))
+    ran = run_in_process(
+        str(job), Home(tmp_path / "home"), PlainEngine(), variables=(f"out={tmp_path}",)
+    )
     assert failing.passed > 3
-    assert (ran.outcome.status, ran.outcome.rows_read, ran.outcome.checkpoints) == (JobStatus.FINISHED, 50, 8)
+    assert (ran.outcome.status, ran.outcome.rows_read, ran.outcome.checkpoints) == (
+        JobStatus.FINISHED,
+        50,
+        8,
+    )
     with contextlib.closing(sqlite3.connect(tmp_path / "countdown.db")) as db:
-        assert sorted(n for (n,) in db.execute("select number from countdown")) == list(range(1, 51))
+        assert sorted(n for (n,) in db.execute("select number from countdown")) == list(
+            range(1, 51)
+        )
 
 
-def test_the_test_of_the_documents_passes_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_of_the_documents_passes_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install_countdown(tmp_path, monkeypatch)
     (text,) = blocks_of("docs/how-to/write-a-connector.md", "hocon")
     (tmp_path / "countdown.conf").write_text(text)
     environ = {**os.environ, "PYTHONPATH": str(tmp_path), "out": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_countdown.py"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 

@@ -66,7 +66,12 @@ class Disk:
     def detach(self) -> None:
         self.repaired()
         for folder in (self.path, self.behind):
-            while subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False).returncode == 0:
+            while (
+                subprocess.run(
+                    ["umount", "-l", str(folder)], capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
                 continue
 
     def strike(self, fault: str) -> None:
@@ -116,7 +121,9 @@ class Disk:
             for name in os.listdir(self.behind):
                 inside = self.behind / name
                 shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
-            shutil.copytree(aside, self.behind, symlinks=True, dirs_exist_ok=True, copy_function=shutil.copy2)
+            shutil.copytree(
+                aside, self.behind, symlinks=True, dirs_exist_ok=True, copy_function=shutil.copy2
+            )
 
         self.repairs.append(put_back)
 
@@ -139,7 +146,9 @@ class Site:
     def __init__(self, root: Path) -> None:
         self.home = Home(root / "home")
         paths = {"home": self.home.root / "store", "checkpoints": self.home.checkpoints}
-        self.disks = {name: Disk(paths.get(name, root / name), root / "disks" / name) for name in PLACES}
+        self.disks = {
+            name: Disk(paths.get(name, root / name), root / "disks" / name) for name in PLACES
+        }
         for disk in self.disks.values():
             disk.attach()
         self.sink = self.disks["sink"].path
@@ -151,7 +160,9 @@ class Site:
 
     def rows(self) -> list[int]:
         files = [file for file in self.sink.glob("*.json") if not file.name.startswith(".")]
-        return sorted(json.loads(line)["id"] for file in files for line in file.read_text().splitlines())
+        return sorted(
+            json.loads(line)["id"] for file in files for line in file.read_text().splitlines()
+        )
 
     def run(self, engine: PlainEngine, restore: str) -> str:
         """FINISHED with the right rows, or the sentence with which the job stopped."""
@@ -219,7 +230,9 @@ def finished_after_repair(site: Site, place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(site: Site, place: str, fault: str) -> None:
+def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(
+    site: Site, place: str, fault: str
+) -> None:
     said = site.run(StrikesAt(site.disks[place], fault), "fresh")
     site.disks[place].repaired()
     if said != "FINISHED":
@@ -228,8 +241,14 @@ def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(site: Site, place:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_between_two_generations_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
-    request = RunRequest(home=str(site.home.root), file=str(site.job), failpoints=f"ledger.complete.after@{STRIKE_AT}")
+def test_a_fault_between_two_generations_loses_and_doubles_nothing(
+    site: Site, crash_runs: CrashRuns, place: str, fault: str
+) -> None:
+    request = RunRequest(
+        home=str(site.home.root),
+        file=str(site.job),
+        failpoints=f"ledger.complete.after@{STRIKE_AT}",
+    )
     assert crash_runs.run(request).code == KILLED
     site.disks[place].strike_for(fault, MOMENT_S)
     said = site.run(PlainEngine(), "auto")
@@ -240,8 +259,12 @@ def test_a_fault_between_two_generations_loses_and_doubles_nothing(site: Site, c
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_before_a_restore_loses_and_doubles_nothing(site: Site, crash_runs: CrashRuns, place: str, fault: str) -> None:
-    stopped = crash_runs.run(RunRequest(home=str(site.home.root), file=str(site.job), stop_at_rows=STRIKE_AT * ROWS))
+def test_a_fault_before_a_restore_loses_and_doubles_nothing(
+    site: Site, crash_runs: CrashRuns, place: str, fault: str
+) -> None:
+    stopped = crash_runs.run(
+        RunRequest(home=str(site.home.root), file=str(site.job), stop_at_rows=STRIKE_AT * ROWS)
+    )
     assert stopped.status == "CANCELED"
     site.disks[place].strike_for(fault, LONGER_S)
     said = site.run(PlainEngine(), "latest")

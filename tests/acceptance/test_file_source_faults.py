@@ -42,8 +42,14 @@ class Job:
         self.home, self.file = Home(root / "home"), root / "job.conf"
         discovery = "continuous" if mode == "STREAMING" else "once"
         schema = "schema { table = %s, fields { id = bigint, n = bigint } }"
-        tables = ", ".join(f'{{ path = "{path}", file_format_type = csv, {schema % path.name} }}' for path in (self.source, self.other))
-        written = ", ".join(f'LocalFile {{ plugin_input = "t", path = "{path}", file_format_type = "json" }}' for path in self.outputs)
+        tables = ", ".join(
+            f'{{ path = "{path}", file_format_type = csv, {schema % path.name} }}'
+            for path in (self.source, self.other)
+        )
+        written = ", ".join(
+            f'LocalFile {{ plugin_input = "t", path = "{path}", file_format_type = "json" }}'
+            for path in self.outputs
+        )
         self.file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "files", checkpoint.interval = 10,
               batch.max-files = {files}, job.retry.times = 0 }}
@@ -109,8 +115,12 @@ def killed(result: RunResult) -> None:
     assert result.code == KILLED, result
 
 
-@pytest.mark.parametrize("place", ["batch.write.before@4", "batch.commit.middle@4", "ledger.complete.after@4"])
-def test_a_disk_that_is_gone_after_a_kill_fails_the_job_by_name(tmp_path: Path, runs: CrashRuns, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["batch.write.before@4", "batch.commit.middle@4", "ledger.complete.after@4"]
+)
+def test_a_disk_that_is_gone_after_a_kill_fails_the_job_by_name(
+    tmp_path: Path, runs: CrashRuns, place: str
+) -> None:
     job = Job(tmp_path).fill()
     killed(runs.run(job.request(failpoints=place)))
     job.unmount()
@@ -124,7 +134,9 @@ def test_a_disk_that_is_gone_after_a_kill_fails_the_job_by_name(tmp_path: Path, 
     assert job.rows() == list(range(FILES * ROWS_EACH))
 
 
-def test_a_lost_file_is_left_out_only_when_somebody_says_so(tmp_path: Path, runs: CrashRuns) -> None:
+def test_a_lost_file_is_left_out_only_when_somebody_says_so(
+    tmp_path: Path, runs: CrashRuns
+) -> None:
     job = Job(tmp_path).fill()
     killed(runs.run(job.request(failpoints="ledger.complete.after@2")))
     lost = [job.source / "f010.csv", job.source / "f015.csv"]
@@ -139,7 +151,9 @@ def test_a_lost_file_is_left_out_only_when_somebody_says_so(tmp_path: Path, runs
     assert ran.outcome.status is JobStatus.FINISHED
     assert ran.outcome.restore is not None
     assert [note for note in ran.outcome.restore.notes if str(lost[0]) in note]
-    gone = {row for number in (10, 15) for row in range(number * ROWS_EACH, (number + 1) * ROWS_EACH)}
+    gone = {
+        row for number in (10, 15) for row in range(number * ROWS_EACH, (number + 1) * ROWS_EACH)
+    }
     assert job.rows() == sorted(set(range(FILES * ROWS_EACH)) - gone)
 
 
@@ -163,7 +177,9 @@ def test_a_directory_that_is_away_is_waited_for_and_named(tmp_path: Path) -> Non
     try:
         wait_for(lambda: len(job.rows()) == 100)
         job.source.rename(tmp_path / "away")
-        wait_for(lambda: (error := job.state().error) is not None and str(job.source) in error.message)
+        wait_for(
+            lambda: (error := job.state().error) is not None and str(job.source) in error.message
+        )
         error = job.state().error
         assert error is not None
         assert error.condition == "source-unreachable"
@@ -278,7 +294,9 @@ KILLS = {
 
 
 @pytest.mark.parametrize("way", KILLS)
-def test_a_kill_while_a_batch_is_given_up_changes_nothing(tmp_path: Path, runs: CrashRuns, way: str) -> None:
+def test_a_kill_while_a_batch_is_given_up_changes_nothing(
+    tmp_path: Path, runs: CrashRuns, way: str
+) -> None:
     mode, places = KILLS[way]
     for place in places:
         job = Job(tmp_path / place, mode, sinks=2).fill(count=10)
@@ -296,7 +314,9 @@ def test_a_kill_while_a_batch_is_given_up_changes_nothing(tmp_path: Path, runs: 
 
 
 @pytest.mark.parametrize("place", ["ledger.give_up.before", "ledger.give_up.after"])
-def test_a_kill_while_a_batch_is_given_up_for_nothing_changes_nothing(tmp_path: Path, runs: CrashRuns, place: str) -> None:
+def test_a_kill_while_a_batch_is_given_up_for_nothing_changes_nothing(
+    tmp_path: Path, runs: CrashRuns, place: str
+) -> None:
     job = Job(tmp_path, "STREAMING").fill(count=6)
     job.fill(first=9, count=1)
     bad = job.source / "f009.csv"
@@ -309,7 +329,9 @@ def test_a_kill_while_a_batch_is_given_up_for_nothing_changes_nothing(tmp_path: 
     assert job.rows() == list(range(35))
 
 
-def test_a_batch_that_a_sink_has_is_not_given_up_in_silence(tmp_path: Path, runs: CrashRuns) -> None:
+def test_a_batch_that_a_sink_has_is_not_given_up_in_silence(
+    tmp_path: Path, runs: CrashRuns
+) -> None:
     job = Job(tmp_path, sinks=2).fill()
     killed(runs.run(job.request(failpoints="batch.commit.middle@5")))  # of two sinks the first one
     before = job.state()

@@ -33,22 +33,33 @@ class World:
         shutil.copy(GOLDEN / version / "job.conf", self.file)
 
     def newest(self) -> dict[int, int]:
-        return {p: max(int(path.name) for path in (self.home.checkpoints / "7" / str(p)).iterdir()) for p in ROWS}
+        return {
+            p: max(int(path.name) for path in (self.home.checkpoints / "7" / str(p)).iterdir())
+            for p in ROWS
+        }
 
     def savepoint(self) -> Savepoint:
         (found,) = Savepoints(self.home.checkpoints).list()
         return found
 
     def run(self, restore: str, job_id: int = 7) -> Ran:
-        return run_in_process(str(self.file), self.home, PlainEngine(), restore=restore, job_id=job_id)
+        return run_in_process(
+            str(self.file), self.home, PlainEngine(), restore=restore, job_id=job_id
+        )
 
     def check(self, ran: Ran, checkpoints: dict[int, int]) -> None:
         """What comes after these checkpoints was written, and nothing else: what came before is not part of the golden state."""
         assert ran.outcome.status is JobStatus.FINISHED, ran.outcome.failures
         assert ran.claim.restored == checkpoints
-        files = sorted(pyarrow.dataset.dataset(str(self.root / "files"), format="parquet").to_table()["id"].to_pylist())
+        files = sorted(
+            pyarrow.dataset.dataset(str(self.root / "files"), format="parquet")
+            .to_table()["id"]
+            .to_pylist()
+        )
         assert files == list(range(10 * checkpoints[1], ROWS[1]))
-        assert sorted(committed_ids(str(self.root / "chaos"))) == list(range(10 * checkpoints[2], ROWS[2]))
+        assert sorted(committed_ids(str(self.root / "chaos"))) == list(
+            range(10 * checkpoints[2], ROWS[2])
+        )
 
 
 @pytest.fixture(params=VERSIONS)
@@ -66,13 +77,21 @@ def test_the_latest_checkpoints_of_every_version_are_restored(world: World) -> N
     world.check(world.run("latest"), newest)
 
 
-def test_the_savepoint_of_every_version_is_restored_under_its_own_id_and_by_another_job(world: World) -> None:
+def test_the_savepoint_of_every_version_is_restored_under_its_own_id_and_by_another_job(
+    world: World,
+) -> None:
     savepoint = world.savepoint()
     assert Savepoints(world.home.checkpoints).read(savepoint.path) == savepoint
-    world.check(world.run(f"savepoint:{savepoint.id}"), {p: point.checkpoint for p, point in savepoint.pipelines.items()})
+    world.check(
+        world.run(f"savepoint:{savepoint.id}"),
+        {p: point.checkpoint for p, point in savepoint.pipelines.items()},
+    )
     for output in ("files", "chaos"):
         shutil.rmtree(world.root / output)
-    world.check(world.run(f"path:{savepoint.path}", job_id=8), {p: point.checkpoint for p, point in savepoint.pipelines.items()})
+    world.check(
+        world.run(f"path:{savepoint.path}", job_id=8),
+        {p: point.checkpoint for p, point in savepoint.pipelines.items()},
+    )
 
 
 def newer(file: Path) -> None:

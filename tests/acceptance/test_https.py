@@ -35,12 +35,25 @@ class Papers:
         return str(self.place / name)
 
     def access(self, certificate: str = "", *, authorities: str = "ca.pem") -> Access:
-        mine = {"certificate": self.path(f"{certificate}.pem"), "private_key": self.path(f"{certificate}.key")} if certificate else {}
+        mine = (
+            {
+                "certificate": self.path(f"{certificate}.pem"),
+                "private_key": self.path(f"{certificate}.key"),
+            }
+            if certificate
+            else {}
+        )
         return Access(authorities=self.path(authorities), **mine)
 
 
 def openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
+    subprocess.run(
+        ["openssl", *arguments],
+        check=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,23 +62,75 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     path = made.path
     for authority in ("ca", "strange-ca"):
         usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
-        new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650", "-subj", f"/CN={authority}")
+        new = (
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "3650",
+            "-subj",
+            f"/CN={authority}",
+        )
         openssl(*new, *usage, "-keyout", path(f"{authority}.key"), "-out", path(f"{authority}.pem"))
-    for number, (name, authority) in enumerate((("server", "ca"), ("client", "ca"), ("stranger", "strange-ca")), 1):
+    for number, (name, authority) in enumerate(
+        (("server", "ca"), ("client", "ca"), ("stranger", "strange-ca")), 1
+    ):
         made.place.joinpath(f"{name}.ext").write_text(
             "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n"
             "authorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\nextendedKeyUsage=serverAuth,clientAuth\n"
         )
-        new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}")
+        new = (
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+        )
         openssl(*new, "-keyout", path(f"{name}.key"), "-out", path(f"{name}.csr"))
-        signed = ("x509", "-req", "-in", path(f"{name}.csr"), "-CA", path(f"{authority}.pem"), "-CAkey", path(f"{authority}.key"), "-set_serial", str(number))
-        openssl(*signed, "-days", "3650", "-extfile", path(f"{name}.ext"), "-out", path(f"{name}.pem"))
-    openssl("pkcs8", "-topk8", "-in", path("server.key"), "-passout", "pass:geheim", "-out", path("locked.key"))
+        signed = (
+            "x509",
+            "-req",
+            "-in",
+            path(f"{name}.csr"),
+            "-CA",
+            path(f"{authority}.pem"),
+            "-CAkey",
+            path(f"{authority}.key"),
+            "-set_serial",
+            str(number),
+        )
+        openssl(
+            *signed, "-days", "3650", "-extfile", path(f"{name}.ext"), "-out", path(f"{name}.pem")
+        )
+    openssl(
+        "pkcs8",
+        "-topk8",
+        "-in",
+        path("server.key"),
+        "-passout",
+        "pass:geheim",
+        "-out",
+        path("locked.key"),
+    )
     made.place.joinpath("nonsense.pem").write_text("hunter2 is no certificate\n")
     return made
 
 
-def engine_file(place: Path, papers: Papers, *, key: str = "server.key", certificate: str = "server.pem", clients: str = "") -> Path:
+def engine_file(
+    place: Path,
+    papers: Papers,
+    *,
+    key: str = "server.key",
+    certificate: str = "server.pem",
+    clients: str = "",
+) -> Path:
     lines = [
         "tidegate:",
         "  http:",
@@ -99,7 +164,10 @@ class Site:
 
     def written(self) -> str:
         """Everything that it has said and written below its home."""
-        files = [self.place / "out.txt", *(path for path in (self.place / "home").rglob("*") if path.is_file())]
+        files = [
+            self.place / "out.txt",
+            *(path for path in (self.place / "home").rglob("*") if path.is_file()),
+        ]
         return "\n".join(path.read_bytes().decode("latin-1") for path in files)
 
 
@@ -107,9 +175,19 @@ class Site:
 def serving(place: Path, config: Path, sign: str) -> Iterator[Site]:
     """A server, from its first word to its orderly end."""
     site, out = Site(place, free_port()), place / "out.txt"
-    command = [*SERVER, "--home", str(place / "home"), "--config", str(config), "--http-port", str(site.port)]
+    command = [
+        *SERVER,
+        "--home",
+        str(place / "home"),
+        "--config",
+        str(config),
+        "--http-port",
+        str(site.port),
+    ]
     with out.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
+        )
     try:
         end_s = time.monotonic() + PATIENCE_S
         while sign not in out.read_text() and process.poll() is None and time.monotonic() < end_s:
@@ -133,46 +211,71 @@ def site(tmp_path_factory: pytest.TempPathFactory, papers: Papers) -> Iterator[S
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory, papers: Papers) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("mutual")
-    with serving(place, engine_file(place, papers, clients="ca.pem"), "ready at https://127.0.0.1") as made:
+    with serving(
+        place, engine_file(place, papers, clients="ca.pem"), "ready at https://127.0.0.1"
+    ) as made:
         yield made
 
 
 def asked(site: Site, access: Access) -> str:
-    return Client([site.url], access, patience_s=0).text("/overview")  # one try: the server is there
+    return Client([site.url], access, patience_s=0).text(
+        "/overview"
+    )  # one try: the server is there
 
 
-def test_client_and_command_line_come_in_by_https_with_the_authority(site: Site, papers: Papers) -> None:
+def test_client_and_command_line_come_in_by_https_with_the_authority(
+    site: Site, papers: Papers
+) -> None:
     assert "totalSlot" in asked(site, papers.access())
-    told = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(main, ["jobs", "--json", "--server", site.url, "--ca-file", papers.path("ca.pem")])
+    told = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(
+        main, ["jobs", "--json", "--server", site.url, "--ca-file", papers.path("ca.pem")]
+    )
     assert (told.exit_code, told.stdout.strip()) == (0, "[]")
-    told = CliRunner(env={"TIDEGATE_CA_FILE": papers.path("ca.pem")}).invoke(main, ["jobs", "--json", "--server", site.url])
+    told = CliRunner(env={"TIDEGATE_CA_FILE": papers.path("ca.pem")}).invoke(
+        main, ["jobs", "--json", "--server", site.url]
+    )
     assert told.exit_code == 0
 
 
 def test_a_server_whose_authority_is_not_known_is_not_trusted(site: Site, papers: Papers) -> None:
     with pytest.raises(UserError, match="is not trusted"):
         asked(site, papers.access(authorities="strange-ca.pem"))
-    told = CliRunner().invoke(main, ["jobs", "--server", site.url, "--ca-file", papers.path("strange-ca.pem")])
-    assert (told.exit_code, "is not trusted" in told.stderr, "--ca-file" in told.stderr) == (2, True, True)
-    told = CliRunner().invoke(main, ["jobs", "--server", site.url, "--ca-file", papers.path("nowhere.pem")])
+    told = CliRunner().invoke(
+        main, ["jobs", "--server", site.url, "--ca-file", papers.path("strange-ca.pem")]
+    )
+    assert (told.exit_code, "is not trusted" in told.stderr, "--ca-file" in told.stderr) == (
+        2,
+        True,
+        True,
+    )
+    told = CliRunner().invoke(
+        main, ["jobs", "--server", site.url, "--ca-file", papers.path("nowhere.pem")]
+    )
     assert (told.exit_code, "cannot be read" in told.stderr) == (2, True)
 
 
 def test_plain_http_gets_no_answer_and_harms_nobody(site: Site, papers: Papers) -> None:
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE_S)) as plain:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE_S)
+    ) as plain:
         plain.request("GET", "/overview")
         with pytest.raises((OSError, http.client.HTTPException)):
             plain.getresponse()
     assert "totalSlot" in asked(site, papers.access())
 
 
-def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(mutual: Site, papers: Papers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(
+    mutual: Site, papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote, "PATIENCE_S", 0)
     assert "totalSlot" in asked(mutual, papers.access("client"))
     for certificate in ("", "stranger"):
         with pytest.raises(Unreachable, match="TIDEGATE_CLIENT_CERTIFICATE"):
             asked(mutual, papers.access(certificate))
-    mine = {"TIDEGATE_CLIENT_CERTIFICATE": papers.path("client.pem"), "TIDEGATE_CLIENT_KEY": papers.path("client.key")}
+    mine = {
+        "TIDEGATE_CLIENT_CERTIFICATE": papers.path("client.pem"),
+        "TIDEGATE_CLIENT_KEY": papers.path("client.key"),
+    }
     command = ["jobs", "--json", "--server", mutual.url, "--ca-file", papers.path("ca.pem")]
     assert CliRunner(env=mine).invoke(main, command).exit_code == 0
     told = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(main, command)
@@ -190,10 +293,23 @@ def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(
         ({"clients": "nowhere.pem"}, r"nowhere\.pem: No such file"),
     ],
 )
-def test_files_that_do_not_do_are_a_sentence_before_anything_is_bound(tmp_path: Path, papers: Papers, files: dict[str, str], words: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # the port is taken: whoever binds first would complain about that
-        arguments = ["server", "--no-worker", "--home", str(tmp_path / "home"), "--http-port", str(taken.getsockname()[1])]
-        told = CliRunner().invoke(main, [*arguments, "--config", str(engine_file(tmp_path, papers, **files))])
+def test_files_that_do_not_do_are_a_sentence_before_anything_is_bound(
+    tmp_path: Path, papers: Papers, files: dict[str, str], words: str
+) -> None:
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as taken:  # the port is taken: whoever binds first would complain about that
+        arguments = [
+            "server",
+            "--no-worker",
+            "--home",
+            str(tmp_path / "home"),
+            "--http-port",
+            str(taken.getsockname()[1]),
+        ]
+        told = CliRunner().invoke(
+            main, [*arguments, "--config", str(engine_file(tmp_path, papers, **files))]
+        )
     assert told.exit_code == 2
     assert re.search(f"https cannot be served with .*{words}", told.stderr), told.stderr
     assert "Traceback" not in told.stderr
@@ -206,6 +322,10 @@ def test_no_private_key_is_ever_written_down(site: Site, mutual: Site, papers: P
         written = each.written()
         assert "server starts" in written
         for name in ("server.key", "client.key"):
-            body = [line for line in Path(papers.path(name)).read_text().splitlines() if "-----" not in line]
+            body = [
+                line
+                for line in Path(papers.path(name)).read_text().splitlines()
+                if "-----" not in line
+            ]
             assert body
             assert not any(line in written for line in body)

@@ -69,7 +69,12 @@ class World:
     """A job of eighty rows, ten a batch, into one target."""
 
     def __init__(self, root: Path, kind: str, *, retries: int = 0, more: str = "") -> None:
-        self.root, self.kind, self.home, self.file = root, kind, Home(root / "home"), root / "job.conf"
+        self.root, self.kind, self.home, self.file = (
+            root,
+            kind,
+            Home(root / "home"),
+            root / "job.conf",
+        )
         self.target = root / "target"
         self.database = self.target / "rows.db"
         sinks = {
@@ -83,7 +88,9 @@ source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE
 sink {{ {sinks[kind]} }}""")
 
     def run(self, restore: str = "auto", engine: PlainEngine | None = None, **more: object) -> Ran:
-        return run_in_process(str(self.file), self.home, engine or PlainEngine(), restore=restore, **more)  # type: ignore[arg-type]  # as it is asked for
+        return run_in_process(
+            str(self.file), self.home, engine or PlainEngine(), restore=restore, **more
+        )  # type: ignore[arg-type]  # as it is asked for
 
     def stopped(self) -> "World":
         """Failed after its fourth checkpoint, with the fifth batch begun."""
@@ -93,7 +100,15 @@ sink {{ {sinks[kind]} }}""")
 
     def ids(self) -> list[int]:
         if self.kind == "files":
-            return sorted(pyarrow.dataset.dataset(str(self.target), format="parquet").to_table()["id"].to_pylist()) if any(self.target.iterdir()) else []
+            return (
+                sorted(
+                    pyarrow.dataset.dataset(str(self.target), format="parquet")
+                    .to_table()["id"]
+                    .to_pylist()
+                )
+                if any(self.target.iterdir())
+                else []
+            )
         if self.kind == "sqlite":
             with sqlite3.connect(self.database) as db:
                 return [i for (i,) in db.execute("select id from t order by id")]
@@ -138,7 +153,9 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 @pytest.mark.parametrize("harm", [empty, remove])
-def test_a_restore_into_a_target_without_its_record_needs_consent(tmp_path: Path, kind: str, harm: Callable[[World], None]) -> None:
+def test_a_restore_into_a_target_without_its_record_needs_consent(
+    tmp_path: Path, kind: str, harm: Callable[[World], None]
+) -> None:
     world = World(tmp_path, kind).stopped()
     harm(world)
     before = world.seen()
@@ -155,7 +172,9 @@ def test_a_restore_into_a_target_without_its_record_needs_consent(tmp_path: Path
 @pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 @pytest.mark.parametrize("harm", [empty, remove])
-def test_a_driver_that_finds_no_record_fails_by_name_and_writes_nothing(tmp_path: Path, kind: str, harm: Callable[[World], None]) -> None:
+def test_a_driver_that_finds_no_record_fails_by_name_and_writes_nothing(
+    tmp_path: Path, kind: str, harm: Callable[[World], None]
+) -> None:
     world = World(tmp_path, kind, retries=1).stopped()
     harm(world)
     before = world.seen()
@@ -192,7 +211,9 @@ def test_an_older_copy_of_the_target_is_not_taken_for_it(tmp_path: Path, kind: s
     assert world.ids() == before
 
 
-@pytest.mark.parametrize("statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"])
+@pytest.mark.parametrize(
+    "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
+)
 def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, statement: str) -> None:
     world = World(tmp_path, "sqlite").stopped()
     with sqlite3.connect(world.database) as db:
@@ -206,13 +227,17 @@ def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, state
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 @pytest.mark.parametrize("harm", [empty, remove])
-def test_a_target_that_is_emptied_under_a_driver_is_noticed_before_the_next_commit(tmp_path: Path, kind: str, harm: Callable[[World], None]) -> None:
+def test_a_target_that_is_emptied_under_a_driver_is_noticed_before_the_next_commit(
+    tmp_path: Path, kind: str, harm: Callable[[World], None]
+) -> None:
     world = World(tmp_path, kind, retries=2)
     ran = world.run(engine=AtBatch(4, lambda: harm(world)))
     assert ran.outcome.status is JobStatus.FAILED
     assert world.failure()[0] == "sink-record-lost"
     assert world.seen() in ([], [str(world.database)])
-    assert all("disk that all hosts share" not in failure.message for failure in ran.outcome.failures)
+    assert all(
+        "disk that all hosts share" not in failure.message for failure in ran.outcome.failures
+    )
 
 
 def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_path: Path) -> None:
@@ -225,7 +250,9 @@ def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
-def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory, "WAIT_S", 60.0)
     world = World(tmp_path, kind, retries=3)
     back = threading.Event()
@@ -262,7 +289,9 @@ def test_a_directory_that_is_replaced_by_its_copy_under_a_driver_is_noticed(tmp_
         (tmp_path / "copy").rename(world.target)
 
     ran = world.run(engine=AtBatch(4, replaced))
-    assert ran.outcome.status is JobStatus.FINISHED, "the copy holds every checkpoint: opened anew, it is as good"
+    assert ran.outcome.status is JobStatus.FINISHED, (
+        "the copy holds every checkpoint: opened anew, it is as good"
+    )
     assert world.ids() == list(range(ROWS))
 
 
@@ -281,7 +310,16 @@ def test_a_consent_covers_one_loss_and_not_the_next(tmp_path: Path) -> None:
 def test_a_job_without_a_commit_is_restored_into_an_empty_target(tmp_path: Path, kind: str) -> None:
     world = World(tmp_path, kind)
     with CrashRuns() as runs:
-        assert runs.run(RunRequest(home=str(world.home.root), file=str(world.file), failpoints="batch.commit.before")).code == KILLED
+        assert (
+            runs.run(
+                RunRequest(
+                    home=str(world.home.root),
+                    file=str(world.file),
+                    failpoints="batch.commit.before",
+                )
+            ).code
+            == KILLED
+        )
     if world.target.exists():
         remove(world)
     assert world.run("latest").outcome.status is JobStatus.FINISHED
@@ -289,7 +327,9 @@ def test_a_job_without_a_commit_is_restored_into_an_empty_target(tmp_path: Path,
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
-def test_a_savepoint_of_a_finished_job_is_restored_and_its_output_must_be_there(tmp_path: Path, kind: str) -> None:
+def test_a_savepoint_of_a_finished_job_is_restored_and_its_output_must_be_there(
+    tmp_path: Path, kind: str
+) -> None:
     world = World(tmp_path, kind, more=", primary_keys = [id]" if kind == "sqlite" else "")
     assert world.stopped().run("latest", save=True).outcome.status is JobStatus.SAVEPOINT_DONE
     (saved,) = Savepoints(world.home.checkpoints).list()
@@ -322,7 +362,9 @@ def test_files_without_transactions_are_missed_too(tmp_path: Path) -> None:
 
 def test_another_path_for_the_sink_is_a_new_target(tmp_path: Path) -> None:
     world = World(tmp_path, "files").stopped()
-    world.file.write_text(world.file.read_text().replace(f'"{world.target}"', f'"{tmp_path / "other"}"'))
+    world.file.write_text(
+        world.file.read_text().replace(f'"{world.target}"', f'"{tmp_path / "other"}"')
+    )
     world.target = tmp_path / "other"
     with pytest.raises(Exception, match="on-incompatible drop"):
         world.run("latest")
@@ -333,11 +375,23 @@ def test_another_path_for_the_sink_is_a_new_target(tmp_path: Path) -> None:
 
 def plan_of(world: World, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as ended:
-        main(["restore-plan", str(world.file), "--home", str(world.home.root), "--job-id", "7", *more])
+        main(
+            [
+                "restore-plan",
+                str(world.file),
+                "--home",
+                str(world.home.root),
+                "--job-id",
+                "7",
+                *more,
+            ]
+        )
     return int(ended.value.code or 0), capsys.readouterr().out
 
 
-def test_the_restore_plan_says_it_beforehand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_restore_plan_says_it_beforehand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     world = World(tmp_path, "files").stopped()
     assert plan_of(world, capsys, "--restore", "latest")[0] == 0
     empty(world)
@@ -351,7 +405,9 @@ def test_the_restore_plan_says_it_beforehand(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
-def test_a_job_that_appends_to_rows_of_another_lineage_warns(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_appends_to_rows_of_another_lineage_warns(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     world = World(tmp_path, kind)
     assert warnings(world, world.run().outcome) == ()
     assert "holds" in plan_of(world, capsys)[1]
@@ -366,7 +422,11 @@ def test_a_job_that_appends_to_rows_of_another_lineage_warns(tmp_path: Path, kin
 
 def warnings(world: World, outcome: JobOutcome) -> tuple[str, ...]:
     if outcome.status is JobStatus.FINISHED:
-        text = (world.home.logs(7) / "driver.log").read_text() if (world.home.logs(7) / "driver.log").exists() else ""
+        text = (
+            (world.home.logs(7) / "driver.log").read_text()
+            if (world.home.logs(7) / "driver.log").exists()
+            else ""
+        )
         return ("of another lineage",) if "target_holds_other_rows" in text else ()
     store = open_store(world.home.store_url)
     try:

@@ -20,7 +20,14 @@ from tidegate.testing.plain_engine import PlainEngine
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "operations"
-PAGES = ["README.md", "state-storage.md", "restore-cookbook.md", "capacity-planning.md", "faults.md", "troubleshooting.md"]
+PAGES = [
+    "README.md",
+    "state-storage.md",
+    "restore-cookbook.md",
+    "capacity-planning.md",
+    "faults.md",
+    "troubleshooting.md",
+]
 MAY_FAIL = ("tidegate doctor",)  # it judges the machine
 JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{ fields {{ id = bigint, name = string }} }} }} }}
@@ -30,7 +37,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "jso
 
 def commands(page: str) -> list[str]:
     """The commands of a page, one after the other. A line that ends with a backslash goes on."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", (FOLDER / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (FOLDER / page).read_text(), flags=re.MULTILINE | re.DOTALL
+    )
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
@@ -52,16 +61,24 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
-def test_the_commands_of_a_page_do_what_it_says(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_a_page_do_what_it_says(
+    page: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = run.RunOptions
-    monkeypatch.setattr(run, "RunOptions", lambda **options: original(**options, driver_module="tidegate.testing.plain_driver"))
+    monkeypatch.setattr(
+        run,
+        "RunOptions",
+        lambda **options: original(**options, driver_module="tidegate.testing.plain_driver"),
+    )
     monkeypatch.chdir(place)
     for line in commands(page):
         program, *words = shlex.split(line)
         assert program == "tidegate", f"{page}: a test cannot run {line}"
         verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click asks for nothing else. Not through `main`: click keeps the first help it makes
         done = CliRunner().invoke(verb, words[1:], env={"TIDEGATE_HOME": str(place / "home")})
-        assert done.exit_code == 0 or line.startswith(MAY_FAIL), f"{page}: {line}\n{done.output}{done.exception!r}"
+        assert done.exit_code == 0 or line.startswith(MAY_FAIL), (
+            f"{page}: {line}\n{done.output}{done.exception!r}"
+        )
 
 
 def test_every_command_in_the_text_is_one_that_there_is() -> None:
@@ -70,7 +87,11 @@ def test_every_command_in_the_text_is_one_that_there_is() -> None:
     for page in PAGES:
         for command in re.findall(r"`tidegate ([^`]+)`", (FOLDER / page).read_text()):
             words, here = command.split(), main
-            while words and hasattr(here, "get_command") and (found := here.get_command(None, words[0])) is not None:  # type: ignore[arg-type]  # click asks for nothing else
+            while (
+                words
+                and hasattr(here, "get_command")
+                and (found := here.get_command(None, words[0])) is not None
+            ):  # type: ignore[arg-type]  # click asks for nothing else
                 here, words = found, words[1:]
             options = {name for parameter in here.params for name in parameter.opts}
             asked = {word.partition("=")[0] for word in words if word.startswith("-")}
@@ -80,6 +101,11 @@ def test_every_command_in_the_text_is_one_that_there_is() -> None:
 
 
 def test_every_page_is_run_by_a_test_and_in_the_list_of_pages() -> None:
-    elsewhere = {"savepoints.md", "what-stops-a-job.md"}  # their commands need a job: test_savepoints.py, test_accept_change_command.py
+    elsewhere = {
+        "savepoints.md",
+        "what-stops-a-job.md",
+    }  # their commands need a job: test_savepoints.py, test_accept_change_command.py
     assert {path.name for path in FOLDER.glob("*.md")} == {*PAGES, *elsewhere}
-    assert [page for page in PAGES[1:] if f"]({page})" not in (FOLDER / "README.md").read_text()] == []
+    assert [
+        page for page in PAGES[1:] if f"]({page})" not in (FOLDER / "README.md").read_text()
+    ] == []

@@ -106,7 +106,9 @@ def test_the_wheel_asks_for_the_control_plane_only(packages: tuple[Path, Path]) 
     assert {"spark", "s3", "dev"} <= set(metadata.get_all("Provides-Extra", []))
 
 
-def test_an_installed_wheel_runs_a_job_outside_of_the_checkout(python: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_runs_a_job_outside_of_the_checkout(
+    python: Path, tmp_path: Path
+) -> None:
     (tmp_path / "job.conf").write_text(JOB.format(out=tmp_path / "out"))
     where = ran(python, "-c", "import tidegate; print(tidegate.__file__)", cwd=tmp_path)
     assert str(python.parents[1]) in where.stdout
@@ -118,12 +120,16 @@ def test_an_installed_wheel_runs_a_job_outside_of_the_checkout(python: Path, tmp
     assert len(rows) == 5
 
 
-def test_a_core_without_spark_validates_and_says_what_runs_jobs(python: Path, tmp_path: Path) -> None:
+def test_a_core_without_spark_validates_and_says_what_runs_jobs(
+    python: Path, tmp_path: Path
+) -> None:
     (tmp_path / "job.conf").write_text(JOB.format(out=tmp_path / "out"))
     for verb in (["validate"], ["explain"]):
         done = ran(python, "-c", WITHOUT_SPARK, *verb, "job.conf", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    refused = ran(python, "-c", WITHOUT_SPARK, "run", "job.conf", "--home", tmp_path / "h", cwd=tmp_path)
+    refused = ran(
+        python, "-c", WITHOUT_SPARK, "run", "job.conf", "--home", tmp_path / "h", cwd=tmp_path
+    )
     assert refused.returncode != 0
     assert "pip install 'tidegate[spark]'" in refused.stderr
     assert not (tmp_path / "h").exists()

@@ -43,9 +43,22 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         )
         self.savepoints = Savepoints(self.home / "checkpoints")
 
-    def run(self, failpoints: str = "", restore: str = "auto", *, job_id: int = 7, restore_from: int | None = None) -> RunResult:
+    def run(
+        self,
+        failpoints: str = "",
+        restore: str = "auto",
+        *,
+        job_id: int = 7,
+        restore_from: int | None = None,
+    ) -> RunResult:
         request = RunRequest(
-            home=str(self.home), file=str(self.file), failpoints=failpoints, restore=restore, job_id=job_id, restore_from=restore_from, compaction_threshold=15
+            home=str(self.home),
+            file=str(self.file),
+            failpoints=failpoints,
+            restore=restore,
+            job_id=job_id,
+            restore_from=restore_from,
+            compaction_threshold=15,
         )
         return self.runs.run(request)
 
@@ -57,10 +70,24 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         id = str(1_700_000_000_000 + checkpoint)
         point = self.savepoints.copy(f"7/1/{checkpoint}", 7, id, 1)
         lineage = self.savepoints.storage.manifest(point.path).lineage
-        return self.savepoints.read(self.savepoints.seal(Savepoint(id=id, path="", job_id=7, lineage=lineage, name="saved", made_ms=1, pipelines={1: point})))
+        return self.savepoints.read(
+            self.savepoints.seal(
+                Savepoint(
+                    id=id,
+                    path="",
+                    job_id=7,
+                    lineage=lineage,
+                    name="saved",
+                    made_ms=1,
+                    pipelines={1: point},
+                )
+            )
+        )
 
     def ids(self) -> list[int]:
-        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist())
+        return sorted(
+            pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()
+        )
 
     def claims(self) -> set[str]:
         store = open_store(Home(self.home).store_url)
@@ -80,7 +107,9 @@ def saved(root: Path, runs: CrashRuns) -> tuple[World, Savepoint, Savepoint]:
 
 
 @pytest.mark.parametrize("step", [*STEPS, "savepoint.overtake.before", "savepoint.overtake.after"])
-def test_going_back_to_a_savepoint_is_killed_at_each_step_and_repeated(memory_disk: Path, runs: CrashRuns, step: str) -> None:
+def test_going_back_to_a_savepoint_is_killed_at_each_step_and_repeated(
+    memory_disk: Path, runs: CrashRuns, step: str
+) -> None:
     world, older, newer = saved(memory_disk / "world", runs)
     assert world.run(step, f"savepoint:{older.id}").code == KILLED
     result = world.run(restore=f"savepoint:{older.id}")
@@ -93,7 +122,9 @@ def test_going_back_to_a_savepoint_is_killed_at_each_step_and_repeated(memory_di
 
 
 @pytest.mark.parametrize("step", [*STEPS, "claim.source.before", "claim.source.after"])
-def test_taking_another_jobs_state_is_killed_at_each_step_and_repeated(memory_disk: Path, runs: CrashRuns, step: str) -> None:
+def test_taking_another_jobs_state_is_killed_at_each_step_and_repeated(
+    memory_disk: Path, runs: CrashRuns, step: str
+) -> None:
     world = World(memory_disk / "world", runs)
     world.killed("ledger.complete.after@3")
     assert world.run(step, job_id=8, restore_from=7).code == KILLED

@@ -41,7 +41,12 @@ class Orchestrator:
     """Starts runs of one job under a fixed id, and ends them with force."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home, self.out, self.checkpoints = root, root / "home", root / "out", root / "checkpoints"
+        self.root, self.home, self.out, self.checkpoints = (
+            root,
+            root / "home",
+            root / "out",
+            root / "checkpoints",
+        )
         self.started: list[subprocess.Popen[str]] = []
         self.counted = True  # the store has known all rows since the beginning
         self.engine = root / "tidegate.yaml"
@@ -67,9 +72,23 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         return file
 
     def start(self, file: Path, *arguments: str, job_id: int = 77) -> "subprocess.Popen[str]":
-        environ = {**os.environ, "TIDEGATE_HOME": str(self.home), "TIDEGATE_TEST_METRICS_DELAY_S": "0.1"}
+        environ = {
+            **os.environ,
+            "TIDEGATE_HOME": str(self.home),
+            "TIDEGATE_TEST_METRICS_DELAY_S": "0.1",
+        }
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(file), "--config", str(self.engine), "--job-id", str(job_id), *arguments],
+            [
+                sys.executable,
+                "-c",
+                PROGRAM,
+                str(file),
+                "--config",
+                str(self.engine),
+                "--job-id",
+                str(job_id),
+                *arguments,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -101,11 +120,18 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
             return look(store, job_id)
 
     def newest(self, job_id: int = 77) -> int:
-        return max((ref.checkpoint for p in self.known(job_id).pipelines for ref in p.value.retained), default=0)
+        return max(
+            (ref.checkpoint for p in self.known(job_id).pipelines for ref in p.value.retained),
+            default=0,
+        )
 
     def leads(self, process: "subprocess.Popen[str]", job_id: int) -> bool:
         state = self.known(job_id).state
-        return state is not None and state.value.leader is not None and state.value.leader.pid == process.pid
+        return (
+            state is not None
+            and state.value.leader is not None
+            and state.value.leader.pid == process.pid
+        )
 
     def left(self) -> int:
         """The highest checkpoint id that any job has in the storage."""
@@ -114,14 +140,20 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
     def until(self, look_at: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not look_at():
-            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            assert time.monotonic() < end, (
+                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            )
             time.sleep(0.02)  # between two looks at another process
 
-    def gets_on(self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2) -> None:
+    def gets_on(
+        self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2
+    ) -> None:
         """Until this run leads, and then so many more checkpoints are complete than there are in the storage."""
         self.until(lambda: self.leads(process, job_id) or process.poll() is not None)
         before = self.left()
-        self.until(lambda: self.newest(job_id) >= before + checkpoints or process.poll() is not None)
+        self.until(
+            lambda: self.newest(job_id) >= before + checkpoints or process.poll() is not None
+        )
         assert process.poll() is None, process.communicate()[0]
 
     def killed(self, file: Path, *arguments: str) -> None:
@@ -138,15 +170,26 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         assert code == 130, said
         ids = self.ids()
         assert ids == list(range(len(ids)))
-        assert len(ids) == sum(p.value.rows_written for p in self.known(job_id).pipelines) or not self.counted
+        assert (
+            len(ids) == sum(p.value.rows_written for p in self.known(job_id).pipelines)
+            or not self.counted
+        )
         return said
 
     def ids(self, out: str = "out") -> list[int]:
         place = self.root / out
-        return sorted(pyarrow.dataset.dataset(str(place), format="parquet").to_table()["id"].to_pylist()) if place.exists() else []
+        return (
+            sorted(
+                pyarrow.dataset.dataset(str(place), format="parquet").to_table()["id"].to_pylist()
+            )
+            if place.exists()
+            else []
+        )
 
     def tell(self, *arguments: str) -> Result:
-        return CliRunner().invoke(main, [*arguments, "--config", str(self.engine)], env={"TIDEGATE_HOME": str(self.home)})
+        return CliRunner().invoke(
+            main, [*arguments, "--config", str(self.engine)], env={"TIDEGATE_HOME": str(self.home)}
+        )
 
 
 @pytest.fixture
@@ -164,7 +207,19 @@ def save(world: Orchestrator, checkpoint: int) -> Savepoint:
     id = str(1_700_000_000_000 + checkpoint)
     point = savepoints.copy(f"77/1/{checkpoint}", 77, id, 1)
     lineage = savepoints.storage.manifest(point.path).lineage
-    return savepoints.read(savepoints.seal(Savepoint(id=id, path="", job_id=77, lineage=lineage, name="forced", made_ms=1, pipelines={1: point})))
+    return savepoints.read(
+        savepoints.seal(
+            Savepoint(
+                id=id,
+                path="",
+                job_id=77,
+                lineage=lineage,
+                name="forced",
+                made_ms=1,
+                pipelines={1: point},
+            )
+        )
+    )
 
 
 def refuses_another_table(world: Orchestrator) -> None:
@@ -180,15 +235,21 @@ def refuses_another_table(world: Orchestrator) -> None:
     assert (world.ids(), world.ids("elsewhere")) == (before, [])
 
 
-def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_checkpoint(world: Orchestrator) -> None:
+def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_checkpoint(
+    world: Orchestrator,
+) -> None:
     file = world.job()
     world.killed(file)
     world.killed(file)
-    assert "goes on: pipeline 1 after checkpoint" in world.stopped(world.start(file, "--restore", "latest"))
+    assert "goes on: pipeline 1 after checkpoint" in world.stopped(
+        world.start(file, "--restore", "latest")
+    )
     refuses_another_table(world)
 
 
-def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newest_is_damaged(world: Orchestrator) -> None:
+def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newest_is_damaged(
+    world: Orchestrator,
+) -> None:
     file = world.job()
     world.counted = False
     world.killed(file)
@@ -203,7 +264,9 @@ def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newe
     assert f"77/1/{newest} is damaged" in world.stopped(world.start(file, "--restore", "auto"))
 
 
-def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(world: Orchestrator) -> None:
+def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(
+    world: Orchestrator,
+) -> None:
     file = world.job()
     first = world.start(file)
     world.gets_on(first)
@@ -229,21 +292,29 @@ def test_the_state_of_a_killed_job_goes_on_under_another_id(world: Orchestrator)
     assert (code, "continued by job 78" in said) == (2, True), said
 
 
-def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(world: Orchestrator) -> None:
+def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
+    world: Orchestrator,
+) -> None:
     file = world.job()
     world.killed(file)
     older = save(world, world.newest())
     world.killed(file)
     newer = save(world, world.newest())
 
-    plan = world.tell("restore-plan", str(file), "--job-id", "77", "--restore", f"savepoint:{older.id}", "--json")
+    plan = world.tell(
+        "restore-plan", str(file), "--job-id", "77", "--restore", f"savepoint:{older.id}", "--json"
+    )
     assert plan.exit_code == 0, plan.output
     report = json.loads(plan.stdout)
     assert report["verdict"] == "ok with replay"
-    assert {o["operator"]: o["resumes"] for o in report["operators"]}["rows"] == f"checkpoint {older.pipelines[1].checkpoint}"
+    assert {o["operator"]: o["resumes"] for o in report["operators"]}[
+        "rows"
+    ] == f"checkpoint {older.pipelines[1].checkpoint}"
 
     process = world.start(file, "--restore", f"savepoint:{older.id}")
-    world.until(lambda: world.newest() > newer.pipelines[1].checkpoint or process.poll() is not None)
+    world.until(
+        lambda: world.newest() > newer.pipelines[1].checkpoint or process.poll() is not None
+    )
     world.force_stop(process)
     code, said = world.finish(world.start(file, "--restore", f"savepoint:{newer.id}"))
     assert (code, "cannot be restored any more" in said) == (2, True), said

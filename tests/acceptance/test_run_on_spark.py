@@ -21,7 +21,9 @@ PATIENCE_S = 120
 
 
 def ids(directory: Path) -> list[int]:
-    return sorted(pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist())
+    return sorted(
+        pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()
+    )
 
 
 def fake(output: str, rows: int) -> str:
@@ -32,7 +34,9 @@ def files(root: Path, name: str) -> str:
     return f'LocalFile {{ plugin_input = "{name}", path = "{root / name}", file_format_type = "parquet" }}'
 
 
-def test_pipelines_of_one_job_run_side_by_side_fused_and_with_sql(tmp_path: Path, shared_engine: Shared) -> None:
+def test_pipelines_of_one_job_run_side_by_side_fused_and_with_sql(
+    tmp_path: Path, shared_engine: Shared
+) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "two", checkpoint.interval = 100, batch.max-rows = 200 }}
@@ -42,12 +46,18 @@ sink {{ {files(tmp_path, "plain")}, {files(tmp_path, "even")} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), shared_engine)
     assert ran.outcome.status is JobStatus.FINISHED
-    assert (ran.outcome.rows_read, ran.outcome.rows_written, ran.outcome.checkpoints) == (2000, 1500, 10)
+    assert (ran.outcome.rows_read, ran.outcome.rows_written, ran.outcome.checkpoints) == (
+        2000,
+        1500,
+        10,
+    )
     assert ids(tmp_path / "plain") == list(range(1000))
     assert ids(tmp_path / "even") == list(range(0, 1000, 2))
 
 
-def test_a_pipeline_that_fails_fails_the_job_and_stops_the_other_at_a_checkpoint(tmp_path: Path, shared_engine: Shared) -> None:
+def test_a_pipeline_that_fails_fails_the_job_and_stops_the_other_at_a_checkpoint(
+    tmp_path: Path, shared_engine: Shared
+) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "one-fails", checkpoint.interval = 100, read_limit.rows_per_second = 100 }}
@@ -57,13 +67,17 @@ sink {{ {files(tmp_path, "good")}, {files(tmp_path, "worse")} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), shared_engine)
     assert ran.outcome.status is JobStatus.FAILED
-    assert any("CAST_INVALID_INPUT" in f.message for f in ran.outcome.failures), ran.outcome.failures
+    assert any("CAST_INVALID_INPUT" in f.message for f in ran.outcome.failures), (
+        ran.outcome.failures
+    )
     written = ids(tmp_path / "good") if (tmp_path / "good").exists() else []
     assert written == list(range(len(written)))
     assert len(written) < 100_000
 
 
-def test_troubles_in_tasks_and_commits_are_retried_without_a_trace_in_the_rows(tmp_path: Path, shared_engine: Shared) -> None:
+def test_troubles_in_tasks_and_commits_are_retried_without_a_trace_in_the_rows(
+    tmp_path: Path, shared_engine: Shared
+) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "trouble", checkpoint.interval = 100, batch.max-rows = 100
@@ -76,7 +90,9 @@ sink {{ {files(tmp_path, "t")}, Chaos {{ plugin_input = "t", seed = 3, path = "{
     assert ids(tmp_path / "t") == list(range(1000))
 
 
-def test_a_jvm_that_dies_is_replaced_with_its_driver_and_a_killed_run_leaves_no_process(tmp_path: Path) -> None:
+def test_a_jvm_that_dies_is_replaced_with_its_driver_and_a_killed_run_leaves_no_process(
+    tmp_path: Path,
+) -> None:
     job, home = tmp_path / "job.conf", Home(tmp_path / "home")
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "jvm", checkpoint.interval = 300, read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
@@ -84,10 +100,29 @@ source {{ {fake("t", 900)} }}
 transform {{ Sql {{ plugin_input = "t", plugin_output = "u", query = "select id from t" }} }}
 sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
     )
-    command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(job), "--job-id", "7", "--restore", "auto", "--home", str(home.root)]
+    command = [
+        sys.executable,
+        "-c",
+        "from tidegate.cli import main; main()",
+        "run",
+        str(job),
+        "--job-id",
+        "7",
+        "--restore",
+        "auto",
+        "--home",
+        str(home.root),
+    ]
 
     def start() -> "subprocess.Popen[str]":
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def driver_after(checkpoints: int) -> "list[int]":
         end = time.monotonic() + PATIENCE_S
@@ -96,7 +131,10 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
                 store = open_store(home.store_url)
                 known = look(store, 7)
                 store.close()
-                if known.driver and sum(p.value.checkpoints for p in known.pipelines) >= checkpoints:
+                if (
+                    known.driver
+                    and sum(p.value.checkpoints for p in known.pipelines) >= checkpoints
+                ):
                     return session_members(known.driver.value.process)
             time.sleep(0.1)  # between two looks at another process
         pytest.fail(f"no {checkpoints} checkpoints within {PATIENCE_S} s")

@@ -74,7 +74,9 @@ class TestFilesOnS3(FencedFilesContract):
     """All of it."""
 
 
-def test_more_than_one_page_is_listed_copied_and_removed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_one_page_is_listed_copied_and_removed(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(s3_files, "PAGE", 10)
     files.write_tree("many", {f"{n:04d}/state": b"1" for n in range(35)})
     assert len(files.entries("many")) == 35
@@ -86,7 +88,9 @@ def test_more_than_one_page_is_listed_copied_and_removed(files: Files, monkeypat
     assert [*files.walk("")] == []
 
 
-def test_a_writer_that_was_overtaken_between_its_files_and_its_manifest_changes_nothing(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_was_overtaken_between_its_files_and_its_manifest_changes_nothing(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage, rival = CheckpointStorage(files), CheckpointStorage(files)
     real = files.look
 
@@ -104,7 +108,10 @@ def test_a_writer_that_was_overtaken_between_its_files_and_its_manifest_changes_
 
 
 def test_wrong_keys_are_refused_without_showing_them(s3: SeaweedServer, address: str) -> None:
-    for options in ({**s3.options, "fs.s3a.secret.key": "hunter2"}, {**s3.options, "fs.s3a.access.key": "hunter2"}):
+    for options in (
+        {**s3.options, "fs.s3a.secret.key": "hunter2"},
+        {**s3.options, "fs.s3a.access.key": "hunter2"},
+    ):
         with pytest.raises(StorageRefused, match="check the keys") as caught:
             open_files(address, options).read("5/1/1/_manifest.json")
         assert "hunter2" not in str(caught.value)
@@ -112,7 +119,11 @@ def test_wrong_keys_are_refused_without_showing_them(s3: SeaweedServer, address:
 
 
 def test_a_server_that_is_not_there_is_out_of_reach(address: str) -> None:
-    nobody = {"fs.s3a.endpoint": "http://127.0.0.1:9", "fs.s3a.access.key": "a", "fs.s3a.secret.key": "hunter2"}
+    nobody = {
+        "fs.s3a.endpoint": "http://127.0.0.1:9",
+        "fs.s3a.access.key": "a",
+        "fs.s3a.secret.key": "hunter2",
+    }
     with pytest.raises(StorageUnavailable, match="out of reach") as caught:
         open_files(address, nobody).write("a", b"")
     assert "hunter2" not in str(caught.value)
@@ -122,7 +133,12 @@ class World:
     """A home whose checkpoints are on S3, a job, and its runs."""
 
     def __init__(self, root: Path, s3: SeaweedServer, files: Files) -> None:
-        self.root, self.home, self.out, self.engine = root, Home(root / "home"), root / "out", root / "engine.yaml"
+        self.root, self.home, self.out, self.engine = (
+            root,
+            Home(root / "home"),
+            root / "out",
+            root / "engine.yaml",
+        )
         options = "".join(f"        {key}: '{value}'\n" for key, value in s3.options.items())
         bucket, _, folder = files.place().removeprefix("s3://").partition("/")
         self.engine.write_text(
@@ -149,7 +165,13 @@ class World:
             str(self.home.root),
         ]
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=self.root
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            cwd=self.root,
         )
         self.started.append(process)
         return process
@@ -179,11 +201,15 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
     def until(self, look_at: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not look_at():
-            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            assert time.monotonic() < end, (
+                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+            )
             time.sleep(0.05)  # between two looks at another process
 
     def ids(self) -> list[int]:
-        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist())
+        return sorted(
+            pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()
+        )
 
 
 @pytest.fixture
@@ -201,21 +227,31 @@ def words_of_processes(world: World) -> str:
     known = world.known()
     assert known is not None
     assert known.driver is not None
-    pids = [*session_members(known.driver.value.process), *(p.pid for p in world.started if p.poll() is None)]
+    pids = [
+        *session_members(known.driver.value.process),
+        *(p.pid for p in world.started if p.poll() is None),
+    ]
     return "".join(
-        (PROC / str(pid) / part).read_bytes().decode(errors="replace") for pid in pids for part in ("cmdline", "environ") if (PROC / str(pid)).exists()
+        (PROC / str(pid) / part).read_bytes().decode(errors="replace")
+        for pid in pids
+        for part in ("cmdline", "environ")
+        if (PROC / str(pid)).exists()
     )
 
 
 @pytest.mark.timeout(600)
-def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(world: World) -> None:
+def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
+    world: World,
+) -> None:
     first = world.start(world.job(1500, rate=50))
     world.until(lambda: world.checkpoints() >= 3)
     assert SECRET_KEY not in words_of_processes(world)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert world.storage.checkpoints(7, 1) != []
-    verified = CliRunner().invoke(checkpoints, ["--home", str(world.home.root), "--config", str(world.engine), "verify", "7"])
+    verified = CliRunner().invoke(
+        checkpoints, ["--home", str(world.home.root), "--config", str(world.engine), "verify", "7"]
+    )
     assert (verified.exit_code, ": sound" in verified.output) == (0, True), verified.output
     second = world.start(world.job(1500, rate=100_000), PROGRAM)
     said = second.communicate(timeout=PATIENCE_S)[0]
@@ -224,7 +260,11 @@ def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
     assert world.ids() == list(range(1500))
     assert [*world.storage.files.walk("7")] == [], "a job that has finished leaves nothing"
     assert SECRET_KEY not in said
-    kept = [path for path in world.home.root.rglob("*") if path.is_file() and SECRET_KEY.encode() in path.read_bytes()]
+    kept = [
+        path
+        for path in world.home.root.rglob("*")
+        if path.is_file() and SECRET_KEY.encode() in path.read_bytes()
+    ]
     assert kept == []
 
 
@@ -235,7 +275,11 @@ def test_an_outage_of_s3_is_waited_for_by_the_same_driver(world: World, s3: Seaw
     s3.kill()
     try:
         log = world.home.logs(7)
-        world.until(lambda: any("checkpoint storage out of reach" in path.read_text() for path in log.glob("*")))
+        world.until(
+            lambda: any(
+                "checkpoint storage out of reach" in path.read_text() for path in log.glob("*")
+            )
+        )
         assert run.poll() is None
         during = world.checkpoints()
     finally:

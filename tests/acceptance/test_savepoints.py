@@ -53,7 +53,9 @@ run.run()
 
 def tidegate(cluster: Cluster, *words: str) -> Result:
     """A command of a person who stands beside the cluster."""
-    return CliRunner().invoke(main, [*words, "--home", str(cluster.home.root), "--config", str(cluster.config)])
+    return CliRunner().invoke(
+        main, [*words, "--home", str(cluster.home.root), "--config", str(cluster.config)]
+    )
 
 
 def savepoints_of(cluster: Cluster, job: Job) -> tuple[Savepoint, ...]:
@@ -77,7 +79,9 @@ def goes_on_from(cluster: Cluster, job: Job, text: str, savepoint: str) -> None:
 
 
 @on("sqlite-plain")
-def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_it(cluster: Cluster) -> None:
+def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_it(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     asked, first = cluster.follower(), cluster.leader()
@@ -89,7 +93,11 @@ def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_i
         server.post("/stop-job", {"jobId": job.id, **STOP})
     job.ends(JobStatus.SAVEPOINT_DONE)
     (made,) = savepoints_of(cluster, job)
-    assert (request(job).status, request(job).id, request(job).path) == (SavepointStatus.DONE, made.id, made.path)
+    assert (request(job).status, request(job).id, request(job).path) == (
+        SavepointStatus.DONE,
+        made.id,
+        made.path,
+    )
     assert made.pipelines[1].checkpoint == job.checkpoint()
     job.has_no_process()
     job.is_exactly_once()
@@ -108,7 +116,13 @@ def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster
     obstacle.parent.mkdir(exist_ok=True)
     obstacle.write_text("in the way")
     cluster.servers[0].post("/stop-job", {"jobId": job.id, **STOP})
-    job.until("the failure", lambda: (found := request_of(job.known())) is not None and found.value.status is SavepointStatus.FAILED)
+    job.until(
+        "the failure",
+        lambda: (
+            (found := request_of(job.known())) is not None
+            and found.value.status is SavepointStatus.FAILED
+        ),
+    )
     assert str(job.id) in request(job).reason
     job.until("RUNNING", lambda: job.status() is JobStatus.RUNNING)
     job.gets_on()
@@ -120,13 +134,19 @@ def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster
 
 
 @on("sqlite-plain")
-def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_that_runs_on(cluster: Cluster, tmp_path: Path) -> None:
+def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_that_runs_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     job = cluster.submit(flow())
     job.gets_on()
     said = tidegate(cluster, "savepoint", str(job.id), "--json")
     assert said.exit_code == 0, said.output
     first = json.loads(said.stdout)
-    assert (first["status"], first["stop"], first["place"]) == ("done", False, str(cluster.home.checkpoints / first["path"]))
+    assert (first["status"], first["stop"], first["place"]) == (
+        "done",
+        False,
+        str(cluster.home.checkpoints / first["path"]),
+    )
     job.gets_on()
     again = tidegate(cluster, "savepoint", f"job-{job.id}")
     assert (again.exit_code, "is done" in again.output) == (0, True)
@@ -137,13 +157,21 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
     assert tidegate(cluster, "savepoints", "verify", str(job.id)).exit_code == 0
     shown = json.loads(tidegate(cluster, "savepoints", "show", first["id"]).stdout)
     assert (shown["job_id"], shown["states"].keys()) == (job.id, {"1"})
-    assert tidegate(cluster, "savepoints", "export", first["id"], str(tmp_path / "kept")).exit_code == 0
-    assert tidegate(cluster, "savepoints", "delete", first["id"], "--job", str(job.id)).exit_code == 0
+    assert (
+        tidegate(cluster, "savepoints", "export", first["id"], str(tmp_path / "kept")).exit_code
+        == 0
+    )
+    assert (
+        tidegate(cluster, "savepoints", "delete", first["id"], "--job", str(job.id)).exit_code == 0
+    )
     assert tidegate(cluster, "savepoints", "show", first["id"]).exit_code == 3
     assert tidegate(cluster, "savepoints", "import", str(tmp_path / "kept")).exit_code == 0
     (tmp_path / "kept" / "_savepoint.json").write_text("{}")
     assert tidegate(cluster, "savepoints", "import", str(tmp_path / "kept")).exit_code == 1
-    assert [made.id for made in savepoints_of(cluster, job)] == [first["id"], listed[1]["savepoint"]]
+    assert [made.id for made in savepoints_of(cluster, job)] == [
+        first["id"],
+        listed[1]["savepoint"],
+    ]
     job.stop()
     job.is_exactly_once()
     assert tidegate(cluster, "savepoint", str(job.id)).exit_code == 3
@@ -151,7 +179,9 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
 
 
 @on("sqlite-plain")
-def test_the_commands_of_the_page_about_savepoints_do_what_it_says(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_about_savepoints_do_what_it_says(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     job = cluster.submit(flow(), job_id=7)
     job.gets_on(1)
@@ -166,7 +196,9 @@ def test_the_commands_of_the_page_about_savepoints_do_what_it_says(cluster: Clus
 
 
 @on("sqlite-plain")
-def test_a_stream_that_has_never_had_a_row_can_be_stopped_with_a_savepoint(cluster: Cluster) -> None:
+def test_a_stream_that_has_never_had_a_row_can_be_stopped_with_a_savepoint(
+    cluster: Cluster,
+) -> None:
     text = flow().replace(fake(1_000_000), fake(0))
     job = cluster.submit(text)
     job.until("its first checkpoint", lambda: job.checkpoint() == 1)
@@ -178,14 +210,20 @@ def test_a_stream_that_has_never_had_a_row_can_be_stopped_with_a_savepoint(clust
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_driver_that_dies_while_it_makes_a_savepoint_is_followed_by_one_that_makes_it(own_cluster: Cluster, place: str) -> None:
+def test_a_driver_that_dies_while_it_makes_a_savepoint_is_followed_by_one_that_makes_it(
+    own_cluster: Cluster, place: str
+) -> None:
     own_cluster.server()
     victim = own_cluster.worker(failpoint=place)
     job = own_cluster.submit(bounded(50_000, 100, ", job.retry.times = 100"))
     job.gets_on(1)
     own_cluster.servers[0].post("/stop-job", {"jobId": job.id, **STOP})
     said = own_cluster.home.logs(job.id) / "driver.err"
-    until("the death of the driver", lambda: said.exists() and f"failpoint {place}" in said.read_text(errors="replace"), told=own_cluster.told)
+    until(
+        "the death of the driver",
+        lambda: said.exists() and f"failpoint {place}" in said.read_text(errors="replace"),
+        told=own_cluster.told,
+    )
     victim.kill()
     own_cluster.worker()
     job.ends(JobStatus.SAVEPOINT_DONE)
@@ -201,17 +239,28 @@ def test_a_run_without_servers_ends_with_a_savepoint_and_finishes_from_it(tmp_pa
     home, out, file = tmp_path / "home", tmp_path / "out", tmp_path / "job.conf"
 
     def write(rate: int) -> None:
-        file.write_text(bounded(ROWS, rate).replace("{out}", str(out)).replace('job.mode = "BATCH"', 'job.mode = "BATCH", job.name = "saved"'))
+        file.write_text(
+            bounded(ROWS, rate)
+            .replace("{out}", str(out))
+            .replace('job.mode = "BATCH"', 'job.mode = "BATCH", job.name = "saved"')
+        )
 
     def run(*words: str) -> "subprocess.Popen[bytes]":
         environ = {**os.environ, "TIDEGATE_HOME": str(home)}
-        return subprocess.Popen([sys.executable, "-c", RUN, str(file), *words], stdin=subprocess.DEVNULL, env=environ, start_new_session=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", RUN, str(file), *words],
+            stdin=subprocess.DEVNULL,
+            env=environ,
+            start_new_session=True,
+        )
 
     write(rate=50)  # it would take minutes: nobody has to be quick here
     process = run()
     try:
         until("a checkpoint", lambda: checkpoints(home) >= 2)
-        said = CliRunner().invoke(main, ["savepoint", "saved", "--stop", "--home", str(home), "--json"])
+        said = CliRunner().invoke(
+            main, ["savepoint", "saved", "--stop", "--home", str(home), "--json"]
+        )
         assert said.exit_code == 0, said.output
         assert process.wait(120) == 130
         made = Savepoints(Home(home).checkpoints).find(None, json.loads(said.stdout)["place"])
@@ -223,7 +272,9 @@ def test_a_run_without_servers_ends_with_a_savepoint_and_finishes_from_it(tmp_pa
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     files = sorted(map(str, out.glob("[!._]*.parquet")))
-    assert sorted(pyarrow.dataset.dataset(files, format="parquet").to_table()["id"].to_pylist()) == list(range(ROWS))
+    assert sorted(
+        pyarrow.dataset.dataset(files, format="parquet").to_table()["id"].to_pylist()
+    ) == list(range(ROWS))
     assert [found.id for found in Savepoints(Home(home).checkpoints).list()] == [made.id]
 
 

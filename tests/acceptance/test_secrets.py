@@ -27,7 +27,13 @@ from cluster_members import until
 from tidegate.cli import main
 
 PATIENCE_S = 120
-IN_OPTION, IN_URL, IN_MAP, IN_ENV, IN_SINK = "Zebra-hunter2 Öl&Top", "Url-hunter3-Mid", "Prop-hunter4-Low", "Env-hunter5-Sun", "Sink-hunter6-Moon"
+IN_OPTION, IN_URL, IN_MAP, IN_ENV, IN_SINK = (
+    "Zebra-hunter2 Öl&Top",
+    "Url-hunter3-Mid",
+    "Prop-hunter4-Low",
+    "Env-hunter5-Sun",
+    "Sink-hunter6-Moon",
+)
 SECRETS = ("hunter2", "hunter3", "hunter4", "hunter5", "hunter6", "hunter7")
 FORMS = {  # what is hidden although no connector calls it secret
     "spark.hadoop.fs.azure.sas.c.a": "sv=2022-11-02&ss=b&sig=Sas-hunter7",
@@ -125,15 +131,31 @@ class Site:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-c", PLAIN, "server", "--home", str(self.home), "--http-port", str(self.port)]
+        command = [
+            sys.executable,
+            "-c",
+            PLAIN,
+            "server",
+            "--home",
+            str(self.home),
+            "--http-port",
+            str(self.port),
+        ]
         with open(place / "server.txt", "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
+            )
         until("the server", lambda: self.ask("/health"))
 
     def ask(self, path: str, body: str | None = None) -> str:
         """An answer, whatever it is; a server that is not there is an OSError."""
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.url + path, body.encode() if body is not None else None), timeout=30) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(
+                    self.url + path, body.encode() if body is not None else None
+                ),
+                timeout=30,
+            ) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:
@@ -147,8 +169,14 @@ class Site:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if str(self.home).encode() in Path("/proc", pid, "environ").read_bytes() + Path("/proc", pid, "cmdline").read_bytes():
-                    found.append(Path("/proc", pid, "cmdline").read_bytes().decode("utf-8", "replace"))
+                if (
+                    str(self.home).encode()
+                    in Path("/proc", pid, "environ").read_bytes()
+                    + Path("/proc", pid, "cmdline").read_bytes()
+                ):
+                    found.append(
+                        Path("/proc", pid, "cmdline").read_bytes().decode("utf-8", "replace")
+                    )
             except OSError:
                 continue
         return "\n".join(found)
@@ -171,20 +199,26 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def shows_no_secret(where: str, text: str) -> None:
     for secret in SECRETS:
-        assert secret not in text, f"{where}: ...{text[max(0, text.index(secret) - 200) : text.index(secret) + 40]}"
+        assert secret not in text, (
+            f"{where}: ...{text[max(0, text.index(secret) - 200) : text.index(secret) + 40]}"
+        )
 
 
 def verbs_show_no_secret(site: Site, job: Path) -> None:
     """What judges a job file, at the command line and over the API."""
     for verb in ("validate", "explain", "restore-plan"):
         for more_words in ((), ("--json",)):
-            told = CliRunner().invoke(main, [verb, str(job), *more_words], env={"TIDEGATE_HOME": str(site.home)})
+            told = CliRunner().invoke(
+                main, [verb, str(job), *more_words], env={"TIDEGATE_HOME": str(site.home)}
+            )
             shows_no_secret(verb, told.output)
     judged = json.dumps({"text": job.read_text().replace("BATCH", "NOPE"), "format": "hocon"})
     shows_no_secret("/api/v1/validate", site.ask("/api/v1/validate", judged))
 
 
-def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(site: Site, tmp_path: Path) -> None:
+def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(
+    site: Site, tmp_path: Path
+) -> None:
     with blabbing() as port:
         base = f"jdbc:postgresql://127.0.0.1:{port}/shop"
         sources = {
@@ -192,7 +226,14 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
             2: f'url = "{base}?user=ann&password={IN_URL}"',
         }
         forms = "".join(f'"{key}" = "{value}"\n  ' for key, value in FORMS.items())
-        more = {"map": IN_MAP, "env": IN_ENV, "sink": IN_SINK, "port": port, "forms": forms, "free": FREE}
+        more = {
+            "map": IN_MAP,
+            "env": IN_ENV,
+            "sink": IN_SINK,
+            "port": port,
+            "forms": forms,
+            "free": FREE,
+        }
         for job_id, source in sources.items():
             text = JOB.format(name=f"job{job_id}", source=source, **more)
             (tmp_path / "job.conf").write_text(text)
@@ -201,29 +242,61 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(si
 
         def ended() -> bool:
             shows_no_secret("the list of processes", site.processes())
-            for path in ("/running-jobs", "/running-job/1", "/job-info/1", "/api/v1/jobs/1", "/ui/jobs/1"):
+            for path in (
+                "/running-jobs",
+                "/running-job/1",
+                "/job-info/1",
+                "/api/v1/jobs/1",
+                "/ui/jobs/1",
+            ):
                 shows_no_secret(path, site.ask(path))
             return all(site.status(job_id) == "FAILED" for job_id in sources)
 
         until("the end of both jobs", ended)
 
-    assert "is not that of ann" in site.ask("/job-info/1/failures")  # the database's own words are there, and the password is not
+    assert "is not that of ann" in site.ask(
+        "/job-info/1/failures"
+    )  # the database's own words are there, and the password is not
     repeated = "\n".join(FORMS.values())
-    (site.home / "logs" / "1" / "spark.log").write_text(f"a JVM complains about {IN_OPTION} and {IN_MAP}\n{repeated}\n")
+    (site.home / "logs" / "1" / "spark.log").write_text(
+        f"a JVM complains about {IN_OPTION} and {IN_MAP}\n{repeated}\n"
+    )
     verbs_show_no_secret(site, tmp_path / "job.conf")
     assert json.loads(site.ask("/api/v1/jobs/1"))["env"]["spark.anything.at.all"] == "******"
     for job_id in sources:
         logs = [entry["logName"] for entry in json.loads(site.ask(f"/logs/{job_id}/?format=json"))]
         assert f"{job_id}/driver.log" in logs
-        pages = [f"/ui/jobs/{job_id}", f"/ui/jobs/{job_id}/logs", f"/ui/jobs/{job_id}/resume", *(f"/logs/{name}" for name in logs)]
-        answers = [f"/job-info/{job_id}", f"/job-info/{job_id}/failures", f"/api/v1/jobs/{job_id}", f"/jobs/checkpoints/{job_id}"]
+        pages = [
+            f"/ui/jobs/{job_id}",
+            f"/ui/jobs/{job_id}/logs",
+            f"/ui/jobs/{job_id}/resume",
+            *(f"/logs/{name}" for name in logs),
+        ]
+        answers = [
+            f"/job-info/{job_id}",
+            f"/job-info/{job_id}/failures",
+            f"/api/v1/jobs/{job_id}",
+            f"/jobs/checkpoints/{job_id}",
+        ]
         for path in (*pages, *answers):
             shows_no_secret(path, site.ask(path))
     assert "a JVM complains about ******" in site.ask("/logs/1/spark.log")
-    for path in ("/finished-jobs", "/overview", "/metrics", "/openmetrics", "/thread-dump", "/pending-jobs", "/api/v1/jobs", "/ui/", "/ui/jobs"):
+    for path in (
+        "/finished-jobs",
+        "/overview",
+        "/metrics",
+        "/openmetrics",
+        "/thread-dump",
+        "/pending-jobs",
+        "/api/v1/jobs",
+        "/ui/",
+        "/ui/jobs",
+    ):
         shows_no_secret(path, site.ask(path))
     (site.home / "logs" / "1" / "spark.log").unlink()  # ours; now everything that was written
-    told = CliRunner().invoke(main, ["support-bundle", "1", "-o", str(tmp_path / "bundle.tar.gz"), "--server", site.url])
+    told = CliRunner().invoke(
+        main, ["support-bundle", "1", "-o", str(tmp_path / "bundle.tar.gz"), "--server", site.url]
+    )
     assert told.exit_code == 0, told.output
     assert (tmp_path / "bundle.tar.gz").stat().st_mode & 0o777 == 0o600
     with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:

@@ -45,15 +45,28 @@ def free_port() -> int:
 
 
 def rest(port: int, path: str, body: str | dict[str, Any] | None = None) -> Any:
-    data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body is not None else None
-    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", data), timeout=10) as answer:
+    data = (
+        body.encode()
+        if isinstance(body, str)
+        else json.dumps(body).encode()
+        if body is not None
+        else None
+    )
+    with urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{port}{path}", data), timeout=10
+    ) as answer:
         return json.loads(answer.read())
 
 
 def ids(out: Path) -> list[int]:
     if not list(out.glob("*.parquet")):
         return []
-    return sorted(pyarrow.dataset.dataset(sorted(map(str, out.glob("*.parquet"))), format="parquet").to_table().column("id").to_pylist())
+    return sorted(
+        pyarrow.dataset.dataset(sorted(map(str, out.glob("*.parquet"))), format="parquet")
+        .to_table()
+        .column("id")
+        .to_pylist()
+    )
 
 
 def feed(source: Path, number: int) -> None:
@@ -74,7 +87,13 @@ class World:
         log = (self.place / f"out-{len(self.processes)}.log").open("wb")
         environ = {**os.environ, "TIDEGATE_HOME": str(self.home)}
         with log:
-            process = subprocess.Popen([*command, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environ)
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environ,
+            )
         self.processes.append(process)
         return process
 
@@ -95,7 +114,10 @@ class World:
             process.wait()
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if str(self.home).encode() in Path("/proc", pid, "environ").read_bytes() and int(pid) != os.getpid():
+                if (
+                    str(self.home).encode() in Path("/proc", pid, "environ").read_bytes()
+                    and int(pid) != os.getpid()
+                ):
                     os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 continue
@@ -119,17 +141,25 @@ def checkpoint(port: int, job_id: int) -> int:
 
 def test_a_job_on_spark_is_submitted_runs_and_is_counted(world: World, tmp_path: Path) -> None:
     port, process = world.serve(spark=True)
-    assert rest(port, "/submit-job?format=hocon&jobId=12&jobName=seven", BATCH.format(out=tmp_path / "out")) == {"jobId": "12", "jobName": "seven"}
+    assert rest(
+        port, "/submit-job?format=hocon&jobId=12&jobName=seven", BATCH.format(out=tmp_path / "out")
+    ) == {"jobId": "12", "jobName": "seven"}
     until("the end of the job", lambda: rest(port, "/job-info/12")["jobStatus"] == "FINISHED")
     (job,) = rest(port, "/finished-jobs/FINISHED")
-    assert (job["jobId"], job["metrics"]["SourceReceivedCount"], job["metrics"]["SinkWriteCount"]) == ("12", "7", "7")
+    assert (
+        job["jobId"],
+        job["metrics"]["SourceReceivedCount"],
+        job["metrics"]["SinkWriteCount"],
+    ) == ("12", "7", "7")
     assert ids(tmp_path / "out") == list(range(7))
     assert rest(port, "/running-jobs") == []
     assert ended(process) == 0
     assert "Traceback" not in world.said(process)
 
 
-def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(world: World, tmp_path: Path) -> None:
+def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(
+    world: World, tmp_path: Path
+) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     feed(source, 0)
@@ -140,7 +170,12 @@ def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(world: Wo
     feed(source, 1)
     until("rows while no server lives", lambda: len(ids(out)) == 200)
     port, _ = world.serve()
-    until("the job is found again", lambda: rest(port, "/job-info/42")["jobStatus"] == "RUNNING" and checkpoint(port, 42) > before)
+    until(
+        "the job is found again",
+        lambda: (
+            rest(port, "/job-info/42")["jobStatus"] == "RUNNING" and checkpoint(port, 42) > before
+        ),
+    )
     assert rest(port, "/job-info/42")["generation"] == "1"
     feed(source, 2)
     until("rows with the new server", lambda: len(ids(out)) == 300)
@@ -150,13 +185,20 @@ def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(world: Wo
     assert ids(out) == list(range(300))
 
 
-def test_when_the_leader_resigns_another_server_leads_and_all_of_them_answer(world: World, tmp_path: Path) -> None:
+def test_when_the_leader_resigns_another_server_leads_and_all_of_them_answer(
+    world: World, tmp_path: Path
+) -> None:
     first, process = world.serve()
     second, _ = world.serve()
     assert until("a leader", lambda: rest(first, "/health")["leading"])
     assert rest(second, "/health")["leader"]["address"] == f"http://127.0.0.1:{first}"
     rest(second, "/submit-job?format=hocon&jobId=7", BATCH.format(out=tmp_path / "out"))
-    until("the job on both", lambda: {rest(port, "/job-info/7").get("jobStatus") for port in (first, second)} == {"FINISHED"})
+    until(
+        "the job on both",
+        lambda: (
+            {rest(port, "/job-info/7").get("jobStatus") for port in (first, second)} == {"FINISHED"}
+        ),
+    )
     assert ended(process, signal.SIGINT) == 0
     until("another leader", lambda: rest(second, "/health")["leading"])
     assert rest(second, "/health")["leader"]["term"] == 2
@@ -165,7 +207,13 @@ def test_when_the_leader_resigns_another_server_leads_and_all_of_them_answer(wor
 def test_a_worker_of_its_own_serves_a_server_without_one(world: World, tmp_path: Path) -> None:
     port, _ = world.serve("--no-worker")
     rest(port, "/submit-job?format=hocon&jobId=3", BATCH.format(out=tmp_path / "out"))
-    until("the job waits", lambda: rest(port, "/job-info/3")["jobStatus"] == "PENDING" and rest(port, "/job-info/3")["statusReason"])
+    until(
+        "the job waits",
+        lambda: (
+            rest(port, "/job-info/3")["jobStatus"] == "PENDING"
+            and rest(port, "/job-info/3")["statusReason"]
+        ),
+    )
     assert rest(port, "/overview")["workers"] == "0"
     worker = world.start("worker")
     until("the end of the job", lambda: rest(port, "/job-info/3")["jobStatus"] == "FINISHED")
@@ -188,9 +236,14 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(world: World, tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = tmp_path / "tidegate.yaml"
-        config.write_text(f"seatunnel:\n  engine:\n    backup-count: 1\n    http:\n      port: {port}\n      enable-dynamic-port: true\n      port-range: 50\n")
+        config.write_text(
+            f"seatunnel:\n  engine:\n    backup-count: 1\n    http:\n      port: {port}\n      enable-dynamic-port: true\n      port-range: 50\n"
+        )
         process = world.start("server", "--config", str(config), "--no-worker")
-        until("the server is ready", lambda: "ready at" in world.said(process) or process.poll() is not None)
+        until(
+            "the server is ready",
+            lambda: "ready at" in world.said(process) or process.poll() is not None,
+        )
         said = world.said(process)
     assert "backup-count" in said, "keys without a meaning here are named at the start"
     other = int(said.partition("127.0.0.1:")[2].partition(",")[0])
@@ -212,13 +265,21 @@ def test_an_engine_file_with_mistakes_starts_nothing(world: World, tmp_path: Pat
 def test_the_log_of_a_server_is_a_json_object_a_line(world: World) -> None:
     port, process = world.serve("--no-worker")
     assert ended(process) == 0
-    lines = [json.loads(line) for line in (world.home / "logs" / f"server-{port}.log").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (world.home / "logs" / f"server-{port}.log").read_text().splitlines()
+    ]
     assert {"server starts", "server ends"} <= {line["event"] for line in lines}
 
 
 def test_a_server_needs_no_pyspark_in_its_process() -> None:
     code = "import tidegate.server, tidegate.cli.server, sys; print([m for m in sys.modules if m.startswith(('pyspark', 'py4j', 'pyarrow', 'pandas'))])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_large_job_files_at_once_are_refused_and_do_not_delay_the_leader(world: World) -> None:

@@ -42,11 +42,15 @@ class World:
         self.file.write_text(self.text(self.outputs))
 
     def text(self, outputs: list[Path]) -> str:
-        sinks = [f'LocalFile {{ plugin_input = "t", path = "{outputs[0]}", file_format_type = "parquet" }}']
+        sinks = [
+            f'LocalFile {{ plugin_input = "t", path = "{outputs[0]}", file_format_type = "parquet" }}'
+        ]
         if outputs[1].name == "chaos":
             sinks.append(f'Chaos {{ plugin_input = "t", path = "{outputs[1]}" }}')
         else:
-            sinks.append(f'LocalFile {{ plugin_input = "t", path = "{outputs[1]}", file_format_type = "parquet" }}')
+            sinks.append(
+                f'LocalFile {{ plugin_input = "t", path = "{outputs[1]}", file_format_type = "parquet" }}'
+            )
         return f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
@@ -54,7 +58,9 @@ sink {{ {", ".join(sinks)} }}"""
 
     def killed(self, place: str) -> "World":
         assert self.runs is not None
-        result = self.runs.run(RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place))
+        result = self.runs.run(
+            RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place)
+        )
         assert result.code == KILLED, result.error
         return self
 
@@ -63,7 +69,9 @@ sink {{ {", ".join(sinks)} }}"""
 
     def damage(self, *checkpoints: int) -> None:
         for checkpoint in checkpoints:
-            (self.home.checkpoints / "7" / "1" / str(checkpoint) / "_manifest.json").write_bytes(b"")
+            (self.home.checkpoints / "7" / "1" / str(checkpoint) / "_manifest.json").write_bytes(
+                b""
+            )
 
     def resume(self, restore: str = "latest", engine: Engine | None = None) -> Ran:
         ran = run_in_process(str(self.file), self.home, engine or PlainEngine(), restore=restore)
@@ -81,7 +89,13 @@ sink {{ {", ".join(sinks)} }}"""
 def ids_in(directory: Path) -> list[int]:
     if directory.name == "chaos":
         return sorted(committed_ids(str(directory)))
-    return sorted(pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()) if directory.exists() else []
+    return (
+        sorted(
+            pyarrow.dataset.dataset(str(directory), format="parquet").to_table()["id"].to_pylist()
+        )
+        if directory.exists()
+        else []
+    )
 
 
 def published(directory: Path) -> set[str]:
@@ -101,7 +115,9 @@ class Listening(PlainEngine):
 
 @pytest.mark.parametrize("second", ["files", "chaos"])
 @pytest.mark.parametrize("killed_at", [ALL_HAVE_IT, ONE_LACKS_IT])
-def test_the_store_is_lost_after_the_commit_and_before_complete(memory_disk: Path, runs: CrashRuns, killed_at: str, second: str) -> None:
+def test_the_store_is_lost_after_the_commit_and_before_complete(
+    memory_disk: Path, runs: CrashRuns, killed_at: str, second: str
+) -> None:
     world = World(memory_disk, runs, second).killed(killed_at)
     before = published(world.outputs[0])
     assert ids_in(world.outputs[0]) == list(range(50))
@@ -112,31 +128,50 @@ def test_the_store_is_lost_after_the_commit_and_before_complete(memory_disk: Pat
     ran = world.resume(engine=engine)
 
     assert ran.claim.restored == {1: 4}
-    assert engine.batches == [5, 6, 7, 8], "the batch that a sink had was not repeated under its own id"
+    assert engine.batches == [5, 6, 7, 8], (
+        "the batch that a sink had was not repeated under its own id"
+    )
     assert before < published(world.outputs[0]), "what was in place was written again"
     assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
 
 
-def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_first_of_another(memory_disk: Path, runs: CrashRuns) -> None:
+def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_first_of_another(
+    memory_disk: Path, runs: CrashRuns
+) -> None:
     world = World(memory_disk, runs)
     first, second = (
         f'FakeSource {{ plugin_output = "{name}", row.num = 30, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }}'
         for name in "ab"
     )
-    sinks = [f'LocalFile {{ plugin_input = "{name}", path = "{memory_disk / name}", file_format_type = "parquet" }}' for name in "ab"]
+    sinks = [
+        f'LocalFile {{ plugin_input = "{name}", path = "{memory_disk / name}", file_format_type = "parquet" }}'
+        for name in "ab"
+    ]
     world.file.write_text(f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = 10 }}
 source {{ {first}, {second} }}
 sink {{ {sinks[0]}, {sinks[1]} }}""")
-    world.killed("ledger.complete.after@1")  # one pipeline has a checkpoint; whether the other has committed its batch is left to chance
+    world.killed(
+        "ledger.complete.after@1"
+    )  # one pipeline has a checkpoint; whether the other has committed its batch is left to chance
     world.lose_the_store()
     world.resume()
     assert [ids_in(memory_disk / name) for name in "ab"] == [list(range(30))] * 2
 
 
 @pytest.mark.parametrize("second", ["files", "chaos"])
-@pytest.mark.parametrize(("killed_at", "repeated"), [(NOTHING_PENDING, [4, 5]), (ALL_HAVE_IT, [3, 4, 5]), (ONE_LACKS_IT, [3, 4, 5])])
+@pytest.mark.parametrize(
+    ("killed_at", "repeated"),
+    [(NOTHING_PENDING, [4, 5]), (ALL_HAVE_IT, [3, 4, 5]), (ONE_LACKS_IT, [3, 4, 5])],
+)
 @pytest.mark.parametrize("store_too", [False, True], ids=["store-kept", "store-lost"])
-def test_the_two_newest_checkpoints_are_damaged(memory_disk: Path, runs: CrashRuns, killed_at: str, repeated: list[int], second: str, store_too: bool) -> None:
+def test_the_two_newest_checkpoints_are_damaged(
+    memory_disk: Path,
+    runs: CrashRuns,
+    killed_at: str,
+    repeated: list[int],
+    second: str,
+    store_too: bool,
+) -> None:
     world = World(memory_disk, runs, second).killed(killed_at)
     newest = world.state().retained[-1].checkpoint
     world.damage(newest, newest - 1)
@@ -155,7 +190,9 @@ def test_the_two_newest_checkpoints_are_damaged(memory_disk: Path, runs: CrashRu
 
 @pytest.mark.parametrize("second", ["files", "chaos"])
 @pytest.mark.parametrize("killed_at", [NOTHING_PENDING, ALL_HAVE_IT, ONE_LACKS_IT])
-def test_an_older_checkpoint_is_asked_for_on_purpose(memory_disk: Path, runs: CrashRuns, killed_at: str, second: str) -> None:
+def test_an_older_checkpoint_is_asked_for_on_purpose(
+    memory_disk: Path, runs: CrashRuns, killed_at: str, second: str
+) -> None:
     world = World(memory_disk, runs, second).killed(killed_at)
     state = world.state()
     before = published(world.outputs[0])
@@ -165,22 +202,43 @@ def test_an_older_checkpoint_is_asked_for_on_purpose(memory_disk: Path, runs: Cr
     ran = world.resume(f"checkpoint:{oldest}", engine)
 
     assert ran.claim.restored == {1: oldest}
-    assert engine.batches[0] == state.next_checkpoint, "a batch that was taken back has an id of its own"
+    assert engine.batches[0] == state.next_checkpoint, (
+        "a batch that was taken back has an id of its own"
+    )
     assert len(before & published(world.outputs[0])) == oldest, "what is newer was not taken back"
     assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
 
 
-@pytest.mark.parametrize("killed_at", ["filesink.rewind.before@1", "filesink.rewind.after@1", "filesink.rewind.middle@2", "ledger.begin.after@1"])
-def test_who_dies_on_the_way_back_goes_on_going_back(memory_disk: Path, runs: CrashRuns, killed_at: str) -> None:
+@pytest.mark.parametrize(
+    "killed_at",
+    [
+        "filesink.rewind.before@1",
+        "filesink.rewind.after@1",
+        "filesink.rewind.middle@2",
+        "ledger.begin.after@1",
+    ],
+)
+def test_who_dies_on_the_way_back_goes_on_going_back(
+    memory_disk: Path, runs: CrashRuns, killed_at: str
+) -> None:
     world = World(memory_disk, runs).killed(ALL_HAVE_IT)
-    result = runs.run(RunRequest(home=str(world.home.root), file=str(world.file), failpoints=killed_at, restore="checkpoint:2"))
+    result = runs.run(
+        RunRequest(
+            home=str(world.home.root),
+            file=str(world.file),
+            failpoints=killed_at,
+            restore="checkpoint:2",
+        )
+    )
     assert result.code == KILLED, result.error
     assert world.state().back
     world.resume("auto")
     assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
 
 
-def test_a_sink_with_the_same_id_and_other_offsets_fails_the_job_and_changes_no_row(memory_disk: Path, runs: CrashRuns) -> None:
+def test_a_sink_with_the_same_id_and_other_offsets_fails_the_job_and_changes_no_row(
+    memory_disk: Path, runs: CrashRuns
+) -> None:
     world = World(memory_disk, runs, "chaos").killed(ALL_HAVE_IT)
     (record,) = world.outputs[1].glob("*00000005.json")
     changed = json.loads(record.read_text())
@@ -215,30 +273,54 @@ def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) 
     forked = [memory_disk / "fork", memory_disk / "fork-files"]
     (memory_disk / "fork.conf").write_text(world.text(forked))
     gate, ended = Gate(4), []
-    first = threading.Thread(target=lambda: ended.append(run_in_process(str(world.file), world.home, gate)))
+    first = threading.Thread(
+        target=lambda: ended.append(run_in_process(str(world.file), world.home, gate))
+    )
     first.start()
     try:
         assert gate.reached.wait(PATIENCE_S)
-        fork = run_in_process(str(memory_disk / "fork.conf"), world.home, PlainEngine(), job_id=8, restore="checkpoint:3", restore_from=7)
+        fork = run_in_process(
+            str(memory_disk / "fork.conf"),
+            world.home,
+            PlainEngine(),
+            job_id=8,
+            restore="checkpoint:3",
+            restore_from=7,
+        )
     finally:
         gate.opened.set()
         first.join(PATIENCE_S)
     assert fork.outcome.status is JobStatus.FINISHED, fork.outcome.failures
     assert fork.claim.restored == {1: 3}
-    assert [ids_in(output) for output in forked] == [list(range(30, ROWS))] * 2, "a fork writes what comes after its checkpoint"
+    assert [ids_in(output) for output in forked] == [list(range(30, ROWS))] * 2, (
+        "a fork writes what comes after its checkpoint"
+    )
     assert ended[0].outcome.status is JobStatus.FINISHED, ended[0].outcome.failures
     assert ended[0].outcome.lineage != fork.outcome.lineage
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2, "the job that went on noticed nothing"
+    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2, (
+        "the job that went on noticed nothing"
+    )
 
 
-def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(memory_disk: Path) -> None:
+def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(
+    memory_disk: Path,
+) -> None:
     world = World(memory_disk)
     gate, ended = Gate(4), []
-    first = threading.Thread(target=lambda: ended.append(run_in_process(str(world.file), world.home, gate)))
+    first = threading.Thread(
+        target=lambda: ended.append(run_in_process(str(world.file), world.home, gate))
+    )
     first.start()
     try:
         assert gate.reached.wait(PATIENCE_S)
-        run_in_process(str(world.file), world.home, PlainEngine(), job_id=8, restore="checkpoint:4", restore_from=7)
+        run_in_process(
+            str(world.file),
+            world.home,
+            PlainEngine(),
+            job_id=8,
+            restore="checkpoint:4",
+            restore_from=7,
+        )
     finally:
         gate.opened.set()
         first.join(PATIENCE_S)
@@ -246,7 +328,9 @@ def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(memo
     assert ids_in(world.outputs[0]) == sorted([*range(ROWS), *range(40, ROWS)])
 
 
-def test_on_spark_a_lost_store_and_a_damaged_checkpoint_cost_no_row(memory_disk: Path, runs: CrashRuns, shared_engine: Shared) -> None:
+def test_on_spark_a_lost_store_and_a_damaged_checkpoint_cost_no_row(
+    memory_disk: Path, runs: CrashRuns, shared_engine: Shared
+) -> None:
     world = World(memory_disk, runs, "chaos").killed(ONE_LACKS_IT)
     world.damage(4)
     world.lose_the_store()

@@ -43,7 +43,15 @@ def cluster(standing: SparkCluster) -> SparkCluster:
 class Run:
     """A `tidegate run` on the cluster."""
 
-    def __init__(self, root: Path, cluster: SparkCluster, *, env: str, body: str, by_engine_file: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        cluster: SparkCluster,
+        *,
+        env: str,
+        body: str,
+        by_engine_file: bool = False,
+    ) -> None:
         self.root, self.cluster, self.file = root, cluster, root / "job.conf"
         self.process: subprocess.Popen[str] | None = None
         settings = {
@@ -57,15 +65,35 @@ class Run:
         }
         self.options = ["--home", str(root / "home")]
         if by_engine_file:
-            (root / "engine.yaml").write_text(json.dumps({"tidegate": {"spark": settings}}))  # JSON is YAML
+            (root / "engine.yaml").write_text(
+                json.dumps({"tidegate": {"spark": settings}})
+            )  # JSON is YAML
             self.options += ["--config", str(root / "engine.yaml")]
             settings = {}
-        lines = "\n".join([*(f'  {key} = "{value}"' for key, value in settings.items()), f"  {env}"])
-        self.file.write_text(f'env {{\n  job.name = "cluster", checkpoint.timeout = 120000\n{lines}\n}}\n{body}')
+        lines = "\n".join(
+            [*(f'  {key} = "{value}"' for key, value in settings.items()), f"  {env}"]
+        )
+        self.file.write_text(
+            f'env {{\n  job.name = "cluster", checkpoint.timeout = 120000\n{lines}\n}}\n{body}'
+        )
 
     def start(self) -> None:
-        command = [sys.executable, "-c", "from tidegate.cli import main; main()", "run", str(self.file), *self.options]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        command = [
+            sys.executable,
+            "-c",
+            "from tidegate.cli import main; main()",
+            "run",
+            str(self.file),
+            *self.options,
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     @property
     def running(self) -> "subprocess.Popen[str]":
@@ -92,21 +120,41 @@ class Run:
     def staged(self, sink: str = "out") -> set[str]:
         """What tasks have begun to write, and nobody has committed."""
         place = self.root / sink / ".tidegate"
-        return {p.name for p in place.rglob("staging/*/*") if p.is_file() and not p.name.endswith(".record")} if place.exists() else set()
+        return (
+            {
+                p.name
+                for p in place.rglob("staging/*/*")
+                if p.is_file() and not p.name.endswith(".record")
+            }
+            if place.exists()
+            else set()
+        )
 
     def rows(self, sink: str = "out") -> pa.Table:
-        return pyarrow.dataset.dataset(str(self.root / sink), format="parquet").to_table().sort_by("id")
+        return (
+            pyarrow.dataset.dataset(str(self.root / sink), format="parquet")
+            .to_table()
+            .sort_by("id")
+        )
 
     def ids(self, sink: str = "out") -> list[int]:
         files = [p for p in (self.root / sink).rglob("*.parquet") if ".tidegate" not in p.parts]
-        return sorted(number for file in files for number in pyarrow.parquet.read_table(file)["id"].to_pylist())
+        return sorted(
+            number
+            for file in files
+            for number in pyarrow.parquet.read_table(file)["id"].to_pylist()
+        )
 
     def writing_executor(self) -> int:
         """The executor of a task that has a staged file open right now."""
         found: list[int] = []
 
         def seen() -> bool:
-            found[:] = [pid for pid in self.cluster.executors() if any(str(self.root) in path and "/staging/" in path for path in open_files(pid))]
+            found[:] = [
+                pid
+                for pid in self.cluster.executors()
+                if any(str(self.root) in path and "/staging/" in path for path in open_files(pid))
+            ]
             return bool(found)
 
         self.wait_for(seen)
@@ -169,9 +217,13 @@ def check_bounded(run: Run, rows: int) -> None:
     assert not list(run.root.glob("*/.tidegate"))
 
 
-def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     env = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 1000, batch.max-rows = 400, spark.sql.shuffle.partitions = 2'
-    run = Run(tmp_path, cluster, env=env, body=bounded(tmp_path, 2000, slow_ms=500), by_engine_file=True)
+    run = Run(
+        tmp_path, cluster, env=env, body=bounded(tmp_path, 2000, slow_ms=500), by_engine_file=True
+    )
     runs.append(run)
     run.start()
     run.wait_for(lambda: run.ids("fused"))  # some batches are committed
@@ -185,7 +237,9 @@ def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(tmp_path
     check_bounded(run, 2000)
 
 
-def test_an_executor_killed_inside_a_streaming_job_loses_and_doubles_nothing(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_an_executor_killed_inside_a_streaming_job_loses_and_doubles_nothing(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     inbox = tmp_path / "in"
     inbox.mkdir()
 
@@ -198,7 +252,12 @@ def test_an_executor_killed_inside_a_streaming_job_loses_and_doubles_nothing(tmp
   schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ Chaos {{ plugin_input = "a", places = ["write"], slow_ms = 1000 }}
 LocalFile {{ plugin_input = "a", path = "{tmp_path / "out"}", file_format_type = "parquet" }} }}"""
-    run = Run(tmp_path, cluster, env='job.mode = "STREAMING", job.retry.times = 0, checkpoint.interval = 300', body=body)
+    run = Run(
+        tmp_path,
+        cluster,
+        env='job.mode = "STREAMING", job.retry.times = 0, checkpoint.interval = 300',
+        body=body,
+    )
     runs.append(run)
     arrive(0)
     run.start()
@@ -221,7 +280,9 @@ LocalFile {{ plugin_input = "a", path = "{tmp_path / "out"}", file_format_type =
 
 
 @pytest.mark.soak
-def test_a_job_on_a_cluster_writes_exactly_its_rows(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_a_job_on_a_cluster_writes_exactly_its_rows(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     env = 'job.mode = "BATCH", checkpoint.interval = 1000, batch.max-rows = 5000'
     run = Run(tmp_path, cluster, env=env, body=bounded(tmp_path, 20_000, slow_ms=0))
     runs.append(run)
@@ -240,13 +301,22 @@ sink {{ Chaos {{ plugin_input = "a", places = ["write"], {trouble} }}
 LocalFile {{ plugin_input = "a", path = "{root / "out"}", file_format_type = "parquet" }} }}"""
 
 
-BATCHES = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 3000, batch.max-rows = 2000'
+BATCHES = (
+    'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 3000, batch.max-rows = 2000'
+)
 
 
 @pytest.mark.soak
-def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     quick = "spark.network.timeout = 8s, spark.network.timeoutInterval = 1s, spark.executor.heartbeatInterval = 1s"
-    run = Run(tmp_path, cluster, env=f"{BATCHES}, {quick}", body=slow_batches(tmp_path, 40_000, "slow_ms = 700"))
+    run = Run(
+        tmp_path,
+        cluster,
+        env=f"{BATCHES}, {quick}",
+        body=slow_batches(tmp_path, 40_000, "slow_ms = 700"),
+    )
     runs.append(run)
     run.start()
     run.wait_for(run.ids)
@@ -257,7 +327,9 @@ def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(tmp_path: Path, clus
         os.kill(pid, signal.SIGSTOP)
     try:
         committed = len(run.ids())
-        run.wait_for(lambda: len(run.ids()) >= committed + 6000)  # its tasks were done elsewhere, and more
+        run.wait_for(
+            lambda: len(run.ids()) >= committed + 6000
+        )  # its tasks were done elsewhere, and more
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
@@ -268,28 +340,49 @@ def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(tmp_path: Path, clus
 
 
 @pytest.mark.soak
-def test_tasks_that_run_twice_at_once_write_once(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_tasks_that_run_twice_at_once_write_once(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     eager = "spark.speculation = true, spark.speculation.interval = 100ms, spark.speculation.multiplier = 1.1, spark.speculation.quantile = 0.1"
     trouble = "seed = 5, hang_probability = 0.4, hang_ms = 5000"
-    run = Run(tmp_path, cluster, env=f"{BATCHES}, {eager}, spark.speculation.minTaskRuntime = 100ms", body=slow_batches(tmp_path, 16_000, trouble))
+    run = Run(
+        tmp_path,
+        cluster,
+        env=f"{BATCHES}, {eager}, spark.speculation.minTaskRuntime = 100ms",
+        body=slow_batches(tmp_path, 16_000, trouble),
+    )
     runs.append(run)
     run.start()
     code, said = run.result()
     assert code == 0, said
     assert run.ids() == list(range(16_000))
-    said_by_executors = "".join(path.read_text() for path in cluster.place.glob("worker-*/app-*/*/stderr"))
+    said_by_executors = "".join(
+        path.read_text() for path in cluster.place.glob("worker-*/app-*/*/stderr")
+    )
     assert "another attempt succeeded" in said_by_executors, "no task ran twice"
 
 
 @pytest.mark.soak
-def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation_goes_on(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
-    run = Run(tmp_path, cluster, env=BATCHES.replace("retry.times = 0", "retry.times = 3"), body=slow_batches(tmp_path, 20_000, "slow_ms = 300"))
+def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation_goes_on(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
+    run = Run(
+        tmp_path,
+        cluster,
+        env=BATCHES.replace("retry.times = 0", "retry.times = 3"),
+        body=slow_batches(tmp_path, 20_000, "slow_ms = 300"),
+    )
     runs.append(run)
     run.start()
     run.wait_for(run.ids)
     before = cluster.executors()
     drivers = gateway.children(run.running.pid)
-    jvms = [pid for driver in drivers for pid in gateway.children(driver) if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    jvms = [
+        pid
+        for driver in drivers
+        for pid in gateway.children(driver)
+        if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     assert jvms
     os.kill(jvms[0], signal.SIGKILL)
     run.wait_for(lambda: not cluster.executors() & before)
@@ -299,7 +392,9 @@ def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation
 
 
 @pytest.mark.soak
-def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when_there_are_some(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when_there_are_some(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     for worker in list(cluster.workers):
         cluster.kill_worker(worker)
     env = f"{BATCHES.replace('retry.times = 0', 'retry.times = 9')}, job.retry.interval.seconds = 1, spark.tidegate.noExecutorTimeout = 3s"
@@ -307,7 +402,11 @@ def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when
     runs.append(run)
     run.start()
     logs = tmp_path / "home" / "logs"
-    run.wait_for(lambda: any("no executor for 3 seconds" in path.read_text() for path in logs.rglob("driver.log")))
+    run.wait_for(
+        lambda: any(
+            "no executor for 3 seconds" in path.read_text() for path in logs.rglob("driver.log")
+        )
+    )
     cluster.add_workers(2)
     code, said = run.result()
     assert code == 0, said
@@ -315,8 +414,15 @@ def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when
 
 
 @pytest.mark.soak
-def test_executors_without_the_right_python_are_named(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
-    run = Run(tmp_path, cluster, env=f'{BATCHES}, spark.pyspark.python = "/no/such/python"', body=slow_batches(tmp_path, 100, "slow_ms = 0"))
+def test_executors_without_the_right_python_are_named(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
+    run = Run(
+        tmp_path,
+        cluster,
+        env=f'{BATCHES}, spark.pyspark.python = "/no/such/python"',
+        body=slow_batches(tmp_path, 100, "slow_ms = 0"),
+    )
     runs.append(run)
     run.start()
     code, said = run.result()
@@ -324,17 +430,29 @@ def test_executors_without_the_right_python_are_named(tmp_path: Path, cluster: S
     assert "the executors have no program /no/such/python" in said
 
 
-def test_a_master_that_is_not_there_is_named_at_once(tmp_path: Path, standing: SparkCluster, runs: list[Run]) -> None:
-    run = Run(tmp_path, standing, env=f'{BATCHES}, spark.master = "spark://{LOOPBACK}:1"', body=slow_batches(tmp_path, 100, "slow_ms = 0"))
+def test_a_master_that_is_not_there_is_named_at_once(
+    tmp_path: Path, standing: SparkCluster, runs: list[Run]
+) -> None:
+    run = Run(
+        tmp_path,
+        standing,
+        env=f'{BATCHES}, spark.master = "spark://{LOOPBACK}:1"',
+        body=slow_batches(tmp_path, 100, "slow_ms = 0"),
+    )
     runs.append(run)
     run.start()
     code, said = run.result()
     assert code == 1, said
-    assert f"no Spark master answers at spark://{LOOPBACK}:1 ({LOOPBACK}:1: Connection refused)" in said
+    assert (
+        f"no Spark master answers at spark://{LOOPBACK}:1 ({LOOPBACK}:1: Connection refused)"
+        in said
+    )
 
 
 @pytest.mark.soak
-def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(
+    tmp_path: Path, runs: list[Run]
+) -> None:
     with SparkCluster(tmp_path / "cluster") as own:
         run = Run(tmp_path, own, env=BATCHES, body=slow_batches(tmp_path, 20_000, "slow_ms = 300"))
         runs.append(run)
@@ -347,9 +465,16 @@ def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_executors_that_cannot_start_fail_the_batch_in_bounded_time(tmp_path: Path, cluster: SparkCluster, runs: list[Run]) -> None:
+def test_executors_that_cannot_start_fail_the_batch_in_bounded_time(
+    tmp_path: Path, cluster: SparkCluster, runs: list[Run]
+) -> None:
     impossible = 'spark.executor.extraJavaOptions = "-XX:ActiveProcessorCount=none", spark.tidegate.noExecutorTimeout = 3s'
-    run = Run(tmp_path, cluster, env=f"{BATCHES}, {impossible}", body=slow_batches(tmp_path, 100, "slow_ms = 0"))
+    run = Run(
+        tmp_path,
+        cluster,
+        env=f"{BATCHES}, {impossible}",
+        body=slow_batches(tmp_path, 100, "slow_ms = 0"),
+    )
     runs.append(run)
     run.start()
     code, said = run.result()

@@ -51,7 +51,17 @@ class Place:
         storage = CheckpointStorage(self.home.checkpoints)
         savepoints = Savepoints(storage.files)
         point = savepoints.copy(storage.checkpoints(job_id, 1)[-1][1], job_id, "1700000000000", 1)
-        savepoints.seal(Savepoint(id="1700000000000", path="", job_id=job_id, lineage="l", name="orders", made_ms=1, pipelines={1: point}))
+        savepoints.seal(
+            Savepoint(
+                id="1700000000000",
+                path="",
+                job_id=job_id,
+                lineage="l",
+                name="orders",
+                made_ms=1,
+                pipelines={1: point},
+            )
+        )
 
     def directories(self) -> set[str]:
         root = self.home.checkpoints
@@ -69,7 +79,9 @@ def tidegate(place: Place) -> Tidegate:
 
     def call(*words: str, code: int = 0) -> Result:
         verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click asks for nothing else. Not through `main`: click keeps the first help it makes
-        result = CliRunner().invoke(verb, list(words[1:]), env={"TIDEGATE_HOME": str(place.home.root)})
+        result = CliRunner().invoke(
+            verb, list(words[1:]), env={"TIDEGATE_HOME": str(place.home.root)}
+        )
         assert result.exit_code == code, result.output + repr(result.exception)
         return result
 
@@ -80,8 +92,16 @@ def document(result: Result) -> dict:
     return json.loads(result.stdout)
 
 
-def test_a_home_where_nothing_has_run_is_named_and_not_made(place: Place, tidegate: Tidegate) -> None:
-    for words in (("state", "du"), ("state", "gc"), ("state", "verify"), ("state", "expire"), ("capacity",)):
+def test_a_home_where_nothing_has_run_is_named_and_not_made(
+    place: Place, tidegate: Tidegate
+) -> None:
+    for words in (
+        ("state", "du"),
+        ("state", "gc"),
+        ("state", "verify"),
+        ("state", "expire"),
+        ("capacity",),
+    ):
         assert "holds no installation yet" in tidegate(*words, code=2).stderr
     assert not place.home.root.exists()
 
@@ -91,10 +111,21 @@ def test_usage_is_told_by_kind_job_age_and_map(place: Place, tidegate: Tidegate)
     place.savepoint()
     (place.home.checkpoints / "notes.txt").write_text("mine")
     told = document(tidegate("state", "du", "--json"))
-    assert {kind: told["kinds"][kind]["units"] for kind in told["kinds"]} == {"retained": 3, "savepoint": 1, "unknown": 1}
+    assert {kind: told["kinds"][kind]["units"] for kind in told["kinds"]} == {
+        "retained": 3,
+        "savepoint": 1,
+        "unknown": 1,
+    }
     (job,) = told["jobs"]
-    assert (job["job_id"], job["name"], job["status"], job["kinds"]["retained"]["units"]) == (7, "orders", "CANCELED", 3)
-    assert told["total"]["bytes"] == sum(p.stat().st_size for p in place.home.checkpoints.rglob("*") if p.is_file())
+    assert (job["job_id"], job["name"], job["status"], job["kinds"]["retained"]["units"]) == (
+        7,
+        "orders",
+        "CANCELED",
+        3,
+    )
+    assert told["total"]["bytes"] == sum(
+        p.stat().st_size for p in place.home.checkpoints.rglob("*") if p.is_file()
+    )
     assert told["ages"]["< 1 hour"]["units"] == 5
     assert told["store"]["running-pipeline-state"]["documents"] == 1
     text = tidegate("state", "du").stdout
@@ -112,46 +143,76 @@ def test_what_belongs_to_somebody_is_never_collected(place: Place, tidegate: Tid
     assert "4 of 4 are sound" in tidegate("state", "verify").stdout
 
 
-def test_a_forgotten_job_is_collected_taken_back_resumed_and_deleted(place: Place, tidegate: Tidegate) -> None:
+def test_a_forgotten_job_is_collected_taken_back_resumed_and_deleted(
+    place: Place, tidegate: Tidegate
+) -> None:
     place.stopped()
     before = place.directories()
-    assert "1 jobs would be forgotten" in tidegate("state", "expire", "--older-than", "0", "--dry-run").stdout
+    assert (
+        "1 jobs would be forgotten"
+        in tidegate("state", "expire", "--older-than", "0", "--dry-run").stdout
+    )
     assert "0 jobs forgotten" in tidegate("state", "expire").stdout
-    assert [job["job_id"] for job in document(tidegate("state", "expire", "--older-than", "0", "--json"))["expired"]] == [7]
+    assert [
+        job["job_id"]
+        for job in document(tidegate("state", "expire", "--older-than", "0", "--json"))["expired"]
+    ] == [7]
     assert place.directories() == before, "expiry leaves the directories"
-    assert document(tidegate("state", "gc", "--json"))["due"]["units"] == 0, "their time has not come"
+    assert document(tidegate("state", "gc", "--json"))["due"]["units"] == 0, (
+        "their time has not come"
+    )
     assert "would be collected" in tidegate("state", "gc", "--older-than", "0").stdout
     assert place.directories() == before, "a dry run changes nothing"
-    assert document(tidegate("state", "gc", "--older-than", "0", "--collect", "--json"))["moved"] == 3
+    assert (
+        document(tidegate("state", "gc", "--older-than", "0", "--collect", "--json"))["moved"] == 3
+    )
     assert place.directories() == set()
     assert "3 units are where they stood" in tidegate("state", "gc", "--undo", "latest").stdout
     assert place.directories() == before
-    assert "0 units" in tidegate("state", "gc", "--older-than", "0", "--collect").stdout, "what was taken back is left alone"
+    assert "0 units" in tidegate("state", "gc", "--older-than", "0", "--collect").stdout, (
+        "what was taken back is left alone"
+    )
 
 
 def test_a_quarantine_can_be_deleted_before_its_time(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
     tidegate("state", "expire", "--older-than", "0")
     tidegate("state", "gc", "--older-than", "0", "--collect")
-    assert "0 units (0 B) moved into quarantine, 3 deleted for good" in tidegate("state", "gc", "--purge").stdout
+    assert (
+        "0 units (0 B) moved into quarantine, 3 deleted for good"
+        in tidegate("state", "gc", "--purge").stdout
+    )
     assert list(place.home.checkpoints.rglob("state-data")) == []
 
 
-def test_a_quarantine_that_is_not_there_is_an_error_in_one_sentence(place: Place, tidegate: Tidegate) -> None:
+def test_a_quarantine_that_is_not_there_is_an_error_in_one_sentence(
+    place: Place, tidegate: Tidegate
+) -> None:
     place.stopped()
-    assert "there is no quarantine 'x'; there are: none" in tidegate("state", "gc", "--undo", "x", code=3).stderr
+    assert (
+        "there is no quarantine 'x'; there are: none"
+        in tidegate("state", "gc", "--undo", "x", code=3).stderr
+    )
     assert "--dry-run shows" in tidegate("state", "gc", "--dry-run", "--collect", code=2).stderr
 
 
-def test_a_store_that_was_lost_collects_nothing_until_it_is_told(place: Place, tidegate: Tidegate) -> None:
+def test_a_store_that_was_lost_collects_nothing_until_it_is_told(
+    place: Place, tidegate: Tidegate
+) -> None:
     place.stopped()
     tidegate("state", "gc", "--collect")
     shutil.rmtree(place.home.root / "store")
     before = place.directories()
     open_store_anew(place)
-    assert "belongs to the store" in tidegate("state", "gc", "--collect", "--older-than", "0", code=2).stderr
+    assert (
+        "belongs to the store"
+        in tidegate("state", "gc", "--collect", "--older-than", "0", code=2).stderr
+    )
     assert place.directories() == before
-    assert "3 units" in tidegate("state", "gc", "--collect", "--older-than", "0", "--take-namespace").stdout
+    assert (
+        "3 units"
+        in tidegate("state", "gc", "--collect", "--older-than", "0", "--take-namespace").stdout
+    )
     assert place.directories() == set()
 
 
@@ -160,7 +221,9 @@ def open_store_anew(place: Place) -> None:
     open_store(place.home.store_url).close()
 
 
-def test_one_file_that_cannot_be_moved_is_told_and_does_not_keep_the_rest(place: Place, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_that_cannot_be_moved_is_told_and_does_not_keep_the_rest(
+    place: Place, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.stopped()
     tidegate("state", "expire", "--older-than", "0")
     rename = os.rename
@@ -180,7 +243,9 @@ def test_one_file_that_cannot_be_moved_is_told_and_does_not_keep_the_rest(place:
 def test_damage_is_found_and_named(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
     place.savepoint()
-    (file,) = (place.home.checkpoints / "savepoint" / "7" / "1700000000000" / "1").glob("Source*/state-data")
+    (file,) = (place.home.checkpoints / "savepoint" / "7" / "1700000000000" / "1").glob(
+        "Source*/state-data"
+    )
     file.write_text("{}")
     shutil.rmtree(place.home.checkpoints / "7" / "1" / "5")
     result = tidegate("state", "verify", code=1)
@@ -188,23 +253,37 @@ def test_damage_is_found_and_named(place: Place, tidegate: Tidegate) -> None:
     assert "checkpoint 7/1/5" in result.stdout
     assert "savepoint savepoint/7/1700000000000" in result.stdout
     rows = json.loads(tidegate("state", "verify", "--json", code=1).stdout)
-    assert sorted(row["path"] for row in rows if row["damage"]) == ["7/1/5", "savepoint/7/1700000000000"]
+    assert sorted(row["path"] for row in rows if row["damage"]) == [
+        "7/1/5",
+        "savepoint/7/1700000000000",
+    ]
 
 
-def test_capacity_is_measured_from_the_jobs_and_estimated_for_a_file(place: Place, tidegate: Tidegate) -> None:
+def test_capacity_is_measured_from_the_jobs_and_estimated_for_a_file(
+    place: Place, tidegate: Tidegate
+) -> None:
     place.stopped(env=", checkpoint.max-retained = 2")
     told = document(tidegate("capacity", "--json"))
     (job,) = told["jobs"]
-    largest = max(sum(f.stat().st_size for f in (place.home.checkpoints / path).rglob("*") if f.is_file()) for path in place.directories())
+    largest = max(
+        sum(f.stat().st_size for f in (place.home.checkpoints / path).rglob("*") if f.is_file())
+        for path in place.directories()
+    )
     assert job["checkpoint_bytes"] >= largest
     assert job["storage_bytes"] == round(job["checkpoint_bytes"] * 3 * 1.5)
     assert told["storage_bytes"] == job["storage_bytes"]
     assert "each savepoint" in tidegate("capacity").stdout
     estimate = document(tidegate("capacity", str(place.root / "job-7.conf"), "--json"))
-    assert [row["source"] for row in estimate["operators"]] == ["1 measured here", "1 measured here"]
+    assert [row["source"] for row in estimate["operators"]] == [
+        "1 measured here",
+        "1 measured here",
+    ]
     assert estimate["retained_max"] == 2
     assert 0 < estimate["low_bytes"] <= estimate["checkpoint_bytes"] < 10_000
-    assert "it is measured once the job has run" in tidegate("capacity", str(place.root / "job-7.conf")).stdout
+    assert (
+        "it is measured once the job has run"
+        in tidegate("capacity", str(place.root / "job-7.conf")).stdout
+    )
 
 
 def test_an_estimate_needs_no_job_that_has_run(place: Place, tidegate: Tidegate) -> None:
@@ -217,8 +296,12 @@ def test_an_estimate_needs_no_job_that_has_run(place: Place, tidegate: Tidegate)
     assert "no job here has a checkpoint yet" in tidegate("capacity").stdout
 
 
-@pytest.mark.parametrize("step", ["checkpoint.delete.before", "checkpoint.delete.middle", "checkpoint.delete.after"])
-def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_deleted(step: str, place: Place, runs: CrashRuns) -> None:
+@pytest.mark.parametrize(
+    "step", ["checkpoint.delete.before", "checkpoint.delete.middle", "checkpoint.delete.after"]
+)
+def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_deleted(
+    step: str, place: Place, runs: CrashRuns
+) -> None:
     file = place.root / "job.conf"
     file.write_text(job_text(place.root / "out", env=", checkpoint.max-retained = 2"))
     request = RunRequest(home=str(place.home.root), file=str(file), failpoints=f"{step}@2")
@@ -234,11 +317,20 @@ def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_delete
     assert place.directories() == {ref.path for ref in pipeline.value.retained}
 
 
-def test_a_job_that_ends_with_a_doomed_checkpoint_leaves_only_the_retained_ones(place: Place, runs: CrashRuns) -> None:
+def test_a_job_that_ends_with_a_doomed_checkpoint_leaves_only_the_retained_ones(
+    place: Place, runs: CrashRuns
+) -> None:
     """The last driver is killed between the record of a deletion and the deletion, and nobody runs the job again but to find that it has ended."""
     file = place.root / "job.conf"
     file.write_text(job_text(place.root / "out", env=", checkpoint.max-retained = 2"))
-    assert runs.run(RunRequest(home=str(place.home.root), file=str(file), failpoints="checkpoint.delete.before@4")).code == KILLED
+    assert (
+        runs.run(
+            RunRequest(
+                home=str(place.home.root), file=str(file), failpoints="checkpoint.delete.before@4"
+            )
+        ).code
+        == KILLED
+    )
     last = runs.run(RunRequest(home=str(place.home.root), file=str(file), stop_at_rows=1))
     assert last.status == "CANCELED"
     assert len(place.directories()) == 2
@@ -249,10 +341,24 @@ def test_a_cancelled_job_is_dropped_where_the_job_file_says_so(place: Place) -> 
     assert place.directories() == set()
 
 
-def test_the_server_that_leads_looks_through_the_namespace_by_itself(place: Place, tidegate: Tidegate) -> None:
+def test_the_server_that_leads_looks_through_the_namespace_by_itself(
+    place: Place, tidegate: Tidegate
+) -> None:
     place.stopped()
-    command = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--home", str(place.home.root), "--http-port", "0", "--no-worker"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as server:
+    command = [
+        sys.executable,
+        "-c",
+        "from tidegate.cli import main; main()",
+        "server",
+        "--home",
+        str(place.home.root),
+        "--http-port",
+        "0",
+        "--no-worker",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as server:
         try:
             until_s = time.monotonic() + PATIENCE_S
             while (told := document(tidegate("state", "du", "--json"))["collector"]) is None:
@@ -262,5 +368,10 @@ def test_the_server_that_leads_looks_through_the_namespace_by_itself(place: Plac
         finally:
             server.terminate()
             server.wait(PATIENCE_S)
-    assert (told["whole"], told["moved"], told["failures"], told["units"]["retained"]) == (True, 0, 0, 3)
+    assert (told["whole"], told["moved"], told["failures"], told["units"]["retained"]) == (
+        True,
+        0,
+        0,
+        3,
+    )
     assert server.returncode == 0

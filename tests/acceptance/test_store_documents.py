@@ -49,7 +49,13 @@ class StoppedJob:
             shutil.copytree(root / name, root / "before" / name)
 
     def run(self, restore: str, stop_at_rows: int | None = None) -> Ran:
-        return run_in_process(str(self.root / "job.conf"), self.home, PlainEngine(), restore=restore, stop_at_rows=stop_at_rows)
+        return run_in_process(
+            str(self.root / "job.conf"),
+            self.home,
+            PlainEngine(),
+            restore=restore,
+            stop_at_rows=stop_at_rows,
+        )
 
     def put_back(self) -> None:
         for name in ("home", "files", "chaos"):
@@ -72,7 +78,11 @@ class StoppedJob:
             self.replace(map, key, re.sub(r',?"~crc~":"[0-9a-f]{8}"}$', "}", text))
 
     def rows(self) -> tuple[list[int], list[int]]:
-        files = pyarrow.dataset.dataset(str(self.root / "files"), format="parquet").to_table()["id"].to_pylist()
+        files = (
+            pyarrow.dataset.dataset(str(self.root / "files"), format="parquet")
+            .to_table()["id"]
+            .to_pylist()
+        )
         return sorted(files), sorted(committed_ids(str(self.root / "chaos")))
 
     def outcome(self) -> str:
@@ -80,7 +90,11 @@ class StoppedJob:
         try:
             ran = self.run("latest")
         except TidegateError as error:
-            return "raw text" if re.search(r"Traceback|__init__|TypeError|ValueError|KeyError", str(error)) else error.condition
+            return (
+                "raw text"
+                if re.search(r"Traceback|__init__|TypeError|ValueError|KeyError", str(error))
+                else error.condition
+            )
         assert ran.outcome.status in (JobStatus.FINISHED, JobStatus.FAILED), ran.outcome
         if ran.outcome.status is JobStatus.FAILED:
             return str(ran.outcome.failures[-1].condition)
@@ -94,8 +108,14 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoppedJob:
     return StoppedJob(tmp_path)
 
 
-def digits(documents: list[tuple[str, str, str]], pattern: str = r"[0-9]") -> list[tuple[str, str, int]]:
-    return [(map, key, found.start()) for map, key, text in documents for found in re.finditer(pattern, text)]
+def digits(
+    documents: list[tuple[str, str, str]], pattern: str = r"[0-9]"
+) -> list[tuple[str, str, int]]:
+    return [
+        (map, key, found.start())
+        for map, key, text in documents
+        for found in re.finditer(pattern, text)
+    ]
 
 
 def changed(text: str, place: int, chance: random.Random) -> str:
@@ -103,7 +123,9 @@ def changed(text: str, place: int, chance: random.Random) -> str:
     return text[:place] + other + text[place + 1 :]
 
 
-def test_a_changed_digit_anywhere_in_the_store_never_doubles_or_loses_a_row(stopped: StoppedJob) -> None:
+def test_a_changed_digit_anywhere_in_the_store_never_doubles_or_loses_a_row(
+    stopped: StoppedJob,
+) -> None:
     chance, documents = random.Random(SEED), stopped.documents()
     texts = {(map, key): text for map, key, text in documents}
     assert len({map for map, _, _ in documents}) >= 5
@@ -139,20 +161,29 @@ def test_a_changed_digit_of_a_lineage_is_found_without_a_checksum(stopped: Stopp
         stopped.replace(map, key, texts[map, key])
 
 
-def test_documents_of_the_first_release_are_read_and_the_job_is_resumed(stopped: StoppedJob) -> None:
+def test_documents_of_the_first_release_are_read_and_the_job_is_resumed(
+    stopped: StoppedJob,
+) -> None:
     stopped.forget_checksums()
     assert stopped.outcome() == "right"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"version":1}', '{"version":"x"}', '{"version":1,"lineage":{}}'])
-def test_a_document_that_is_none_is_refused_with_its_name_and_forgetting_the_job_helps(stopped: StoppedJob, text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "{}", '{"version":1}', '{"version":"x"}', '{"version":1,"lineage":{}}'],
+)
+def test_a_document_that_is_none_is_refused_with_its_name_and_forgetting_the_job_helps(
+    stopped: StoppedJob, text: str
+) -> None:
     stopped.replace("running-pipeline-state", "7/1", text)
     with pytest.raises(TidegateError, match=r"running-pipeline-state/7/1|pipeline 7/1") as refused:
         stopped.run("latest")
     assert "__init__" not in str(refused.value)
     home = ["--home", str(stopped.home.root)]
     listed = CliRunner().invoke(state, ["verify", *home])
-    assert (listed.exit_code, "running-pipeline-state/7/1" in listed.output) == (1, True), listed.output
+    assert (listed.exit_code, "running-pipeline-state/7/1" in listed.output) == (1, True), (
+        listed.output
+    )
     gone = CliRunner().invoke(state, ["forget", "7", *home])
     assert gone.exit_code == 0, gone.output
     assert CliRunner().invoke(state, ["verify", *home]).exit_code == 0
@@ -167,21 +198,37 @@ def test_two_documents_in_each_others_place_are_refused(stopped: StoppedJob) -> 
         stopped.run("latest")
 
 
-def test_a_job_and_a_pipeline_of_different_lineages_are_named_with_both(stopped: StoppedJob) -> None:
+def test_a_job_and_a_pipeline_of_different_lineages_are_named_with_both(
+    stopped: StoppedJob,
+) -> None:
     stopped.forget_checksums()
     texts = {(map, key): text for map, key, text in stopped.documents()}
-    stopped.replace("running-pipeline-state", "7/2", texts["running-pipeline-state", "7/2"].replace('"lineage":"7-', '"lineage":"8-'))
-    with pytest.raises(LineageMismatch, match=r"disagree on its lineage .*pipeline 1 says '7-.*pipeline 2 says '8-"):
+    stopped.replace(
+        "running-pipeline-state",
+        "7/2",
+        texts["running-pipeline-state", "7/2"].replace('"lineage":"7-', '"lineage":"8-'),
+    )
+    with pytest.raises(
+        LineageMismatch, match=r"disagree on its lineage .*pipeline 1 says '7-.*pipeline 2 says '8-"
+    ):
         stopped.run("latest")
 
 
 def test_sound_jobs_and_documents_are_not_forgotten(stopped: StoppedJob) -> None:
     home = ["--home", str(stopped.home.root)]
-    for what, words in (("7", "nothing of job 7 is damaged"), ("8", "has nothing of job 8"), ("job-names/stored", "is sound"), ("seven", "neither the id")):
+    for what, words in (
+        ("7", "nothing of job 7 is damaged"),
+        ("8", "has nothing of job 8"),
+        ("job-names/stored", "is sound"),
+        ("seven", "neither the id"),
+    ):
         refused = CliRunner().invoke(state, ["forget", what, *home])
         assert (refused.exit_code, words in refused.output) == (2, True), refused.output
     stopped.replace("job-names", "stored", "{")
-    assert "belongs to job 7" in CliRunner().invoke(state, ["forget", "running-pipeline-state/7/1", *home]).output
+    assert (
+        "belongs to job 7"
+        in CliRunner().invoke(state, ["forget", "running-pipeline-state/7/1", *home]).output
+    )
     assert CliRunner().invoke(state, ["forget", "job-names/stored", *home]).exit_code == 0
 
 
@@ -195,11 +242,15 @@ def test_sound_jobs_and_documents_are_not_forgotten(stopped: StoppedJob) -> None
         ("document.forget.after", "job-names/stored", ("job-names", "stored")),
     ],
 )
-def test_a_kill_while_something_is_forgotten_loses_nothing(stopped: StoppedJob, place: str, what: str, damaged: tuple[str, str]) -> None:
+def test_a_kill_while_something_is_forgotten_loses_nothing(
+    stopped: StoppedJob, place: str, what: str, damaged: tuple[str, str]
+) -> None:
     stopped.replace(*damaged, "{")
     home = ("--home", str(stopped.home.root))
     with CrashRuns() as runs:
-        request = RunRequest(home=home[1], file="", failpoints=place, command=("state", "forget", what, *home))
+        request = RunRequest(
+            home=home[1], file="", failpoints=place, command=("state", "forget", what, *home)
+        )
         assert runs.run(request).code == KILLED
     CliRunner().invoke(state, ["forget", what, *home])
     assert CliRunner().invoke(state, ["verify", *home]).exit_code == 0

@@ -34,7 +34,12 @@ def small_disk() -> Iterator[Cluster]:
     with quick_disk() as root:
         store = root / "home" / "store"
         store.mkdir(parents=True)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(store)], capture_output=True, text=True, check=False)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(store)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if mounted.returncode:
             pytest.skip(f"this test needs to mount a small disk: {mounted.stderr.strip()}")
         made = Cluster(root, built_in=True)
@@ -61,7 +66,9 @@ def says_why(server: Server, job: Job, words: str) -> None:
     for act in (
         lambda: server.post("/stop-job", {"jobId": job.id}),
         lambda: server.post("/stop-job", {"jobId": job.id, "force": True}),
-        lambda: server.post("/submit-job?format=hocon&jobId=990", STREAM.replace("{out}", "/nowhere")),
+        lambda: server.post(
+            "/submit-job?format=hocon&jobId=990", STREAM.replace("{out}", "/nowhere")
+        ),
     ):
         refusal = refused(act)
         assert refusal is not None
@@ -90,7 +97,9 @@ def goes_on(job: Job, driver: Any) -> None:
 
 @pytest.mark.parametrize("what", ["home", "home/store"])
 @pytest.mark.parametrize("empty", [False, True], ids=["moved", "covered"])
-def test_a_home_that_is_away_is_noticed_and_waited_for(cluster: Cluster, what: str, empty: bool) -> None:
+def test_a_home_that_is_away_is_noticed_and_waited_for(
+    cluster: Cluster, what: str, empty: bool
+) -> None:
     server = cluster.server(worker=True)
     job = cluster.submit(STREAM)
     job.gets_on(1)
@@ -101,11 +110,17 @@ def test_a_home_that_is_away_is_noticed_and_waited_for(cluster: Cluster, what: s
         (cluster.root / what).mkdir()
     says_why(server, job, "is gone")
     shown = stalled(server, job)
-    assert (shown.status, f"job {job.id} is RUNNING and STALLED" in shown.message) == (503, True), shown
+    assert (shown.status, f"job {job.id} is RUNNING and STALLED" in shown.message) == (503, True), (
+        shown
+    )
     assert is_alive(driver)
-    assert not (cluster.root / what / ("store" if what == "home" else "tidegate.db")).exists(), "nothing is made in its place"
+    assert not (cluster.root / what / ("store" if what == "home" else "tidegate.db")).exists(), (
+        "nothing is made in its place"
+    )
     if empty:
-        for left in (cluster.root / what).iterdir():  # nothing but what a log or a display may have made
+        for left in (
+            cluster.root / what
+        ).iterdir():  # nothing but what a log or a display may have made
             assert left.name not in ("store", "checkpoints", "tidegate.db"), left
         subprocess.run(["rm", "-r", str(cluster.root / what)], check=True)
     (cluster.root / "away").rename(away)
@@ -142,19 +157,27 @@ def fill(directory: Path) -> Path:
             return filler
 
 
-def test_a_full_disk_of_the_store_makes_jobs_late_and_stalled_although_that_cannot_be_written(small_disk: Cluster) -> None:
+def test_a_full_disk_of_the_store_makes_jobs_late_and_stalled_although_that_cannot_be_written(
+    small_disk: Cluster,
+) -> None:
     server = small_disk.server(worker=True)
     job = small_disk.submit(STREAM)
     job.gets_on()
     driver, filler = job.driver().process, fill(small_disk.home.root / "store")
     says_why(server, job, "no space left")
-    shown = until("a job that is stalled", lambda: (now := server.get(f"/job-info/{job.id}"))["checkpointHealth"] == "STALLED" and now)
+    shown = until(
+        "a job that is stalled",
+        lambda: (now := server.get(f"/job-info/{job.id}"))["checkpointHealth"] == "STALLED" and now,
+    )
     assert "no space left" in shown["healthReason"]
     assert shown["jobStatus"] == "RUNNING"
     assert server.get("/running-jobs")[0]["checkpointHealth"] == "STALLED"
     assert is_alive(driver)
     filler.unlink()
-    until("a job that is well", lambda: server.get(f"/job-info/{job.id}").get("checkpointHealth") == "OK")
+    until(
+        "a job that is well",
+        lambda: server.get(f"/job-info/{job.id}").get("checkpointHealth") == "OK",
+    )
     job.gets_on()
     job.stop()
     job.is_exactly_once()

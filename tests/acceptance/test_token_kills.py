@@ -36,11 +36,18 @@ class World:
     def comes_in(self) -> bool:
         """Whether somebody with the used token does."""
         with self.tokens() as tokens:
-            return recognised(self.text, {token.id: token for token in tokens.all()}.get, 0) == self.used
+            return (
+                recognised(self.text, {token.id: token for token in tokens.all()}.get, 0)
+                == self.used
+            )
 
     def command(self, *words: str, failpoint: str = "") -> RunResult:
         home = str(self.home.root)
-        return self.runs.run(RunRequest(home=home, file="", failpoints=failpoint, command=("token", "--home", home, *words)))
+        return self.runs.run(
+            RunRequest(
+                home=home, file="", failpoints=failpoint, command=("token", "--home", home, *words)
+            )
+        )
 
 
 def test_all_places_of_tokens_are_in_the_two_tests_below() -> None:
@@ -48,8 +55,12 @@ def test_all_places_of_tokens_are_in_the_two_tests_below() -> None:
     assert steps == {"token.create", "token.revoke"}
 
 
-@pytest.mark.parametrize(("place", "there"), [("token.create.before", ["used"]), ("token.create.after", ["new", "used"])])
-def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(memory_disk: Path, runs: CrashRuns, place: str, there: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("place", "there"), [("token.create.before", ["used"]), ("token.create.after", ["new", "used"])]
+)
+def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(
+    memory_disk: Path, runs: CrashRuns, place: str, there: list[str]
+) -> None:
     world = World(memory_disk / "home", runs)
     assert world.command("create", "new", failpoint=place).code == KILLED
     assert world.names() == there
@@ -58,8 +69,12 @@ def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(me
     assert world.comes_in()
 
 
-@pytest.mark.parametrize(("place", "there"), [("token.revoke.before", ["used"]), ("token.revoke.after", [])])
-def test_a_token_whose_revoking_is_killed_is_good_or_gone_and_the_repeat_says_so(memory_disk: Path, runs: CrashRuns, place: str, there: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("place", "there"), [("token.revoke.before", ["used"]), ("token.revoke.after", [])]
+)
+def test_a_token_whose_revoking_is_killed_is_good_or_gone_and_the_repeat_says_so(
+    memory_disk: Path, runs: CrashRuns, place: str, there: list[str]
+) -> None:
     world = World(memory_disk / "home", runs)
     assert world.command("revoke", world.used.id, failpoint=place).code == KILLED
     assert world.names() == there

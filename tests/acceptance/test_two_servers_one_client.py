@@ -20,7 +20,9 @@ class Caller:
     """One client, and what its threads were told."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.client = Client([f"http://127.0.0.1:{server.port}" for server in cluster.servers], patience_s=90)
+        self.client = Client(
+            [f"http://127.0.0.1:{server.port}" for server in cluster.servers], patience_s=90
+        )
         self.text = flow().replace("{out}", str(cluster.root / "out")).encode()
         self.accepted: set[int] = set()
         self.stopped: set[int] = set()
@@ -30,7 +32,11 @@ class Caller:
         """Submit, with ids of one's own and without; stop every second job; look."""
         for number in range(JOBS_EACH):
             given = {"jobId": str(1000 + thread * JOBS_EACH + number)} if number % 3 else {}
-            job_id = int(self.client.submit(self.text, {"format": "hocon", "jobName": f"job-{thread}-{number}", **given})["jobId"])
+            job_id = int(
+                self.client.submit(
+                    self.text, {"format": "hocon", "jobName": f"job-{thread}-{number}", **given}
+                )["jobId"]
+            )
             assert str(job_id) == given.get("jobId", str(job_id))
             with self.lock:
                 assert job_id not in self.accepted
@@ -44,7 +50,9 @@ class Caller:
             assert isinstance(self.client.get("/running-jobs"), list)
 
 
-def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job(own_cluster: Cluster) -> None:
+def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job(
+    own_cluster: Cluster,
+) -> None:
     own_cluster.server()
     own_cluster.server()
     leader, caller = own_cluster.leader(), Caller(own_cluster)
@@ -57,16 +65,27 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
     assert len(caller.accepted) == THREADS * JOBS_EACH
 
     def ended() -> dict[int, JobStatus]:
-        outcomes = [from_document(JobOutcome, entry.value) for entry in own_cluster.store.list(FINISHED)]
+        outcomes = [
+            from_document(JobOutcome, entry.value) for entry in own_cluster.store.list(FINISHED)
+        ]
         assert len({outcome.name for outcome in outcomes}) == len(outcomes)
         return {outcome.job_id: outcome.status for outcome in outcomes}
 
-    until("the end of what was stopped", lambda: set(ended()) == caller.stopped, told=own_cluster.told)
+    until(
+        "the end of what was stopped", lambda: set(ended()) == caller.stopped, told=own_cluster.told
+    )
     assert set(ended().values()) == {JobStatus.CANCELED}
-    records = {record.job_id: record for record in (from_document(JobRecord, entry.value) for entry in own_cluster.store.list(JOBS))}
+    records = {
+        record.job_id: record
+        for record in (
+            from_document(JobRecord, entry.value) for entry in own_cluster.store.list(JOBS)
+        )
+    }
     waiting = caller.accepted - caller.stopped
     assert waiting <= set(records) <= caller.accepted
     assert {records[job_id].intent.wish for job_id in waiting} == {Wish.RUN}
     assert len({records[job_id].name for job_id in waiting}) == len(waiting)
     (left,) = own_cluster.servers
-    until("a list of those that wait", lambda: set(left.running()) == waiting, told=own_cluster.told)
+    until(
+        "a list of those that wait", lambda: set(left.running()) == waiting, told=own_cluster.told
+    )

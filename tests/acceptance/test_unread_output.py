@@ -18,7 +18,14 @@ from embedded_kit import PATIENCE_S, PROGRAM, World, finish
 from tidegate.model.records import JobStatus
 
 TIDEGATE = str(Path(sys.executable).parent / "tidegate")
-VERBS = (["connectors", "list"], ["connectors", "show", "LocalFile"], ["--help"], ["run", "--help"], ["config", "show"], ["validate", "job.conf"])
+VERBS = (
+    ["connectors", "list"],
+    ["connectors", "show", "LocalFile"],
+    ["--help"],
+    ["run", "--help"],
+    ["config", "show"],
+    ["validate", "job.conf"],
+)
 
 
 @pytest.fixture
@@ -44,7 +51,9 @@ def console_job(world: World) -> Path:
 def start(world: World, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
     environ = {**os.environ, "TIDEGATE_HOME": str(world.home)}
     command = [sys.executable, "-c", PROGRAM, str(console_job(world)), *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, env=environ, start_new_session=True, **streams)
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, text=True, env=environ, start_new_session=True, **streams
+    )
     world.started.append(process)
     return process
 
@@ -53,11 +62,15 @@ def can_be_resumed(world: World) -> bool:
     """Whether the run was stopped in order, nothing of it is alive, and it can be resumed."""
     known = world.known()
     assert known is not None
-    return world.status() is JobStatus.CANCELED and bool(known.cleanup is None or known.cleanup.value.resumable)
+    return world.status() is JobStatus.CANCELED and bool(
+        known.cleanup is None or known.cleanup.value.resumable
+    )
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_a_run_whose_reader_has_gone_stops_with_the_code_of_a_closed_pipe(world: World, arguments: tuple[str, ...]) -> None:
+def test_a_run_whose_reader_has_gone_stops_with_the_code_of_a_closed_pipe(
+    world: World, arguments: tuple[str, ...]
+) -> None:
     process = start(world, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline()
@@ -142,16 +155,37 @@ def test_a_run_without_standard_streams_runs_to_its_end(world: World) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(world: World, verb: list[str]) -> None:
+def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
+    world: World, verb: list[str]
+) -> None:
     world.job(rows=20)
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([TIDEGATE, *verb], cwd=world.root, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(
+        [TIDEGATE, *verb],
+        cwd=world.root,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([TIDEGATE, *verb], cwd=world.root, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
-    assert (done.returncode, done.stderr) == (1, "tidegate: the output cannot be written: No space left on device\n")
+        done = subprocess.run(
+            [TIDEGATE, *verb],
+            cwd=world.root,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "tidegate: the output cannot be written: No space left on device\n",
+    )
 
 
 def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(world: World) -> None:
@@ -159,7 +193,14 @@ def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(world: Wo
     text = file.read_text().replace('job.name = "world"', 'job.name = "wörld €"')
     file.write_text(text)
     environ = {**os.environ, "TIDEGATE_HOME": str(world.home), "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(file), "--json"], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(file), "--json"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["status"] == "FINISHED"
 

@@ -31,7 +31,13 @@ source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_out
 sink {{ LocalFile {{ plugin_input = "t", path = "{place}/out-{name}", file_format_type = "parquet" }} }}
 """
 CHROMIUM = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *(
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ),
     *("--disable-component-update", "--disable-sync"),
 )
 
@@ -57,22 +63,47 @@ class Site:
 
     def start(self, *, worker: bool = True, port: int | None = None) -> int:
         port = port or free_port()
-        command = [sys.executable, "-c", PLAIN, "server", "--home", str(self.home), "--http-port", str(port), "--config", str(self.config)]
+        command = [
+            sys.executable,
+            "-c",
+            PLAIN,
+            "server",
+            "--home",
+            str(self.home),
+            "--http-port",
+            str(port),
+            "--config",
+            str(self.config),
+        ]
         with open(self.place / "server.txt", "ab") as log:
-            process = subprocess.Popen(command + ([] if worker else ["--no-worker"]), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+            process = subprocess.Popen(
+                command + ([] if worker else ["--no-worker"]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(os.environ),
+            )
         self.started.append(process)
         until(f"a server at {port}", lambda: self.ask("/ui/static/live.js", port))
         return port
 
     def ask(self, path: str, port: int | None = None, body: bytes | None = None) -> bytes:
-        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", body), timeout=10) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", body), timeout=10
+        ) as answer:
             data: bytes = answer.read()
         return data
 
     def submit(self, name: str, job_id: int) -> None:
         text = STREAM.format(place=self.place, name=name).encode()
-        until(f"job {name} taken in", lambda: self.ask(f"/submit-job?format=hocon&jobId={job_id}", body=text))
-        until(f"job {name} with a checkpoint", lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("lastCheckpointId"))
+        until(
+            f"job {name} taken in",
+            lambda: self.ask(f"/submit-job?format=hocon&jobId={job_id}", body=text),
+        )
+        until(
+            f"job {name} with a checkpoint",
+            lambda: json.loads(self.ask(f"/job-info/{job_id}")).get("lastCheckpointId"),
+        )
 
     def status(self, job_id: int) -> str:
         return str(json.loads(self.ask(f"/job-info/{job_id}")).get("jobStatus"))
@@ -81,7 +112,9 @@ class Site:
         """Jobs first: drivers outlive their servers."""
         try:
             for job in json.loads(self.ask("/running-jobs")):
-                self.ask("/stop-job", body=json.dumps({"jobId": job["jobId"], "force": True}).encode())
+                self.ask(
+                    "/stop-job", body=json.dumps({"jobId": job["jobId"], "force": True}).encode()
+                )
             until("all jobs ended", lambda: self.ask("/running-jobs") == b"[]")
         finally:
             for process in self.started:
@@ -93,7 +126,9 @@ class Site:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(CHROMIUM))
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=list(CHROMIUM)
+        )
         yield chromium
         chromium.close()
 
@@ -117,7 +152,13 @@ def page(browser: Browser) -> Iterator[Page]:
     visit.on("pageerror", lambda error: wrong.append(str(error)))
     visit.on(
         "console",
-        lambda message: wrong.append(message.text) if message.type == "error" and "net::" not in message.text and "status of" not in message.text else None,
+        lambda message: (
+            wrong.append(message.text)
+            if message.type == "error"
+            and "net::" not in message.text
+            and "status of" not in message.text
+            else None
+        ),
     )
     yield visit
     context.close()
@@ -132,7 +173,9 @@ def test_the_front_leads_to_the_overview_which_says_how_things_are(site: Site, p
     page.goto(site.url)
     assert page.url.endswith("/ui/")
     answer(page).to_contain_text(re.compile("well|attention"), timeout=PATIENCE_MS)
-    expect(page.get_by_role("navigation").get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Overview")).to_have_attribute(
+        "aria-current", "page"
+    )
 
 
 def test_jobs_are_found_by_name_and_status_and_the_address_keeps_it(site: Site, page: Page) -> None:
@@ -150,7 +193,9 @@ def test_a_job_shows_graph_timeline_and_age_and_no_secret(site: Site, page: Page
     answer(page).to_contain_text("orders")
     expect(page.locator(".lead")).to_contain_text("Last checkpointed")
     expect(page.locator("svg.graph .node")).to_have_count(2)
-    expect(page.locator("svg.timeline g").first).to_have_attribute("aria-label", re.compile("checkpoint 1"))
+    expect(page.locator("svg.timeline g").first).to_have_attribute(
+        "aria-label", re.compile("checkpoint 1")
+    )
     page.locator("svg.graph .node").first.focus()
     expect(page.locator("svg.graph .node").first).to_be_focused()
     page.get_by_text("Options").click()
@@ -172,7 +217,9 @@ def test_the_log_of_a_job_can_be_read(site: Site, page: Page) -> None:
     expect(page.locator("#log")).to_contain_text("checkpoint completed")
 
 
-def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(site: Site, page: Page) -> None:
+def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(
+    site: Site, page: Page
+) -> None:
     page.goto(f"{site.url}/ui/submit")
     text = STREAM.format(place=site.place, name="pasted")
     page.locator("#text").fill(text.replace("sink { LocalFile", "sink { LocalFle"))
@@ -199,7 +246,11 @@ def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(site: Sit
 
 def test_a_file_is_uploaded_and_a_taken_id_is_refused(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/submit")
-    file = {"name": "job.conf", "mimeType": "text/plain", "buffer": STREAM.format(place=site.place, name="uploaded").encode()}
+    file = {
+        "name": "job.conf",
+        "mimeType": "text/plain",
+        "buffer": STREAM.format(place=site.place, name="uploaded").encode(),
+    }
     page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]  # a payload
     page.get_by_label("Id", exact=True).fill("11")
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -217,7 +268,9 @@ def test_a_job_is_stopped_by_force(site: Site, page: Page) -> None:
     answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
 
 
-def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(site: Site, page: Page) -> None:
+def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
+    site: Site, page: Page
+) -> None:
     site.submit("saved", 51)
     page.goto(f"{site.url}/ui/jobs/51/savepoint")
     page.get_by_role("button", name="Make it").click()
@@ -308,7 +361,9 @@ def test_an_id_is_copied_or_the_page_says_that_it_is_not(site: Site, page: Page)
     expect(page.locator("#connection")).to_have_text("copied 11")
 
 
-def test_everything_can_be_reached_by_keyboard_and_read_without_scripts(site: Site, browser: Browser) -> None:
+def test_everything_can_be_reached_by_keyboard_and_read_without_scripts(
+    site: Site, browser: Browser
+) -> None:
     context = browser.new_context(java_script_enabled=False, color_scheme="dark")
     page = context.new_page()
     page.goto(f"{site.url}/ui/jobs/11")
@@ -352,15 +407,30 @@ def test_the_page_survives_its_server(tmp_path: Path, page: Page) -> None:
 def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> None:
     site = Site(tmp_path, engine="    enable-token-auth: true\n", worker=False)
     try:
-        verb = [str(Path(sys.executable).parent / "tidegate"), "token", "--home", str(site.home), "--config", str(site.config)]
-        made = subprocess.run([*verb, "create", "ann", "--role", "viewer"], capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout.strip()
+        verb = [
+            str(Path(sys.executable).parent / "tidegate"),
+            "token",
+            "--home",
+            str(site.home),
+            "--config",
+            str(site.config),
+        ]
+        made = subprocess.run(
+            [*verb, "create", "ann", "--role", "viewer"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_S,
+        ).stdout.strip()
         page.goto(f"{site.url}/ui/jobs?show=ended")
         answer(page).to_contain_text("Who are you?")
         page.get_by_label("Token").fill("tg_nonsense")
         page.get_by_role("button", name="Come in").click()
         expect(page.get_by_role("alert")).to_be_visible()
         deadline_s = time.monotonic() + PATIENCE_S
-        while "login" in page.url or page.locator("#token").count():  # the server learns of the token within a turn of its picture
+        while (
+            "login" in page.url or page.locator("#token").count()
+        ):  # the server learns of the token within a turn of its picture
             page.get_by_label("Token").fill(made)
             page.get_by_role("button", name="Come in").click()
             page.wait_for_load_state()

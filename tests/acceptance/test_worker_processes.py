@@ -85,18 +85,34 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         )
         plan = planned(str(file), (), strict=False)
         record = JobRecord(job_id=JOB, name="world", initialization_ms=1, lineage="7-1", plan=plan)
-        pipelines = [PipelineState(job_id=JOB, pipeline=p.id, lineage="7-1", generation=1) for p in plan.pipelines]
+        pipelines = [
+            PipelineState(job_id=JOB, pipeline=p.id, lineage="7-1", generation=1)
+            for p in plan.pipelines
+        ]
         self.store.transact(
             [],
             [
                 Put(JOBS, str(JOB), to_document(record)),
-                Put(STATES, str(JOB), to_document(JobState(job_id=JOB, status=JobStatus.SCHEDULED, initialization_ms=1, generation=1))),
+                Put(
+                    STATES,
+                    str(JOB),
+                    to_document(
+                        JobState(
+                            job_id=JOB,
+                            status=JobStatus.SCHEDULED,
+                            initialization_ms=1,
+                            generation=1,
+                        )
+                    ),
+                ),
                 *(Put(PIPELINES, f"{JOB}/{p.pipeline}", to_document(p)) for p in pipelines),
             ],
         )
 
     def assign(self, worker: str, order: Order = Order.RUN, generation: int = 1) -> None:
-        assignment = Assignment(job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order)
+        assignment = Assignment(
+            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
+        )
         self.store.transact([], [Put(ASSIGNMENTS, str(JOB), to_document(assignment))])
 
     def fence(self) -> None:
@@ -108,7 +124,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self.store.transact(
             [],
             [
-                Put(STATES, str(JOB), to_document(replace(known.state.value, generation=generation))),
+                Put(
+                    STATES, str(JOB), to_document(replace(known.state.value, generation=generation))
+                ),
                 Delete(ASSIGNMENTS, str(JOB)),
                 *(Put(PIPELINES, f"{JOB}/{p.pipeline}", to_document(p)) for p in pipelines),
             ],
@@ -176,7 +194,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self.until(lambda: self.checkpoints() >= before + 3)
 
     def ids(self) -> list[int]:
-        return sorted(pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist())
+        return sorted(
+            pyarrow.dataset.dataset(str(self.out), format="parquet").to_table()["id"].to_pylist()
+        )
 
     def rows_written(self) -> int:
         return len(self.ids())
@@ -218,7 +238,9 @@ def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(world:
     world.until(lambda: not list(world.home.works_root.iterdir()))
 
 
-def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_its_end(world: World) -> None:
+def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_its_end(
+    world: World,
+) -> None:
     first = world.run()
     process = world.driver.process
     world.kill(first)
@@ -238,7 +260,9 @@ def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_
     assert world.ids() == list(range(world.rows_written()))
 
 
-def test_a_driver_killed_while_nobody_watched_is_reported_by_the_worker_that_adopts_it(world: World) -> None:
+def test_a_driver_killed_while_nobody_watched_is_reported_by_the_worker_that_adopts_it(
+    world: World,
+) -> None:
     first = world.run()
     world.kill(first)
     assert kill_session(world.driver.process)
@@ -249,7 +273,9 @@ def test_a_driver_killed_while_nobody_watched_is_reported_by_the_worker_that_ado
     assert world.driver.end.proof == "session empty"
 
 
-def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_a_new_generation(world: World) -> None:
+def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_a_new_generation(
+    world: World,
+) -> None:
     id = world.run()
     process = world.driver.process
     os.kill(process.pid, signal.SIGKILL)
@@ -268,7 +294,10 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
 
 
 # A driver that is told to terminate in its first moments, before it listens to signals, dies of the signal: that is an end too.
-@pytest.mark.parametrize(("order", "codes"), [(Order.STOP, {0}), (Order.INTERRUPT, {0}), (Order.TERMINATE, {0, -15}), (Order.KILL, {-9})])
+@pytest.mark.parametrize(
+    ("order", "codes"),
+    [(Order.STOP, {0}), (Order.INTERRUPT, {0}), (Order.TERMINATE, {0, -15}), (Order.KILL, {-9})],
+)
 def test_an_order_ends_the_driver(world: World, order: Order, codes: set[int]) -> None:
     id = world.run()
     process = world.driver.process
@@ -284,11 +313,15 @@ def test_a_stop_needs_no_worker(world: World) -> None:
     process = world.driver.process
     world.kill(first)
     world.assign(first, Order.STOP)
-    world.until(lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED})
+    world.until(
+        lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED}
+    )
     world.until(lambda: not session_members(process))
 
 
-def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more(world: World) -> None:
+def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more(
+    world: World,
+) -> None:
     first = world.run()
     process = world.driver.process
     world.kill(first)
@@ -301,7 +334,9 @@ def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more
 def test_a_second_driver_for_one_generation_is_refused(world: World) -> None:
     id = world.run()
     process = world.driver.process
-    order = driver_order(EngineSettings(), world.home, job_id=JOB, generation=1, worker=id, detached=True)
+    order = driver_order(
+        EngineSettings(), world.home, job_id=JOB, generation=1, worker=id, detached=True
+    )
     second = launch(order, Program(environ=os.environ, module="tidegate.testing.plain_driver"))
     world.drivers.append(second)
     assert second.process.wait(PATIENCE_S) == DriverExit.FENCED
@@ -309,7 +344,9 @@ def test_a_second_driver_for_one_generation_is_refused(world: World) -> None:
     world.until_more()
 
 
-def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_words(world: World) -> None:
+def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_words(
+    world: World,
+) -> None:
     world.submit()
     id = world.worker(failpoint="driver.register.before")
     world.assign(id)
@@ -320,7 +357,9 @@ def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_w
     assert (world.driver.generation, world.driver.worker) == (1, id)
 
 
-def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_new_one(world: World) -> None:
+def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_new_one(
+    world: World,
+) -> None:
     first = world.run()
     process = world.driver.process
     lease = world.store.get(LEASES, f"worker/{first}")
@@ -355,7 +394,9 @@ def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_n
         "worker.report.after",
     ],
 )
-def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(world: World, place: str) -> None:
+def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(
+    world: World, place: str
+) -> None:
     world.submit(rows=20, mode="BATCH", rate=100)
     warm = int("handover" in place)
     first = world.start_worker(warm, place)
@@ -365,13 +406,17 @@ def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(world: World
     second = world.worker()
     world.assign(second)
     world.until(world.ended)
-    world.until(lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED})
+    world.until(
+        lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED}
+    )
     assert world.ids() == list(range(20))
     world.until(lambda: not session_members(world.driver.process))
 
 
 @pytest.mark.parametrize("place", ["worker.leave.before", "worker.leave.after"])
-def test_a_worker_killed_while_it_leaves_is_as_one_that_was_killed_before(world: World, place: str) -> None:
+def test_a_worker_killed_while_it_leaves_is_as_one_that_was_killed_before(
+    world: World, place: str
+) -> None:
     world.submit()
     first = world.worker(failpoint=place)
     world.assign(first)
@@ -409,7 +454,9 @@ def test_an_idle_driver_gives_signs_of_life(world: World) -> None:
     assert all(later - earlier < 5000 for earlier, later in itertools.pairwise(ordered))
 
 
-def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(world: World) -> None:
+def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(
+    world: World,
+) -> None:
     world.submit(rows=20, mode="BATCH", rate=1000)
     id = world.worker(warm=1)
     warm = world.home.works_root / "warm"
@@ -421,7 +468,12 @@ def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(
     assert world.driver.end is not None
     assert world.driver.end.code == DriverExit.ENDED
     assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
-    world.until(lambda: bool(ready := list(warm.glob("*/ready"))) and waiting not in {p.parent.name for p in ready})
+    world.until(
+        lambda: (
+            bool(ready := list(warm.glob("*/ready")))
+            and waiting not in {p.parent.name for p in ready}
+        )
+    )
     world.kill(id)  # and those that wait end with it
 
     def gone() -> bool:

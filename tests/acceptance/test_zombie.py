@@ -47,7 +47,9 @@ def stopped(pid: int) -> bool:
 
 
 def visible(out: Path) -> dict[str, int]:
-    return {str(p): p.stat().st_mtime_ns for p in out.rglob("*.parquet") if ".tidegate" not in p.parts}
+    return {
+        str(p): p.stat().st_mtime_ns for p in out.rglob("*.parquet") if ".tidegate" not in p.parts
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,14 +75,30 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
     home, out, file = Home(tmp_path / "home"), tmp_path / "out", tmp_path / "job.conf"
     file.write_text(JOB.format(out=out))
     home.make()
-    store, storage, plan = open_store(home.store_url), CheckpointStorage(home.checkpoints), planned(str(file), (), strict=False)
+    store, storage, plan = (
+        open_store(home.store_url),
+        CheckpointStorage(home.checkpoints),
+        planned(str(file), (), strict=False),
+    )
     me = reference(os.getpid())
 
     def submission(wish: str) -> Submission:
-        return Submission(job_id=7, name="zombie", plan=plan, file=str(file), wish=RestoreWish.parse(wish), me=me, now_ms=1)
+        return Submission(
+            job_id=7,
+            name="zombie",
+            plan=plan,
+            file=str(file),
+            wish=RestoreWish.parse(wish),
+            me=me,
+            now_ms=1,
+        )
 
     first = Claimant(store, storage, home).claim(submission("fresh"))
-    environ = {**os.environ, "TIDEGATE_FAILPOINT": f"{place}@3=stop", "TIDEGATE_TEST_METRICS_DELAY_S": "3600"}
+    environ = {
+        **os.environ,
+        "TIDEGATE_FAILPOINT": f"{place}@3=stop",
+        "TIDEGATE_TEST_METRICS_DELAY_S": "3600",
+    }
     order = driver_order(EngineSettings(), home, job_id=7, generation=first.generation)
     old = launch(order, Program(environ=environ, module="tidegate.testing.plain_driver"))
     try:
@@ -106,5 +124,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
     assert visible(out) == before
     assert look(store, 7) == state
     assert sorted(p.name for p in home.checkpoints.glob("7/1/*")) == checkpoints
-    assert sorted(pyarrow.dataset.dataset(str(out), format="parquet").to_table()["id"].to_pylist()) == list(range(60))
+    assert sorted(
+        pyarrow.dataset.dataset(str(out), format="parquet").to_table()["id"].to_pylist()
+    ) == list(range(60))
     store.close()

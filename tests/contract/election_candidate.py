@@ -19,7 +19,9 @@ def work(store: Store, leading: Leading) -> bool:
     number = entry.value["number"] if entry else 0
     try:
         mine = Check("work", str(leading.term), entry.version if entry else 0)
-        store.transact([leading.check(), mine], [Put("work", str(leading.term), {"number": number + 1})])
+        store.transact(
+            [leading.check(), mine], [Put("work", str(leading.term), {"number": number + 1})]
+        )
     except Conflict:
         return False
     except StoreUnavailable:  # it was busy for long; the next turn is soon
@@ -28,7 +30,11 @@ def work(store: Store, leading: Leading) -> bool:
 
 
 def told(standing: Leading | Following) -> str:
-    return f"leading {standing.term}" if isinstance(standing, Leading) else f"following {standing.holder or '-'} {standing.term}"
+    return (
+        f"leading {standing.term}"
+        if isinstance(standing, Leading)
+        else f"following {standing.holder or '-'} {standing.term}"
+    )
 
 
 def main(url: str, name: str, lease_ms: int) -> None:

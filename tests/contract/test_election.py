@@ -28,7 +28,13 @@ class Process:
         command = [sys.executable, str(SCRIPT), url, name, str(LEASE_MS)]
         self.name = name
         self.popen = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
 
     def says(self, wanted: str) -> None:
@@ -39,7 +45,9 @@ class Process:
             heard.append(line.strip())
             if heard[-1] == wanted:
                 return
-        raise AssertionError(f"{self.name} never said {wanted!r}, but {heard}: {self.popen.stderr.read()}")  # type: ignore[union-attr]  # it is a pipe
+        raise AssertionError(
+            f"{self.name} never said {wanted!r}, but {heard}: {self.popen.stderr.read()}"
+        )  # type: ignore[union-attr]  # it is a pipe
 
     def stopped(self) -> None:
         os.waitid(os.P_PID, self.popen.pid, os.WSTOPPED)
@@ -96,7 +104,9 @@ def worked(store: Store) -> dict[int, int]:
     return {int(entry.key): entry.value["number"] for entry in store.list("work")}
 
 
-def test_a_killed_leader_is_replaced_within_its_lease_and_terms_grow(start: Start, store: Store) -> None:
+def test_a_killed_leader_is_replaced_within_its_lease_and_terms_grow(
+    start: Start, store: Store
+) -> None:
     first = start("p1")
     first.says("leading 1")
     for term in (2, 3):
@@ -110,7 +120,9 @@ def test_a_killed_leader_is_replaced_within_its_lease_and_terms_grow(start: Star
     assert holder(store) == ("p3", 3)
 
 
-def test_a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_wakes(start: Start, store: Store) -> None:
+def test_a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_wakes(
+    start: Start, store: Store
+) -> None:
     paused = start("p1", "lease.renew.before@2=stop")
     paused.says("leading 1")
     other = start("p2")
@@ -124,7 +136,9 @@ def test_a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_when
     assert holder(store) == ("p2", 2)
 
 
-def test_a_candidate_that_was_stopped_just_before_it_took_over_does_not_take_what_another_has_taken(start: Start, store: Store) -> None:
+def test_a_candidate_that_was_stopped_just_before_it_took_over_does_not_take_what_another_has_taken(
+    start: Start, store: Store
+) -> None:
     leader = start("p1")
     leader.says("leading 1")
     paused = start("p2", "lease.take.before=stop")
@@ -138,7 +152,9 @@ def test_a_candidate_that_was_stopped_just_before_it_took_over_does_not_take_wha
     assert holder(store) == ("p3", 2)
 
 
-def test_a_leader_that_dies_in_the_moment_in_which_it_took_over_is_replaced_like_any_other(start: Start, store: Store) -> None:
+def test_a_leader_that_dies_in_the_moment_in_which_it_took_over_is_replaced_like_any_other(
+    start: Start, store: Store
+) -> None:
     dead = start("p1", "lease.take.after")
     assert dead.popen.wait() == -signal.SIGKILL
     assert holder(store) == ("p1", 1)
@@ -146,7 +162,9 @@ def test_a_leader_that_dies_in_the_moment_in_which_it_took_over_is_replaced_like
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_a_leader_that_dies_while_it_resigns_leaves_the_office_to_the_next(start: Start, place: str) -> None:
+def test_a_leader_that_dies_while_it_resigns_leaves_the_office_to_the_next(
+    start: Start, place: str
+) -> None:
     leader = start("p1", f"lease.resign.{place}")
     leader.says("leading 1")
     other = start("p2")

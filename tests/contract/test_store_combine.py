@@ -119,7 +119,9 @@ def test_a_conflict_is_one_transactions_own(turns: Turns) -> None:
     assert isinstance(outcomes[1], Conflict)
 
 
-def test_what_goes_wrong_with_a_whole_batch_is_told_to_all_of_it_and_the_next_goes_on(turns: Turns) -> None:
+def test_what_goes_wrong_with_a_whole_batch_is_told_to_all_of_it_and_the_next_goes_on(
+    turns: Turns,
+) -> None:
     def act(number: int) -> int:
         if number == 3:
             raise AnswerLost("the disk went away")
@@ -142,7 +144,9 @@ def test_who_gets_no_turn_has_written_nothing_and_never_will(turns: Turns) -> No
     assert turns.batches == [[3]]
 
 
-def test_who_gets_no_turn_while_another_has_its_transaction_in_hand_does_not_know(turns: Turns) -> None:
+def test_who_gets_no_turn_while_another_has_its_transaction_in_hand_does_not_know(
+    turns: Turns,
+) -> None:
     late = Writer(turns, 2, no_turn=threading.Event())
     queued(turns, 1)
     first = Writer(turns, 1)
@@ -164,7 +168,9 @@ def test_who_gets_no_turn_after_another_has_done_it_has_its_outcome(turns: Turns
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupt_leaves_the_others_not_knowing_and_the_turn_free(turns: Turns, interrupt: type[BaseException]) -> None:
+def test_an_interrupt_leaves_the_others_not_knowing_and_the_turn_free(
+    turns: Turns, interrupt: type[BaseException]
+) -> None:
     def act(number: int) -> int:
         if number == 2:
             raise interrupt

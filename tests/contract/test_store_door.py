@@ -19,13 +19,24 @@ from tidegate.store.memory import MemoryBackend
 from tidegate.store.sqlite_errors import StoreTooNew, translated
 from tidegate.testing.servers.postgres import PostgresServer
 
-NO_ADDRESSES = ["", "x", "mysql://u:geheim@h/db", "redis://h?password=geheim", "postgresql:", "postgresql:/db", "etcd:", "etcd:h:2379"]
+NO_ADDRESSES = [
+    "",
+    "x",
+    "mysql://u:geheim@h/db",
+    "redis://h?password=geheim",
+    "postgresql:",
+    "postgresql:/db",
+    "etcd:",
+    "etcd:h:2379",
+]
 NO_ADDRESSES += ["sqlite:", "sqlite:/x.db", "sqlite://x.db", "sqlite:///", "memory", "memory:x"]
 
 
 @pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_an_address_that_is_none_is_refused_with_the_choices(url: str) -> None:
-    with pytest.raises(UserError, match=r"sqlite:///absolute/path .*postgresql://.* etcd://.* memory:") as error:
+    with pytest.raises(
+        UserError, match=r"sqlite:///absolute/path .*postgresql://.* etcd://.* memory:"
+    ) as error:
         open_store(url)
     assert "geheim" not in str(error.value)
 
@@ -35,7 +46,9 @@ def test_a_threshold_below_one_is_refused() -> None:
         open_store("memory:", compaction_threshold=0)
 
 
-def test_a_postgresql_store_can_be_opened_by_both_names_of_its_scheme(postgres: PostgresServer) -> None:
+def test_a_postgresql_store_can_be_opened_by_both_names_of_its_scheme(
+    postgres: PostgresServer,
+) -> None:
     first = open_store(f"{postgres.url}?schema=door")
     first.transact(writes=[Put("jobs", "a", {})])
     second = open_store(f"{postgres.url.replace('postgresql:', 'postgres:')}?schema=door")
@@ -63,16 +76,42 @@ PLAIN = {"create": True, "prefix": "tidegate", "username": "", "password": "", "
         ("etcd://one", {"endpoints": ["one:2379"]}),
         ("etcd://one:1,two:2,[::1]:3/", {"endpoints": ["one:1", "two:2", "[::1]:3"]}),
         ("etcd://[::1]/a/b", {"endpoints": ["[::1]:2379"], "prefix": "a/b"}),
-        ("etcd://tide:ge%40heim%2F@one:1/blue?tls=true", {"endpoints": ["one:1"], "prefix": "blue", "username": "tide", "password": "ge@heim/", "tls": True}),
+        (
+            "etcd://tide:ge%40heim%2F@one:1/blue?tls=true",
+            {
+                "endpoints": ["one:1"],
+                "prefix": "blue",
+                "username": "tide",
+                "password": "ge@heim/",
+                "tls": True,
+            },
+        ),
     ],
 )
-def test_an_address_of_an_etcd_is_taken_apart(monkeypatch: pytest.MonkeyPatch, url: str, taken: dict[str, Any]) -> None:
+def test_an_address_of_an_etcd_is_taken_apart(
+    monkeypatch: pytest.MonkeyPatch, url: str, taken: dict[str, Any]
+) -> None:
     monkeypatch.setattr("tidegate.store.etcd.EtcdBackend", RecordedEtcd)
     open_store(url).close()
     assert RecordedEtcd.taken == {**PLAIN, **taken}
 
 
-@pytest.mark.parametrize("rest", ["", "/p", "one:x", "one:1,", ":1", "u:geheim@", "u:gehe@im@one:1", "[::1", "u:geheim@one:1?ssl=yes", "one?tls=yes", "one#p"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "/p",
+        "one:x",
+        "one:1,",
+        ":1",
+        "u:geheim@",
+        "u:gehe@im@one:1",
+        "[::1",
+        "u:geheim@one:1?ssl=yes",
+        "one?tls=yes",
+        "one#p",
+    ],
+)
 def test_an_address_of_an_etcd_that_is_none_is_refused_without_its_password(rest: str) -> None:
     with pytest.raises(UserError, match="is not the address of an etcd") as error:
         open_store(f"etcd://{rest}")
@@ -157,7 +196,9 @@ def test_a_value_that_is_damaged_inside_is_named_with_its_key(tmp_path: Path) ->
         _execute(tmp_path / "store.db", f"update entries set value = '{text}' where key = 'b'")
         first, second = store.list("jobs")
         assert first.value == {}
-        with pytest.raises(StoreDamaged, match="the stored document jobs/b is damaged and is not used: it is not"):
+        with pytest.raises(
+            StoreDamaged, match="the stored document jobs/b is damaged and is not used: it is not"
+        ):
             _ = second.value
     store.close()
 
@@ -211,7 +252,12 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "small.db", isolation_level=None)
     database.execute("create table t (x text)")
     database.execute("pragma max_page_count = 2")
-    with pytest.raises(StoreUnavailable, match=r"the disk of the store /x is full .*, and nothing was written") as error, translated(Path("/x")):
+    with (
+        pytest.raises(
+            StoreUnavailable, match=r"the disk of the store /x is full .*, and nothing was written"
+        ) as error,
+        translated(Path("/x")),
+    ):
         database.execute("insert into t values (?)", ("x" * 20_000,))
     assert error.value.domain is Domain.EXTERNAL
     database.close()
@@ -227,6 +273,12 @@ def _execute(path: Path, statement: str) -> list[tuple[str, ...]]:
 
 def _in_process(script: str, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(Path(tidegate.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", script, *arguments], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -12,8 +12,19 @@ from tidegate.store.encoding import DEPTH_MAX, decode, encode
 from tidegate.store.sqlite import _behind
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
-DOCUMENTS = st.dictionaries(TEXT, st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=8))
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
+DOCUMENTS = st.dictionaries(
+    TEXT,
+    st.recursive(
+        LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=8
+    ),
+)
 
 
 @given(DOCUMENTS)
@@ -38,11 +49,15 @@ def test_tuples_become_arrays() -> None:
     assert decode("m", "k", encode("m", "k", {"t": (1, (2,))})) == {"t": [1, [2]]}
 
 
-@pytest.mark.parametrize("document", [{}, {"lineage": "7-19a0", "generation": 3, "in": {"x": [1, "ü"]}}])
+@pytest.mark.parametrize(
+    "document", [{}, {"lineage": "7-19a0", "generation": 3, "in": {"x": [1, "ü"]}}]
+)
 def test_no_single_changed_character_of_a_text_goes_unnoticed(document: dict[str, Any]) -> None:
     text = encode("jobs", "7", document)
     for place, character in enumerate(text):
-        for other in {chr(ord(character) ^ 1), chr(ord(character) ^ 2), "0", "1", '"', " "} - {character}:
+        for other in {chr(ord(character) ^ 1), chr(ord(character) ^ 2), "0", "1", '"', " "} - {
+            character
+        }:
             with pytest.raises(DocumentDamaged, match="the stored document jobs/7 is damaged"):
                 decode("jobs", "7", text[:place] + other + text[place + 1 :])
         with pytest.raises(DocumentDamaged):
@@ -64,7 +79,9 @@ def test_documents_without_a_checksum_are_those_of_the_first_release() -> None:
 def test_the_field_of_the_checksum_is_the_stores_own() -> None:
     with pytest.raises(StoreRefused, match="the store's own"):
         encode("jobs", "7", {"~crc~": "x"})
-    assert decode("jobs", "7", encode("jobs", "7", {"in": {"~crc~": "x"}})) == {"in": {"~crc~": "x"}}
+    assert decode("jobs", "7", encode("jobs", "7", {"in": {"~crc~": "x"}})) == {
+        "in": {"~crc~": "x"}
+    }
 
 
 def test_the_depth_is_limited_also_where_a_document_contains_itself() -> None:
@@ -80,7 +97,9 @@ def test_the_depth_is_limited_also_where_a_document_contains_itself() -> None:
 
 
 @given(TEXT, TEXT, TEXT)
-def test_a_key_lies_between_its_prefix_and_what_is_behind_it_and_no_other_does(prefix: str, rest: str, other: str) -> None:
+def test_a_key_lies_between_its_prefix_and_what_is_behind_it_and_no_other_does(
+    prefix: str, rest: str, other: str
+) -> None:
     behind = _behind(prefix)
     key = prefix + rest
     assert prefix <= key

@@ -38,7 +38,12 @@ from tidegate.store.etcd_layout import Layout
 from tidegate.store.etcd_view import EtcdView
 from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
 from tidegate.testing.servers.etcd import EtcdServer
-from tidegate.testing.store_durability import SOURCES, DurableStoreContract, run_workers, start_worker
+from tidegate.testing.store_durability import (
+    SOURCES,
+    DurableStoreContract,
+    run_workers,
+    start_worker,
+)
 
 PREFIXES = (f"test/{number}" for number in itertools.count(1))
 
@@ -58,7 +63,14 @@ class EtcdWorld:
 
     def count(self, below: str) -> int:
         start = f"{self.prefix}/{below}".encode()
-        answer = self.server.ask("/v3/kv/range", {"key": b64(start), "range_end": b64(start[:-1] + bytes([start[-1] + 1])), "count_only": True})
+        answer = self.server.ask(
+            "/v3/kv/range",
+            {
+                "key": b64(start),
+                "range_end": b64(start[:-1] + bytes([start[-1] + 1])),
+                "count_only": True,
+            },
+        )
         return int(answer.get("count", 0))
 
     def foreign_write(self) -> None:
@@ -100,7 +112,9 @@ def events(store: Store, map: str, since: int = 0) -> tuple[Change, ...]:
     return changes.events
 
 
-def test_stores_of_one_etcd_and_its_other_users_do_not_meet(world: EtcdWorld, server: EtcdServer) -> None:
+def test_stores_of_one_etcd_and_its_other_users_do_not_meet(
+    world: EtcdWorld, server: EtcdServer
+) -> None:
     first, second = world.open(), EtcdWorld(server).open()
     revisions = []
     for n in range(5):
@@ -108,16 +122,22 @@ def test_stores_of_one_etcd_and_its_other_users_do_not_meet(world: EtcdWorld, se
         second.transact(writes=[Put("jobs", "b", {"n": n})])
         world.foreign_write()
     assert revisions == sorted(set(revisions))
-    assert events(first, "jobs") == tuple(Change("jobs", "a", revision, ChangeKind.PUT) for revision in revisions)
+    assert events(first, "jobs") == tuple(
+        Change("jobs", "a", revision, ChangeKind.PUT) for revision in revisions
+    )
     assert [change.key for change in events(second, "jobs")] == ["b"] * 5
     assert [(e.key, e.version) for e in first.list("jobs")] == [("a", revisions[-1])]
-    first.transact([Check("jobs", "a", revisions[-1]), Check("jobs", "b", 0)], [Delete("jobs", "a")])
+    first.transact(
+        [Check("jobs", "a", revisions[-1]), Check("jobs", "b", 0)], [Delete("jobs", "a")]
+    )
     assert [len(s.list("jobs")) for s in (first, second)] == [0, 1]
     first.close()
     second.close()
 
 
-def test_a_revision_between_two_of_the_stores_is_not_one_to_go_on_from(world: EtcdWorld, store: Store) -> None:
+def test_a_revision_between_two_of_the_stores_is_not_one_to_go_on_from(
+    world: EtcdWorld, store: Store
+) -> None:
     first = store.transact(writes=[Put("jobs", "a", {})])
     world.foreign_write()
     second = store.transact(writes=[Put("jobs", "a", {})])
@@ -129,17 +149,25 @@ def test_a_revision_between_two_of_the_stores_is_not_one_to_go_on_from(world: Et
 def test_what_others_have_etcd_forget_is_not_needed(world: EtcdWorld, store: Store) -> None:
     for n in range(5):
         store.transact(writes=[Put("jobs", "a", {"n": n})])
-    faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}), pause=lambda: forget(world))
+    faulty, _ = faulty_store(
+        store,
+        scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}),
+        pause=lambda: forget(world),
+    )
     assert faulty.transact(writes=[Put("jobs", "a", {"n": 5})]) == 6
     assert [change.version for change in events(store, "jobs")] == [1, 2, 3, 4, 5, 6]
 
 
 def forget(world: EtcdWorld) -> None:
     revision = world.server.ask("/v3/maintenance/status", {})["header"]["revision"]
-    assert "error" not in world.server.ask("/v3/kv/compaction", {"revision": revision, "physical": True})
+    assert "error" not in world.server.ask(
+        "/v3/kv/compaction", {"revision": revision, "physical": True}
+    )
 
 
-def test_who_has_not_looked_for_long_still_writes_where_readers_find_it(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_not_looked_for_long_still_writes_where_readers_find_it(
+    world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Layout, "window", 3)
     idle, busy = world.open(), world.open()
     idle.transact(writes=[Put("jobs", "idle", {})])
@@ -153,7 +181,9 @@ def test_who_has_not_looked_for_long_still_writes_where_readers_find_it(world: E
     busy.close()
 
 
-def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(
+    world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(etcd_view, "REACH_MIN", 2)
     idle, busy, reader = world.open(), world.open(), world.open()
     reaches: list[int] = []
@@ -181,7 +211,9 @@ def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(wo
         store.close()
 
 
-def test_a_record_whose_writer_had_not_looked_for_long_is_not_pruned_with_older_ones(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_whose_writer_had_not_looked_for_long_is_not_pruned_with_older_ones(
+    world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Layout, "window", 50)
     idle, busy = world.open(), world.open(compaction_threshold=10)
     for _ in range(9):
@@ -190,7 +222,10 @@ def test_a_record_whose_writer_had_not_looked_for_long_is_not_pruned_with_older_
     for _ in range(5):
         busy.transact(writes=[Put("jobs", "busy", {})])
     assert isinstance(busy.changes("jobs", 3), Compacted)
-    assert [(change.key, change.version) for change in events(busy, "jobs", 9)] == [("idle", 10), *(("busy", n) for n in range(11, 16))]
+    assert [(change.key, change.version) for change in events(busy, "jobs", 9)] == [
+        ("idle", 10),
+        *(("busy", n) for n in range(11, 16)),
+    ]
     idle.close()
     busy.close()
 
@@ -208,7 +243,9 @@ def test_who_follows_with_an_old_charter_gets_just_what_is_new(world: EtcdWorld)
     second.close()
 
 
-def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(
+    world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Layout, "window", 5)
     stores = [world.open(compaction_threshold=60) for _ in range(4)]
     reader = world.open(compaction_threshold=60)
@@ -216,7 +253,10 @@ def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(world
     seen: list[int] = []
 
     def write(worker: int) -> None:
-        written.extend(stores[worker].transact(writes=[Put("jobs", f"{worker}-{n % 3}", {})]) for n in range(60))
+        written.extend(
+            stores[worker].transact(writes=[Put("jobs", f"{worker}-{n % 3}", {})])
+            for n in range(60)
+        )
 
     threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -243,7 +283,9 @@ def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(world
         store.close()
 
 
-def test_records_and_given_up_tokens_do_not_stay_for_ever(world: EtcdWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_and_given_up_tokens_do_not_stay_for_ever(
+    world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Layout, "window", 50)
     store = world.open(compaction_threshold=100)
     faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST] * 3}))
@@ -259,7 +301,9 @@ def test_records_and_given_up_tokens_do_not_stay_for_ever(world: EtcdWorld, monk
     store.close()
 
 
-def test_given_up_tokens_beyond_those_that_are_listed_make_revisions_jump_and_nothing_else(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_up_tokens_beyond_those_that_are_listed_make_revisions_jump_and_nothing_else(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backend_module, "GAPS_MAX", 2)
     revisions = []
     for _ in range(4):
@@ -281,13 +325,17 @@ def test_two_that_give_up_the_same_token_both_get_to_know(world: EtcdWorld, stor
     other.close()
 
 
-def test_the_largest_document_passes_and_a_transaction_beyond_etcds_limit_is_refused(store: Store) -> None:
+def test_the_largest_document_passes_and_a_transaction_beyond_etcds_limit_is_refused(
+    store: Store,
+) -> None:
     largest = {"text": "x" * (1024 * 1024 - len('{"text":""}'))}
     version = store.transact(writes=[Put("jobs", "k" * 512, largest)])
     entry = store.get("jobs", "k" * 512)
     assert entry is not None
     assert (entry.value, entry.version) == (largest, version)
-    with pytest.raises(StoreRefused, match=r"too big for etcd at 127\.0\.0\.1.*nothing was written"):
+    with pytest.raises(
+        StoreRefused, match=r"too big for etcd at 127\.0\.0\.1.*nothing was written"
+    ):
         store.transact(writes=[Put("jobs", "a", largest), Put("jobs", "b", largest)])
     assert (len(store.list("jobs")), store.revision()) == (1, version)
 
@@ -295,7 +343,9 @@ def test_the_largest_document_passes_and_a_transaction_beyond_etcds_limit_is_ref
 def test_a_map_of_many_pages_is_one_moment(store: Store) -> None:
     for page in range(11):
         store.transact(writes=[Put("jobs", f"{page:02d}-{n:02d}", {"n": n}) for n in range(100)])
-    assert [e.key for e in store.list("jobs")] == [f"{page:02d}-{n:02d}" for page in range(11) for n in range(100)]
+    assert [e.key for e in store.list("jobs")] == [
+        f"{page:02d}-{n:02d}" for page in range(11) for n in range(100)
+    ]
     assert (len(store.list("jobs", "1")), store.size_by_map()["jobs"].entries) == (100, 1100)
 
 
@@ -305,9 +355,14 @@ def test_as_many_checks_and_other_deletes_as_are_taken_fit(store: Store) -> None
     checks = [Check("jobs", f"{n:03d}", version) for n in range(100)]
     revision = store.transact(checks, [Delete("other", f"{n:03d}") for n in range(100)])
     assert store.list("other") == []
-    assert events(store, "other", revision - 1) == tuple(Change("other", f"{n:03d}", revision, ChangeKind.DELETE) for n in range(0, 100, 2))
+    assert events(store, "other", revision - 1) == tuple(
+        Change("other", f"{n:03d}", revision, ChangeKind.DELETE) for n in range(0, 100, 2)
+    )
     with pytest.raises(Conflict, match="jobs/099"):
-        store.transact([*checks[:99], Check("jobs", "099", revision)], [Delete("other", f"{n:03d}") for n in range(100)])
+        store.transact(
+            [*checks[:99], Check("jobs", "099", revision)],
+            [Delete("other", f"{n:03d}") for n in range(100)],
+        )
 
 
 def test_checks_that_contradict_each_other_name_what_is_there(store: Store) -> None:
@@ -317,11 +372,18 @@ def test_checks_that_contradict_each_other_name_what_is_there(store: Store) -> N
     assert (conflict.value.expected, conflict.value.found) == (7, version)
 
 
-def test_many_updates_of_ten_keys_do_not_make_the_file_grow_and_a_compaction_makes_it_small(tmp_path: Path) -> None:
+def test_many_updates_of_ten_keys_do_not_make_the_file_grow_and_a_compaction_makes_it_small(
+    tmp_path: Path,
+) -> None:
     with EtcdServer(tmp_path) as server:
         store = open_store(server.url, compaction_threshold=100)
         for number in range(300):
-            store.transact(writes=[Put("metrics", f"key-{n}", {"number": number, "text": "x" * 4000}) for n in range(10)])
+            store.transact(
+                writes=[
+                    Put("metrics", f"key-{n}", {"number": number, "text": "x" * 4000})
+                    for n in range(10)
+                ]
+            )
         used = int(server.ask("/v3/maintenance/status", {})["dbSize"])
         store.compact()
         assert used < 10 * 1024 * 1024  # 12 MB were written
@@ -354,8 +416,12 @@ def test_a_store_that_was_taken_away_acknowledges_nothing_more(world: EtcdWorld)
         ("charter", b'{"format":2,"store":"x"}', UserError, "has format 2; this Tidegate knows 1"),
     ],
 )
-def test_a_prefix_that_holds_something_else_is_left_alone(world: EtcdWorld, key: str, value: bytes, error: type[Exception], words: str) -> None:
-    world.server.ask("/v3/kv/put", {"key": b64(f"{world.prefix}/{key}".encode()), "value": b64(value)})
+def test_a_prefix_that_holds_something_else_is_left_alone(
+    world: EtcdWorld, key: str, value: bytes, error: type[Exception], words: str
+) -> None:
+    world.server.ask(
+        "/v3/kv/put", {"key": b64(f"{world.prefix}/{key}".encode()), "value": b64(value)}
+    )
     with pytest.raises(error, match=words):
         world.open()
     assert world.count("") == 1
@@ -363,10 +429,14 @@ def test_a_prefix_that_holds_something_else_is_left_alone(world: EtcdWorld, key:
 
 @pytest.mark.parametrize("place", ["before", "middle", "after"])
 @pytest.mark.parametrize("step", ["create", "compact"])
-def test_a_store_whose_user_was_killed_while_it_was_made_or_compacted_is_whole(world: EtcdWorld, step: str, place: str) -> None:
+def test_a_store_whose_user_was_killed_while_it_was_made_or_compacted_is_whole(
+    world: EtcdWorld, step: str, place: str
+) -> None:
     if step == "compact":
         world.work("count", workers=1, amount=5)
-    killed = start_worker(world.url, "count" if step == "create" else "compact", 0, 1, f"store.{step}.{place}")
+    killed = start_worker(
+        world.url, "count" if step == "create" else "compact", 0, 1, f"store.{step}.{place}"
+    )
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     run_workers(world.url, "count", workers=3, amount=2)
@@ -375,9 +445,18 @@ def test_a_store_whose_user_was_killed_while_it_was_made_or_compacted_is_whole(w
     store.close()
 
 
-def test_a_fork_beside_threads_that_write_gives_the_child_lines_of_its_own(world: EtcdWorld) -> None:
+def test_a_fork_beside_threads_that_write_gives_the_child_lines_of_its_own(
+    world: EtcdWorld,
+) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    done = subprocess.run([sys.executable, "-c", BESIDE_THREADS, world.url], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_THREADS, world.url],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     store = world.open()
     assert [e.key for e in store.list("jobs")] == ["b", *(f"child-{n}" for n in range(5))]

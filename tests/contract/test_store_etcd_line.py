@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 from tidegate.model.errors import TidegateError, UserError
-from tidegate.store import Change, Changes, Check, OutcomeUnknown, Put, Store, StoreRefused, StoreUnavailable, open_store
+from tidegate.store import (
+    Change,
+    Changes,
+    Check,
+    OutcomeUnknown,
+    Put,
+    Store,
+    StoreRefused,
+    StoreUnavailable,
+    open_store,
+)
 from tidegate.store.backend import Committed, Retention
 from tidegate.store.errors import AnswerLost
 from tidegate.store.etcd import EtcdBackend
@@ -58,7 +68,10 @@ class BadLine(ThreadingHTTPServer):
     def deliver(self) -> list[bool]:
         """What was held back reaches the server now; was it written?"""
         held, self.held = self.held, []
-        return [bool(json.loads(self.passed_on("/v3/kv/txn", body)[1]).get("succeeded")) for body in held]
+        return [
+            bool(json.loads(self.passed_on("/v3/kv/txn", body)[1]).get("succeeded"))
+            for body in held
+        ]
 
     def passed_on(self, path: str, body: bytes) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.etcd.port, timeout=10)
@@ -81,7 +94,9 @@ class _Passing(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        order = self.server.orders.pop(0) if self.server.orders and b"/last" in _keys(body) else "pass"
+        order = (
+            self.server.orders.pop(0) if self.server.orders and b"/last" in _keys(body) else "pass"
+        )
         self.close_connection = order in ("lose-request", "hold", "lose-answer")
         if order == "hold":
             self.server.held.append(body)
@@ -91,7 +106,15 @@ class _Passing(BaseHTTPRequestHandler):
         if order == "lose-answer":
             return
         if order == "doubt":
-            status, answer = 503, json.dumps({"message": "etcdserver: request timed out, possibly due to previous leader failure", "code": 14}).encode()
+            status, answer = (
+                503,
+                json.dumps(
+                    {
+                        "message": "etcdserver: request timed out, possibly due to previous leader failure",
+                        "code": 14,
+                    }
+                ).encode(),
+            )
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -104,7 +127,9 @@ class _Passing(BaseHTTPRequestHandler):
 def _keys(body: bytes) -> bytes:
     """The keys that a transaction puts."""
     acts = json.loads(body).get("success", [])
-    return b" ".join(base64.b64decode(act["request_put"]["key"]) for act in acts if "request_put" in act)
+    return b" ".join(
+        base64.b64decode(act["request_put"]["key"]) for act in acts if "request_put" in act
+    )
 
 
 @pytest.fixture
@@ -115,7 +140,9 @@ def line(server: EtcdServer) -> Iterator[BadLine]:
 
 
 @pytest.mark.parametrize("order", ["lose-answer", "doubt"])
-def test_a_transaction_whose_answer_was_lost_on_the_line_is_found(line: BadLine, order: str) -> None:
+def test_a_transaction_whose_answer_was_lost_on_the_line_is_found(
+    line: BadLine, order: str
+) -> None:
     store = open_store(line.url(f"found-{order}"))
     line.orders.append(order)
     assert store.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {"n": 1})]) == 1
@@ -124,10 +151,14 @@ def test_a_transaction_whose_answer_was_lost_on_the_line_is_found(line: BadLine,
 
 
 @pytest.mark.parametrize("order", ["lose-request", "hold"])
-def test_a_transaction_that_was_lost_on_the_line_is_not_written_even_if_it_arrives_later(line: BadLine, order: str) -> None:
+def test_a_transaction_that_was_lost_on_the_line_is_not_written_even_if_it_arrives_later(
+    line: BadLine, order: str
+) -> None:
     store = open_store(line.url(f"lost-{order}"))
     line.orders.append(order)
-    with pytest.raises(StoreUnavailable, match="the transaction was not written: the connection to etcd at 127"):
+    with pytest.raises(
+        StoreUnavailable, match="the transaction was not written: the connection to etcd at 127"
+    ):
         store.transact(writes=[Put("jobs", "a", {"n": 1})])
     assert line.deliver() == ([False] if order == "hold" else [])
     assert (store.get("jobs", "a"), store.revision()) == (None, 0)
@@ -135,7 +166,9 @@ def test_a_transaction_that_was_lost_on_the_line_is_not_written_even_if_it_arriv
     store.close()
 
 
-def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_arrives_before_it_is_given_up_counts(
+    line: BadLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = open_store(line.url("just-in-time"), compaction_threshold=50)
     line.orders.append("hold")
     backend = store.backend
@@ -155,7 +188,12 @@ def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine, 
 @pytest.mark.parametrize(
     ("text", "code", "once", "without"),
     [
-        ("etcdserver: request timed out, possibly due to previous leader failure", 14, AnswerLost, StoreUnavailable),
+        (
+            "etcdserver: request timed out, possibly due to previous leader failure",
+            14,
+            AnswerLost,
+            StoreUnavailable,
+        ),
         ("etcdserver: request timed out", 14, AnswerLost, StoreUnavailable),
         ("etcdserver: leader changed", 14, AnswerLost, StoreUnavailable),
         ("something new", 2, AnswerLost, StoreUnavailable),
@@ -169,8 +207,13 @@ def test_a_transaction_that_arrives_before_it_is_given_up_counts(line: BadLine, 
         ("etcdserver: mvcc: required revision has been compacted", 11, HistoryGone, HistoryGone),
     ],
 )
-def test_what_etcd_refuses_is_judged_by_whether_it_may_have_been_done(text: str, code: int, once: type[TidegateError], without: type[TidegateError]) -> None:
-    for judged, expected in ((refusal("host:1", {"message": text, "code": code}, once=flag), kind) for flag, kind in ((True, once), (False, without))):
+def test_what_etcd_refuses_is_judged_by_whether_it_may_have_been_done(
+    text: str, code: int, once: type[TidegateError], without: type[TidegateError]
+) -> None:
+    for judged, expected in (
+        (refusal("host:1", {"message": text, "code": code}, once=flag), kind)
+        for flag, kind in ((True, once), (False, without))
+    ):
         assert type(judged) is expected
         assert "host:1" in str(judged)
 
@@ -181,19 +224,31 @@ def test_what_is_no_etcd_is_named(line: BadLine, monkeypatch: pytest.MonkeyPatch
         open_store(line.url("nobody"))
 
 
-def test_a_server_that_stops_is_unavailable_and_comes_back_without_a_new_door(tmp_path: Path) -> None:
+def test_a_server_that_stops_is_unavailable_and_comes_back_without_a_new_door(
+    tmp_path: Path,
+) -> None:
     with EtcdServer(tmp_path) as server:
         store = open_store(server.url)
         first = store.transact(writes=[Put("jobs", "a", {})])
         server.stop()
-        for call in (lambda: store.get("jobs", "a"), lambda: store.transact(writes=[Put("jobs", "b", {})])):
+        for call in (
+            lambda: store.get("jobs", "a"),
+            lambda: store.transact(writes=[Put("jobs", "b", {})]),
+        ):
             with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{server.port}"):
                 call()
         server.start()
-        assert store.transact([Check("jobs", "a", first), Check("jobs", "b", 0)], [Put("jobs", "b", {})]) == first + 1
+        assert (
+            store.transact(
+                [Check("jobs", "a", first), Check("jobs", "b", 0)], [Put("jobs", "b", {})]
+            )
+            == first + 1
+        )
         server.stop()
         server.start()
-        assert store.transact(writes=[Put("jobs", "c", {})]) == first + 2  # the old connection is known to be dead before anything is sent on it
+        assert (
+            store.transact(writes=[Put("jobs", "c", {})]) == first + 2
+        )  # the old connection is known to be dead before anything is sent on it
         store.close()
 
 
@@ -207,7 +262,12 @@ def test_no_acknowledged_write_is_lost_when_the_server_is_killed(tmp_path: Path)
             server.kill()
             for process in writers:
                 rest, _ = process.communicate()  # it ends with StoreUnavailable or OutcomeUnknown
-                acknowledged.update({key: int(revision) for key, revision in (line.split() for line in rest.splitlines())})
+                acknowledged.update(
+                    {
+                        key: int(revision)
+                        for key, revision in (line.split() for line in rest.splitlines())
+                    }
+                )
                 assert process.returncode == 1
             server.start()
         store = open_store(server.url)
@@ -225,10 +285,14 @@ def read_lines(process: "subprocess.Popen[str]", lines: int, acknowledged: dict[
         acknowledged[key] = int(revision)
 
 
-def test_when_the_leader_of_three_is_killed_writing_goes_on_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_when_the_leader_of_three_is_killed_writing_goes_on_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
     with EtcdCluster(tmp_path) as cluster:
         store = open_store(cluster.url)
-        acknowledged = {f"{n:03d}": store.transact(writes=[Put("jobs", f"{n:03d}", {})]) for n in range(20)}
+        acknowledged = {
+            f"{n:03d}": store.transact(writes=[Put("jobs", f"{n:03d}", {})]) for n in range(20)
+        }
         cluster.leader().kill()
         refused = 0
         for n in range(20, 60):
@@ -250,7 +314,9 @@ def test_an_endpoint_that_is_not_there_is_passed_over(server: EtcdServer) -> Non
     store = open_store(server.url.replace("127.0.0.1:", f"127.0.0.1:{nobody},127.0.0.1:"))
     assert store.transact(writes=[Put("jobs", "a", {})]) == 1
     store.close()
-    with pytest.raises(StoreUnavailable, match=f"cannot be reached: etcd at 127.0.0.1:{nobody} does not answer"):
+    with pytest.raises(
+        StoreUnavailable, match=f"cannot be reached: etcd at 127.0.0.1:{nobody} does not answer"
+    ):
         open_store(f"etcd://127.0.0.1:{nobody}/tidegate")
 
 
@@ -262,7 +328,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
             ("user/add", {"name": "root", "password": "root-pass"}),
             ("user/grant", {"user": "root", "role": "root"}),
             ("role/add", {"name": "worker"}),
-            ("role/grant", {"name": "worker", "perm": {"permType": "READWRITE", "key": b64(b"allowed/"), "range_end": b64(b"allowed0")}}),
+            (
+                "role/grant",
+                {
+                    "name": "worker",
+                    "perm": {
+                        "permType": "READWRITE",
+                        "key": b64(b"allowed/"),
+                        "range_end": b64(b"allowed0"),
+                    },
+                },
+            ),
             ("user/add", {"name": "ann", "password": "s3cret/word"}),
             ("user/grant", {"user": "ann", "role": "worker"}),
             ("enable", {}),
@@ -275,7 +351,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 def open_as(server: EtcdServer, password: str, prefix: str, username: str = "ann") -> Store:
     endpoints = [f"127.0.0.1:{server.port}"]
-    return Store(EtcdBackend(endpoints, prefix=prefix, retention=Retention(20), username=username, password=password))
+    return Store(
+        EtcdBackend(
+            endpoints, prefix=prefix, retention=Retention(20), username=username, password=password
+        )
+    )
 
 
 def test_a_user_with_a_password_works_below_what_is_allowed(guarded: EtcdServer) -> None:
@@ -290,9 +370,17 @@ def test_a_user_with_a_password_works_below_what_is_allowed(guarded: EtcdServer)
 
 
 @pytest.mark.parametrize(
-    ("username", "password", "prefix"), [("ann", "wr0ng", "allowed"), ("bob", "wr0ng", "allowed"), ("ann", "s3cret/word", "other"), ("", "", "allowed")]
+    ("username", "password", "prefix"),
+    [
+        ("ann", "wr0ng", "allowed"),
+        ("bob", "wr0ng", "allowed"),
+        ("ann", "s3cret/word", "other"),
+        ("", "", "allowed"),
+    ],
 )
-def test_who_is_not_allowed_is_told_so_without_the_password(guarded: EtcdServer, username: str, password: str, prefix: str) -> None:
+def test_who_is_not_allowed_is_told_so_without_the_password(
+    guarded: EtcdServer, username: str, password: str, prefix: str
+) -> None:
     with pytest.raises(UserError, match="does not let this user work on the store") as refused:
         open_as(guarded, password, prefix, username)
     assert not password or password not in str(refused.value)

@@ -30,7 +30,10 @@ def line(postgres: PostgresServer) -> Iterator[Line]:
 
 @contextmanager
 def opened(port: int, schema: str, limits: Limits | None = None) -> Iterator[Store]:
-    store = Store(PostgresBackend(url_of(port, schema), retention=Retention(), limits=limits), pause=lambda _: None)
+    store = Store(
+        PostgresBackend(url_of(port, schema), retention=Retention(), limits=limits),
+        pause=lambda _: None,
+    )
     try:
         for n in range(3):  # so that statements are prepared, and each transaction is one request
             store.transact(writes=[Put("warm", str(n), {})])
@@ -44,23 +47,31 @@ def url_of(port: int, schema: str) -> str:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.ANSWER_LOST, Trouble.ANSWER_CUT])
-def test_a_line_that_is_cut_after_the_commit_costs_nothing(line: Line, schema: str, trouble: Trouble) -> None:
+def test_a_line_that_is_cut_after_the_commit_costs_nothing(
+    line: Line, schema: str, trouble: Trouble
+) -> None:
     with opened(line.port, schema) as store:
         line.trouble(trouble)
         assert store.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {"n": 1})]) == 4
         assert [(e.value, e.version) for e in store.list("jobs")] == [({"n": 1}, 4)]
 
 
-def test_a_line_that_is_cut_before_the_request_arrives_has_written_nothing(line: Line, schema: str) -> None:
+def test_a_line_that_is_cut_before_the_request_arrives_has_written_nothing(
+    line: Line, schema: str
+) -> None:
     with opened(line.port, schema) as store:
         line.trouble(Trouble.REQUEST_LOST)
-        with pytest.raises(StoreUnavailable, match=r"was not written: the connection .* broke in the middle"):
+        with pytest.raises(
+            StoreUnavailable, match=r"was not written: the connection .* broke in the middle"
+        ):
             store.transact(writes=[Put("jobs", "a", {})])
         assert (store.list("jobs"), store.revision()) == ([], 3)
         assert store.transact(writes=[Put("jobs", "a", {})]) == 4
 
 
-def test_a_request_that_arrives_after_it_was_given_up_writes_nothing(line: Line, schema: str) -> None:
+def test_a_request_that_arrives_after_it_was_given_up_writes_nothing(
+    line: Line, schema: str
+) -> None:
     with opened(line.port, schema) as store:
         line.trouble(Trouble.REQUEST_HELD_BACK)
         with pytest.raises(StoreUnavailable, match="was not written"):
@@ -70,7 +81,9 @@ def test_a_request_that_arrives_after_it_was_given_up_writes_nothing(line: Line,
 
 
 @pytest.mark.parametrize("trouble", [Trouble.ANSWER_LOST, Trouble.ANSWER_CUT, Trouble.REQUEST_LOST])
-def test_a_line_that_is_cut_while_reading_is_unavailable_once(line: Line, schema: str, trouble: Trouble) -> None:
+def test_a_line_that_is_cut_while_reading_is_unavailable_once(
+    line: Line, schema: str, trouble: Trouble
+) -> None:
     with opened(line.port, schema) as store:
         store.list("warm")
         line.trouble(trouble)
@@ -79,38 +92,55 @@ def test_a_line_that_is_cut_while_reading_is_unavailable_once(line: Line, schema
         assert len(store.list("warm")) == 3
 
 
-def test_on_a_line_that_says_nothing_the_outcome_is_unknown_until_it_speaks_again(line: Line, schema: str) -> None:
+def test_on_a_line_that_says_nothing_the_outcome_is_unknown_until_it_speaks_again(
+    line: Line, schema: str
+) -> None:
     with opened(line.port, schema, Limits(answer_s=0.2)) as store:
         token = Token(id=b"0123456789abcdef", since=3)
         line.mute()
         with pytest.raises(AnswerLost):
-            store.backend.apply(Transaction(token=token, checks=(), writes=(Write("jobs", "a", "{}"),)))
+            store.backend.apply(
+                Transaction(token=token, checks=(), writes=(Write("jobs", "a", "{}"),))
+            )
         line.unmute()
         assert isinstance(store.settle(token), Committed) == (store.get("jobs", "a") is not None)
 
 
-def test_a_server_that_stands_still_is_not_waited_for(postgres: PostgresServer, schema: str) -> None:
+def test_a_server_that_stands_still_is_not_waited_for(
+    postgres: PostgresServer, schema: str
+) -> None:
     with opened(postgres.port, schema, Limits(answer_s=0.2)) as store:
         with postgres.paused(), pytest.raises(StoreUnavailable, match=r"no answer for 0\.2 s"):
             store.get("warm", "0")
         assert store.get("warm", "0") is not None
 
 
-def test_a_lock_that_another_session_keeps_stops_writers_for_a_while_and_readers_not_at_all(postgres: PostgresServer, schema: str) -> None:
+def test_a_lock_that_another_session_keeps_stops_writers_for_a_while_and_readers_not_at_all(
+    postgres: PostgresServer, schema: str
+) -> None:
     with opened(postgres.port, schema, Limits(lock_s=0.1)) as store:
         with lock_kept(postgres, schema):
-            with pytest.raises(StoreUnavailable, match="is held by another session that does not let go, and nothing was written"):
+            with pytest.raises(
+                StoreUnavailable,
+                match="is held by another session that does not let go, and nothing was written",
+            ):
                 store.transact(writes=[Put("jobs", "a", {})])
             assert len(store.list("warm")) == 3
             assert store.changes("jobs", 3).revision == 3
         assert store.transact(writes=[Put("jobs", "a", {})]) == 4
 
 
-def test_a_session_that_an_administrator_ends_inside_its_transaction_has_written_nothing(postgres: PostgresServer, schema: str) -> None:
+def test_a_session_that_an_administrator_ends_inside_its_transaction_has_written_nothing(
+    postgres: PostgresServer, schema: str
+) -> None:
     with opened(postgres.port, schema) as store:
         errors: list[BaseException] = []
         with lock_kept(postgres, schema) as administrator:
-            thread = threading.Thread(target=lambda: errors.extend(raised(lambda: store.transact(writes=[Put("jobs", "a", {})]))))
+            thread = threading.Thread(
+                target=lambda: errors.extend(
+                    raised(lambda: store.transact(writes=[Put("jobs", "a", {})]))
+                )
+            )
             thread.start()
             first = waiting_for_lock(administrator, besides=0)
             administrator.execute("select pg_terminate_backend(%s)", (first,))
@@ -151,8 +181,14 @@ def waiting_for_lock(administrator: "psycopg.Connection[Any]", *, besides: int) 
 def test_after_a_restart_of_the_server_the_next_call_goes_through(schema: str) -> None:
     with PostgresServer() as server, opened(server.port, schema) as store:
         server.stop()
-        for call in (lambda: store.list("warm"), lambda: store.transact(writes=[Put("jobs", "a", {})]), store.revision):
-            with pytest.raises(StoreUnavailable, match="cannot be reached, and nothing was written"):
+        for call in (
+            lambda: store.list("warm"),
+            lambda: store.transact(writes=[Put("jobs", "a", {})]),
+            store.revision,
+        ):
+            with pytest.raises(
+                StoreUnavailable, match="cannot be reached, and nothing was written"
+            ):
                 call()
         server.start()
         assert store.transact(writes=[Put("jobs", "a", {})]) == 4
@@ -161,7 +197,9 @@ def test_after_a_restart_of_the_server_the_next_call_goes_through(schema: str) -
         assert (len(store.list("warm")), store.revision()) == (3, 4)
 
 
-def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(schema: str) -> None:
+def test_a_server_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(
+    schema: str,
+) -> None:
     with PostgresServer() as server:
         writers = [Writer(url_of(server.port, schema), number) for number in range(4)]
         for writer in writers:
@@ -220,7 +258,9 @@ class Writer:
     def _try(self, key: str) -> int:
         """The revision; 0 if it is sure that it was not written."""
         try:
-            return self._store.transact([Check("left", key, 0)], [Put("left", key, {}), Put("right", key, {})])
+            return self._store.transact(
+                [Check("left", key, 0)], [Put("left", key, {}), Put("right", key, {})]
+            )
         except OutcomeUnknown as unknown:
             token = unknown.token
         except StoreUnavailable:

@@ -25,10 +25,16 @@ def test_twenty_thousand_updates_of_ten_keys_do_not_make_the_files_grow(tmp_path
     store = open_store(f"sqlite:///{tmp_path}/store.db", compaction_threshold=1000)
     sizes = []
     for number in range(1, 2001):
-        store.transact(writes=[Put("metrics", f"key-{n}", {"number": number, "text": "x" * 200}) for n in range(10)])
+        store.transact(
+            writes=[
+                Put("metrics", f"key-{n}", {"number": number, "text": "x" * 200}) for n in range(10)
+            ]
+        )
         if number in (200, 2000):
             sizes.append(_bytes(tmp_path))
-    assert sizes[1] <= sizes[0] + 4 * 1024 * 1024 + 256 * 1024  # the journal file may reach its 4 MiB in between; nothing else may grow
+    assert (
+        sizes[1] <= sizes[0] + 4 * 1024 * 1024 + 256 * 1024
+    )  # the journal file may reach its 4 MiB in between; nothing else may grow
     store.compact()
     assert _bytes(tmp_path) < 256 * 1024
     store.close()
@@ -56,12 +62,19 @@ def test_tokens_are_pruned_with_the_log(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_writer_that_was_stopped_inside_its_transaction_is_named_and_does_not_stop_readers(tmp_path: Path) -> None:
+def test_a_writer_that_was_stopped_inside_its_transaction_is_named_and_does_not_stop_readers(
+    tmp_path: Path,
+) -> None:
     store = open_impatient(tmp_path / "store.db")
-    stopped = start_worker(f"sqlite:///{tmp_path}/store.db", "record", 0, 3, "store.transact.middle@2=stop")
+    stopped = start_worker(
+        f"sqlite:///{tmp_path}/store.db", "record", 0, 3, "store.transact.middle@2=stop"
+    )
     with stopped:
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
-        with pytest.raises(StoreUnavailable, match=f"process {stopped.pid} has held the store .* for 0.2 s: is it stopped"):
+        with pytest.raises(
+            StoreUnavailable,
+            match=f"process {stopped.pid} has held the store .* for 0.2 s: is it stopped",
+        ):
             store.transact(writes=[Put("jobs", "a", {})])
         assert len(store.list("left")) == 1
         stopped.send_signal(signal.SIGCONT)
@@ -76,7 +89,10 @@ def test_a_stopped_writer_is_named_long_before_the_time_to_wait_is_over(tmp_path
     store = open_store(url)
     with start_worker(url, "record", 0, 3, "store.transact.middle@2=stop") as stopped:
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
-        with pytest.raises(StoreUnavailable, match=f"process {stopped.pid} holds the store .* and is stopped .SIGSTOP.*kill -CONT {stopped.pid}"):
+        with pytest.raises(
+            StoreUnavailable,
+            match=f"process {stopped.pid} holds the store .* and is stopped .SIGSTOP.*kill -CONT {stopped.pid}",
+        ):
             store.transact(writes=[Put("jobs", "a", {})])
         stopped.send_signal(signal.SIGCONT)
         stopped.wait()
@@ -86,7 +102,9 @@ def test_a_stopped_writer_is_named_long_before_the_time_to_wait_is_over(tmp_path
 
 def test_a_stopped_writer_that_is_killed_leaves_the_store_free(tmp_path: Path) -> None:
     store = open_impatient(tmp_path / "store.db")
-    stopped = start_worker(f"sqlite:///{tmp_path}/store.db", "record", 0, 3, "store.transact.middle@2=stop")
+    stopped = start_worker(
+        f"sqlite:///{tmp_path}/store.db", "record", 0, 3, "store.transact.middle@2=stop"
+    )
     with stopped:
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
         for _ in range(2):
@@ -114,7 +132,9 @@ def test_a_store_whose_maker_was_killed_is_made_by_the_next_one(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("place", ["before", "middle", "after"])
-def test_a_store_whose_user_was_killed_while_it_compacted_is_whole(tmp_path: Path, place: str) -> None:
+def test_a_store_whose_user_was_killed_while_it_compacted_is_whole(
+    tmp_path: Path, place: str
+) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     store = open_store(url)
     for n in range(50):
@@ -135,15 +155,26 @@ def test_several_that_make_the_store_at_the_same_moment_make_one(tmp_path: Path)
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_a_store_that_was_taken_away_acknowledges_nothing_more(tmp_path: Path, replaced: bool) -> None:
+def test_a_store_that_was_taken_away_acknowledges_nothing_more(
+    tmp_path: Path, replaced: bool
+) -> None:
     store = open_store(f"sqlite:///{tmp_path}/store.db")
     store.transact(writes=[Put("jobs", "a", {})])
     for path in tmp_path.iterdir():
         path.rename(path.with_name("old-" + path.name))
     if replaced:
         open_store(f"sqlite:///{tmp_path}/store.db").close()
-    for ask in (lambda: store.transact(writes=[Put("jobs", "b", {})]), lambda: store.get("jobs", "a"), lambda: store.changes("jobs", 0)):
-        with pytest.raises(StoreLost, match="another store is at .*not the one that was open" if replaced else "is gone: it was removed or renamed"):
+    for ask in (
+        lambda: store.transact(writes=[Put("jobs", "b", {})]),
+        lambda: store.get("jobs", "a"),
+        lambda: store.changes("jobs", 0),
+    ):
+        with pytest.raises(
+            StoreLost,
+            match="another store is at .*not the one that was open"
+            if replaced
+            else "is gone: it was removed or renamed",
+        ):
             ask()
     if replaced:
         other = open_store(f"sqlite:///{tmp_path}/store.db")
@@ -163,7 +194,9 @@ def test_threads_of_one_process_share_a_store(tmp_path: Path) -> None:
     revisions: list[int] = []
 
     def write(worker: int) -> None:
-        revisions.extend(store.transact(writes=[Put("jobs", f"{worker}-{n}", {})]) for n in range(50))
+        revisions.extend(
+            store.transact(writes=[Put("jobs", f"{worker}-{n}", {})]) for n in range(50)
+        )
 
     threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -175,7 +208,9 @@ def test_threads_of_one_process_share_a_store(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_lock_file_is_for_fairness_and_a_store_without_it_is_right_all_the_same(tmp_path: Path) -> None:
+def test_the_lock_file_is_for_fairness_and_a_store_without_it_is_right_all_the_same(
+    tmp_path: Path,
+) -> None:
     stores = []
     for _ in range(3):
         stores.append(open_store(f"sqlite:///{tmp_path}/store.db"))
@@ -203,8 +238,21 @@ def test_the_lock_file_is_for_fairness_and_a_store_without_it_is_right_all_the_s
 def test_a_forked_child_is_a_user_of_its_own(tmp_path: Path, script: str) -> None:
     """SQLite keeps its locks by process, so a child that went on with its parent's would write into files that the parent takes away."""
     text = FORK + {"OUTLIVES": OUTLIVES, "BESIDE_THREADS": BESIDE_THREADS, "INSIDE": INSIDE}[script]
-    command = [sys.executable, "-c", text, str(tmp_path / "store.db"), "0.2" if script == "INSIDE" else "20"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False, timeout=60)
+    command = [
+        sys.executable,
+        "-c",
+        text,
+        str(tmp_path / "store.db"),
+        "0.2" if script == "INSIDE" else "20",
+    ]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     store = open_store(f"sqlite:///{tmp_path}/store.db")
     assert [e.key for e in store.list("jobs")] == done.stdout.split()
@@ -304,7 +352,9 @@ def test_a_commit_that_fails_midway_is_looked_up(tmp_path: Path, written: bool) 
 
 
 def test_an_exception_inside_a_transaction_leaves_the_store_free(tmp_path: Path) -> None:
-    process = start_worker(f"sqlite:///{tmp_path}/store.db", "stumble", 0, 3, "store.transact.middle@2=raise")
+    process = start_worker(
+        f"sqlite:///{tmp_path}/store.db", "stumble", 0, 3, "store.transact.middle@2=raise"
+    )
     output, errors = process.communicate()
     assert (process.returncode, output.split()) == (0, ["RuntimeError", "2"]), errors
 

@@ -19,16 +19,30 @@ ROUNDS = 6
 
 def transaction(chance: random.Random, revision: int, number: int) -> Transaction:
     """One that knows some versions, some of them wrong, and writes and deletes some entries."""
-    checks = tuple(Check(*place, chance.randint(0, revision + 2)) for place in PLACES if chance.random() < 0.1)
-    writes = tuple(Write(*place, None if chance.random() < 0.4 else f'"{number} é \\u0000 {chance.random()}"') for place in PLACES if chance.random() < 0.4)
-    return Transaction(token=Token(id=number.to_bytes(16), since=0), checks=checks, writes=writes or (Write("a", "1", "0"),))
+    checks = tuple(
+        Check(*place, chance.randint(0, revision + 2)) for place in PLACES if chance.random() < 0.1
+    )
+    writes = tuple(
+        Write(*place, None if chance.random() < 0.4 else f'"{number} é \\u0000 {chance.random()}"')
+        for place in PLACES
+        if chance.random() < 0.4
+    )
+    return Transaction(
+        token=Token(id=number.to_bytes(16), since=0),
+        checks=checks,
+        writes=writes or (Write("a", "1", "0"),),
+    )
 
 
 def aware(backend: SqliteBackend, chance: random.Random, given: Transaction) -> Transaction:
     """The same with checks that hold before the batch; others of the batch may still be quicker."""
     rows = {(map, row.key): row.version for map in MAPS for row in backend.scan(map, "")}
     places = [place for place in PLACES if chance.random() < 0.3]
-    return Transaction(token=given.token, checks=tuple(Check(*place, rows.get(place, 0)) for place in places), writes=given.writes)
+    return Transaction(
+        token=given.token,
+        checks=tuple(Check(*place, rows.get(place, 0)) for place in places),
+        writes=given.writes,
+    )
 
 
 def told(outcomes: list[Outcome]) -> list[str]:
@@ -44,7 +58,10 @@ def left(backend: SqliteBackend) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -> None:
     chance, number = random.Random(seed), 0
-    together, alone = (SqliteBackend(tmp_path / f"{name}.db", retention=Retention()) for name in ("together", "alone"))
+    together, alone = (
+        SqliteBackend(tmp_path / f"{name}.db", retention=Retention())
+        for name in ("together", "alone")
+    )
     for _ in range(ROUNDS):
         batch = []
         for _ in range(chance.randint(1, 6)):
@@ -52,21 +69,42 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             given = transaction(chance, together.revision(), number)
             batch.append(aware(together, chance, given) if chance.random() < 0.7 else given)
         late = [chance.choice(batch).token] if chance.random() < 0.3 else []
-        assert [each.settle(token) for token in late for each in (together, alone)] == [Void(), Void()] * len(late)
+        assert [each.settle(token) for token in late for each in (together, alone)] == [
+            Void(),
+            Void(),
+        ] * len(late)
         one_by_one = [outcome for each in batch for outcome in alone._write_all([each])]
         at_once = together._write_all(batch)
         assert told(at_once) == told(one_by_one)
-        assert [isinstance(outcome, StoreUnavailable) for outcome in at_once] == [each.token in late for each in batch]
+        assert [isinstance(outcome, StoreUnavailable) for outcome in at_once] == [
+            each.token in late for each in batch
+        ]
         assert left(together) == left(alone)
-        assert [together.settle(each.token) for each in batch] == [alone.settle(each.token) for each in batch]
+        assert [together.settle(each.token) for each in batch] == [
+            alone.settle(each.token) for each in batch
+        ]
     together.close()
     alone.close()
 
 
 def test_what_was_deleted_and_written_again_in_one_batch_is_there_once_and_told_each_time() -> None:
     token = Token(id=b"t", since=0)
-    writes = [Write("a", "1", None), Write("a", "1", "1"), Write("a", "1", None), Write("a", "1", None)]
-    batch = decided([Transaction(token=token, checks=(), writes=(write,)) for write in writes], 7, {("a", "1"): 3}, ())
+    writes = [
+        Write("a", "1", None),
+        Write("a", "1", "1"),
+        Write("a", "1", None),
+        Write("a", "1", None),
+    ]
+    batch = decided(
+        [Transaction(token=token, checks=(), writes=(write,)) for write in writes],
+        7,
+        {("a", "1"): 3},
+        (),
+    )
     assert batch.outcomes == [8, 9, 10, 11]
-    assert [(revision, kind) for revision, _, _, kind in batch.changes] == [(8, "delete"), (9, "put"), (10, "delete")]
+    assert [(revision, kind) for revision, _, _, kind in batch.changes] == [
+        (8, "delete"),
+        (9, "put"),
+        (10, "delete"),
+    ]
     assert (batch.put, batch.gone) == ([], [("a", "1")])

@@ -27,17 +27,31 @@ class Flow:
         reader = "MySQL-CDC" if maria else "Postgres-CDC"
         own = {} if maria else {"slot.name": f"s_{source.database}"}
         read = source.block(**{"table-names": self.tables, "snapshot.split.size": 2, **own})
-        written = target.block(generate_sink_sql=True, database=target.database, table="public.${table_name}", primary_keys=["id"])
+        written = target.block(
+            generate_sink_sql=True,
+            database=target.database,
+            table="public.${table_name}",
+            primary_keys=["id"],
+        )
         self.file.write_text(
             f"""env {{ job.mode = "STREAMING", job.name = "cdc", checkpoint.interval = 10, job.retry.interval.seconds = 0, job.retry.times = 5 }}
 source {{ {reader} {{ {read} }} }}
 sink {{ Jdbc {{ driver = "org.postgresql.Driver"
 {written} }} }}"""
         )
-        self.change("create table orders (id int primary key, v varchar(20), w varchar(20))", "create table notes (id int primary key, v varchar(20))")
+        self.change(
+            "create table orders (id int primary key, v varchar(20), w varchar(20))",
+            "create table notes (id int primary key, v varchar(20))",
+        )
         if not maria:
-            self.change("alter table orders replica identity full", "alter table notes replica identity full")
-        self.change("insert into orders values (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'z')", "insert into notes values (1, 'n')")
+            self.change(
+                "alter table orders replica identity full",
+                "alter table notes replica identity full",
+            )
+        self.change(
+            "insert into orders values (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 'z')",
+            "insert into notes values (1, 'n')",
+        )
         assert self.run(rows=4).status is JobStatus.CANCELED
 
     def change(self, *statements: str) -> None:
@@ -45,7 +59,14 @@ sink {{ Jdbc {{ driver = "org.postgresql.Driver"
 
     def run(self, *accept: str, rows: int | None = None, restore: str = "auto") -> JobOutcome:
         """Until so many rows are read in all, or it fails."""
-        return run_in_process(str(self.file), self.home, PlainEngine(), restore=restore, accept_changes=accept, stop_at_rows=rows).outcome
+        return run_in_process(
+            str(self.file),
+            self.home,
+            PlainEngine(),
+            restore=restore,
+            accept_changes=accept,
+            stop_at_rows=rows,
+        ).outcome
 
     def stops(self) -> ChangeStop:
         """It fails at one change; the same again after a restart."""
@@ -59,7 +80,10 @@ sink {{ Jdbc {{ driver = "org.postgresql.Driver"
         assert ended.status is JobStatus.CANCELED, ended.failures
 
     def copied(self, table: str = "orders") -> list[tuple[Any, ...]]:
-        with psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.server.port}/{self.target.database}", autocommit=True) as connection:
+        with psycopg.connect(
+            f"postgresql://postgres@127.0.0.1:{self.server.port}/{self.target.database}",
+            autocommit=True,
+        ) as connection:
             return connection.execute(f"select * from {table} order by id".encode()).fetchall()
 
 
@@ -68,5 +92,10 @@ def flow_of(source: Place, server: PostgresServer, root: Path) -> Flow:
     name = f"{source.database}_copy"
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
-    target = Place(url=f"jdbc:postgresql://127.0.0.1:{server.port}/{name}", user="postgres", password="any", database=name)
+    target = Place(
+        url=f"jdbc:postgresql://127.0.0.1:{server.port}/{name}",
+        user="postgres",
+        password="any",
+        database=name,
+    )
     return Flow(source, target, server, root)

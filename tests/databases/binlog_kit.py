@@ -22,22 +22,41 @@ class BinlogShop:
 
     def source(self, **more: Any) -> Any:
         """A MySQL-CDC source of all tables; `startup__mode` is the option startup.mode."""
-        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100}
-        given = {"table-pattern": rf"{self.name}\..*", **{key.replace("__", "."): value for key, value in more.items()}}
-        return make_source("MySQL-CDC", {**options, **{k: v for k, v in given.items() if v is not None}})
+        options = {
+            "url": self.place.url,
+            "username": self.place.user,
+            "password": self.place.password,
+            "snapshot.split.size": 100,
+        }
+        given = {
+            "table-pattern": rf"{self.name}\..*",
+            **{key.replace("__", "."): value for key, value in more.items()},
+        }
+        return make_source(
+            "MySQL-CDC", {**options, **{k: v for k, v in given.items() if v is not None}}
+        )
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """What the database itself says, read as the snapshot is."""
-        dialect, address = dialect_of(System.MYSQL), parse_url(self.place.url, self.place.user, self.place.password)
+        dialect, address = (
+            dialect_of(System.MYSQL),
+            parse_url(self.place.url, self.place.user, self.place.password),
+        )
         captured = self.source().captured[f"{self.name}.{table}"]
         types = {c.name: c.type for c in captured.table.columns}
         selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
-        batches = dialect.batches(address, f"select {selected} from {self.name}.{table}", list(types.items()), 0)
+        batches = dialect.batches(
+            address, f"select {selected} from {self.name}.{table}", list(types.items()), 0
+        )
         found = [row for batch in batches for row in batch.to_pylist()]
-        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+        return sorted(
+            found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+        )
 
     def by_jdbc(self, table: str, parameters: str = "") -> list[dict[str, Any]]:
         """The rows as a Jdbc source reads them; `parameters` of the URL, such as ?sslMode=REQUIRED."""
         place = replace(self.place, url=self.place.url + parameters)
-        found: list[dict[str, Any]] = everything(source(place, table_path=f"{self.name}.{table}")).to_pylist()
+        found: list[dict[str, Any]] = everything(
+            source(place, table_path=f"{self.name}.{table}")
+        ).to_pylist()
         return found

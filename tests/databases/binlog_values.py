@@ -116,7 +116,10 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     ),
     "dates": (
         "d date, t0 datetime, t1 datetime(1), t3 datetime(3), t5 datetime(5), t6 datetime(6)",
-        [f"('{date}', '{date}', '{date} 01:02:03.4', '{date} 01:02:03.456', '{date} 01:02:03.45678', '{date} 23:59:59.999999')" for date in _DATES],
+        [
+            f"('{date}', '{date}', '{date} 01:02:03.4', '{date} 01:02:03.456', '{date} 01:02:03.45678', '{date} 23:59:59.999999')"
+            for date in _DATES
+        ],
     ),
     "moments": (
         "a timestamp null, b timestamp(1) null, c timestamp(6) null, d timestamp(3) null",
@@ -136,7 +139,12 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     ),
     "bits": (
         "a bit, b bit(7), c bit(8), d bit(9), f bit(33), g bit(64)",
-        ["(b'1', b'1111111', b'11111111', b'111111111', ~0 >> 31, ~0)", "(0, 0, 0, 0, 0, 0)", "(0, 1, 1, 1, 1, 1)", "(null, null, null, null, null, null)"],
+        [
+            "(b'1', b'1111111', b'11111111', b'111111111', ~0 >> 31, ~0)",
+            "(0, 0, 0, 0, 0, 0)",
+            "(0, 1, 1, 1, 1, 1)",
+            "(null, null, null, null, null, null)",
+        ],
     ),
     "bytes": (
         "a binary(8), b varbinary(8), c blob, d tinyblob, f longblob, g binary(1), h binary(255)",
@@ -178,9 +186,20 @@ MARIADB = {
             "('123e4567-e89b-12d3-a456-426655440000', '1.2.3.0', '::1')",
             *(
                 f"(null, null, '{text}')"
-                for text in ["::1.2.3.4", "fe80::", "2001:db8::1:0:0:1", "::ffff:0:1.2.3.4", "1:0:0:2::", "::0.0.1.1", "1:2:3:4:5:6:0:8"]
+                for text in [
+                    "::1.2.3.4",
+                    "fe80::",
+                    "2001:db8::1:0:0:1",
+                    "::ffff:0:1.2.3.4",
+                    "1:0:0:2::",
+                    "::0.0.1.1",
+                    "1:2:3:4:5:6:0:8",
+                ]
             ),
-            *(f"(null, null, '{text}')" for text in ["0:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8", "1:0:2:0:3:0:4:0"]),
+            *(
+                f"(null, null, '{text}')"
+                for text in ["0:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8", "1:0:2:0:3:0:4:0"]
+            ),
         ],
     ),
     "compressed": (
@@ -200,6 +219,9 @@ json_array(1.5e0, -1e-7, 1e0 / 3, cast('2024' as year), timestamp'2024-01-01 00:
 cast(cast('0000-00-00' as date) as json)
 cast(1e15 as json)""".splitlines()
 MYSQL = {
-    "vectors": ("a vector(3), b vector, c int", ["(to_vector('[1,2,3]'), to_vector('[1.5]'), 1)", "(null, null, 2)"]),
+    "vectors": (
+        "a vector(3), b vector, c int",
+        ["(to_vector('[1,2,3]'), to_vector('[1.5]'), 1)", "(null, null, 2)"],
+    ),
     "opaque": ("a json", [f"({text})" for text in _OPAQUE]),
 }

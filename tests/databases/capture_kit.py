@@ -14,7 +14,13 @@ from tidegate.plugin.registry import find
 ROUNDS_MAX = 500
 
 
-def make_source(name: str, options: dict[str, Any], mode: JobMode = JobMode.STREAMING, *, accept: Sequence[str] = ()) -> Any:
+def make_source(
+    name: str,
+    options: dict[str, Any],
+    mode: JobMode = JobMode.STREAMING,
+    *,
+    accept: Sequence[str] = (),
+) -> Any:
     """The source of a block with these options. `accept`: decisions about changes, as --accept-change takes them."""
     connector = find(BlockKind.SOURCE, name)
     block = Block(options, lambda _: Location(""), "source[0]")
@@ -22,7 +28,15 @@ def make_source(name: str, options: dict[str, Any], mode: JobMode = JobMode.STRE
     assert [p.message for p in problems] == []
     assert [p.message for p in connector.check(block, values)] == []
     changes = tuple(map(AcceptedChange.parse, accept))
-    context = OperatorContext(job_id=1, job_name="test", pipeline=1, operator="Source[0]", mode=mode, parallelism=2, accepted_changes=changes)
+    context = OperatorContext(
+        job_id=1,
+        job_name="test",
+        pipeline=1,
+        operator="Source[0]",
+        mode=mode,
+        parallelism=2,
+        accepted_changes=changes,
+    )
     return connector.load()(values, context)
 
 
@@ -31,11 +45,17 @@ def kept(offset: Any) -> Any:
     return json.loads(json.dumps(offset))
 
 
-def rows_of(source: Any, start: Any, end: Any, *, joint: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows_of(
+    source: Any, start: Any, end: Any, *, joint: bool = True
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """All rows of a batch as (path, row)."""
     for split in (source.joint_splits if joint else source.splits)(kept(start), kept(end), 4):
         for batch in source.read(split):
-            path = split.table if split.table != JOINT_TABLE else batch.schema.metadata[b"table"].decode()
+            path = (
+                split.table
+                if split.table != JOINT_TABLE
+                else batch.schema.metadata[b"table"].decode()
+            )
             for row in batch.to_pylist():
                 yield path, row
 
@@ -56,7 +76,9 @@ class Mirror:
             assert key not in self.rows, f"{key} is inserted and is there"
             self.rows[key] = row
         elif kind == 1:
-            assert self.rows[key] == row, f"{key} is said to have been {row}, and was {self.rows[key]}"
+            assert self.rows[key] == row, (
+                f"{key} is said to have been {row}, and was {self.rows[key]}"
+            )
         elif kind == 2:
             assert key in self.rows, f"{key} is updated and is not there"
             self.rows[key] = row
@@ -84,4 +106,8 @@ class Mirror:
 
     def table(self, path: str) -> list[dict[str, Any]]:
         """The rows of a table, by key."""
-        return [row for key, row in sorted(self.rows.items(), key=lambda item: tuple(map(str, item[0]))) if key[0] == path]
+        return [
+            row
+            for key, row in sorted(self.rows.items(), key=lambda item: tuple(map(str, item[0])))
+            if key[0] == path
+        ]

@@ -20,7 +20,12 @@ LATEST = {"startup.mode": "latest"}
 
 def source_of(shop: BinlogShop, *, accept: Sequence[str] = (), **options: Any) -> Any:
     """A source of all tables of a database; `accept` as --accept-change takes it."""
-    given = {"url": shop.place.url, "username": shop.place.user, "password": shop.place.password, "snapshot.split.size": 100}
+    given = {
+        "url": shop.place.url,
+        "username": shop.place.user,
+        "password": shop.place.password,
+        "snapshot.split.size": 100,
+    }
     tables = {} if "table-names" in options else {"table-pattern": rf"{shop.name}\..*"}
     return make_source("MySQL-CDC", {**given, **tables, **options}, accept=accept)
 
@@ -29,7 +34,10 @@ def shop_on(server: BinlogServer) -> BinlogShop:
     """A database of a server that a test has for itself."""
     name = f"own{next(_numbers)}"
     server.execute(f"create database {name} character set utf8mb4")
-    return BinlogShop(server, Place(url=server.url(name), user=server.user, password=server.password, database=name))
+    return BinlogShop(
+        server,
+        Place(url=server.url(name), user=server.user, password=server.password, database=name),
+    )
 
 
 class Job:

@@ -52,7 +52,13 @@ def binlog_server(request: pytest.FixtureRequest) -> BinlogServer:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """For all that do not end it."""
-    settings = {"wal_level": "logical", "max_replication_slots": "200", "max_wal_senders": "200", "fsync": "off", "max_connections": "100"}
+    settings = {
+        "wal_level": "logical",
+        "max_replication_slots": "200",
+        "max_wal_senders": "200",
+        "fsync": "off",
+        "max_connections": "100",
+    }
     with PostgresServer(settings=settings) as server:
         yield server
 
@@ -93,7 +99,12 @@ def pg(postgres: PostgresServer) -> Place:
     name = f"shop{next(_numbers)}"
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"create database {name}")  # type: ignore[call-overload]  # the name is ours
-    return Place(url=f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}", user="postgres", password="any", database=name)
+    return Place(
+        url=f"jdbc:postgresql://127.0.0.1:{postgres.port}/{name}",
+        user="postgres",
+        password="any",
+        database=name,
+    )
 
 
 @pytest.fixture

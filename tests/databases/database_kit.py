@@ -18,10 +18,21 @@ from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import ROW_KIND, Column, RowKind, Table, parse_type
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Limit, Offset, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Limit,
+    Offset,
+    OperatorContext,
+    Resume,
+    WriteTask,
+)
 from tidegate.plugin.option import Block, OptionSet, Values
 
-CONTEXT = OperatorContext(job_id=7, job_name="job", pipeline=1, operator="Sink[0]-Jdbc", mode=JobMode.BATCH, parallelism=2)
+CONTEXT = OperatorContext(
+    job_id=7, job_name="job", pipeline=1, operator="Sink[0]-Jdbc", mode=JobMode.BATCH, parallelism=2
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +66,29 @@ class Place:
             return []
 
     def options(self, **more: Any) -> dict[str, Any]:
-        return {"url": self.url, **({"username": self.user, "password": self.password} if self.user else {}), **more}
+        return {
+            "url": self.url,
+            **({"username": self.user, "password": self.password} if self.user else {}),
+            **more,
+        }
 
     def block(self, **more: Any) -> str:
         """The same in a job file."""
         import json
 
-        return "\n".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in self.options(**more).items())
+        return "\n".join(
+            f"{json.dumps(key)} = {json.dumps(value)}"
+            for key, value in self.options(**more).items()
+        )
 
     def our_tables(self) -> list[str]:
         """Staging tables that are left."""
         with self.session() as session:
-            return [name.table for name in self.dialect.tables(session, self.database) if name.table.startswith("tidegate_s_")]
+            return [
+                name.table
+                for name in self.dialect.tables(session, self.database)
+                if name.table.startswith("tidegate_s_")
+            ]
 
 
 def read(options: OptionSet, given: Mapping[str, Any]) -> Values:
@@ -80,11 +102,18 @@ def source(place: Place, **more: Any) -> JdbcSource:
 
 
 def sink(place: Place, context: OperatorContext = CONTEXT, **more: Any) -> JdbcSink:
-    return JdbcSink(read(SINK_OPTIONS, place.options(**({"generate_sink_sql": True} | more))), context)
+    return JdbcSink(
+        read(SINK_OPTIONS, place.options(**({"generate_sink_sql": True} | more))), context
+    )
 
 
 def table(path: str, key: Sequence[str] = (), *, kinds: bool = False, **columns: str) -> Table:
-    return Table(path=path, columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()), primary_key=tuple(key), kinds=kinds)
+    return Table(
+        path=path,
+        columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()),
+        primary_key=tuple(key),
+        kinds=kinds,
+    )
 
 
 def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
@@ -93,7 +122,9 @@ def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     if table.kinds:
         rows = [[*row[1:], RowKind.parse(row[0]).code] for row in rows]
     names = [*table.names(), *([ROW_KIND] if table.kinds else [])]
-    arrays = [pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(names)]
+    arrays = [
+        pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(names)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -101,15 +132,40 @@ class Driven:
     """A sink, driven as a loop would: one generation."""
 
     def __init__(
-        self, sink: JdbcSink, generation: int = 1, *, lineage: str = "L", checkpoint: int = 0, pending: int | None = None, state: Any = None, token: str = ""
+        self,
+        sink: JdbcSink,
+        generation: int = 1,
+        *,
+        lineage: str = "L",
+        checkpoint: int = 0,
+        pending: int | None = None,
+        state: Any = None,
+        token: str = "",
     ) -> None:
         self.sink, self.generation, self.lineage = sink, generation, lineage
         self.committer: JdbcCommitter = sink.committer()
-        self.committer.open(Resume(lineage=lineage, generation=generation, checkpoint=checkpoint, pending=pending, state=state, token=token))
+        self.committer.open(
+            Resume(
+                lineage=lineage,
+                generation=generation,
+                checkpoint=checkpoint,
+                pending=pending,
+                state=state,
+                token=token,
+            )
+        )
 
-    def stage(self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]], subtask: int = 0) -> list[Mapping[str, Any]]:
+    def stage(
+        self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]], subtask: int = 0
+    ) -> list[Mapping[str, Any]]:
         """One task; its message."""
-        task = WriteTask(lineage=self.lineage, checkpoint=checkpoint, generation=self.generation, subtask=subtask, token=uuid4().hex)
+        task = WriteTask(
+            lineage=self.lineage,
+            checkpoint=checkpoint,
+            generation=self.generation,
+            subtask=subtask,
+            token=uuid4().hex,
+        )
         writer = self.sink.writer(task)
         try:
             for to, rows in parts:
@@ -119,7 +175,12 @@ class Driven:
             writer.abort()  # as the engines do
             raise
 
-    def commit(self, checkpoint: int, messages: Sequence[Mapping[str, Any]], offsets: Mapping[str, Any] | None = None) -> Committed | AlreadyCommitted:
+    def commit(
+        self,
+        checkpoint: int,
+        messages: Sequence[Mapping[str, Any]],
+        offsets: Mapping[str, Any] | None = None,
+    ) -> Committed | AlreadyCommitted:
         return self.committer.commit(
             Commit(
                 lineage=self.lineage,
@@ -131,11 +192,15 @@ class Driven:
             )
         )
 
-    def batch(self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]]) -> Committed | AlreadyCommitted:
+    def batch(
+        self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]]
+    ) -> Committed | AlreadyCommitted:
         return self.commit(checkpoint, self.stage(checkpoint, *parts))
 
 
-def batches(source: JdbcSource, start: Offset, limit: Limit, count: int = 2) -> Iterator[tuple[Offset, pa.Table]]:
+def batches(
+    source: JdbcSource, start: Offset, limit: Limit, count: int = 2
+) -> Iterator[tuple[Offset, pa.Table]]:
     """A whole bounded read from an offset, batch by batch: each one's end and rows."""
     while not source.at_end(start):
         end = source.latest(start, limit)
@@ -146,4 +211,6 @@ def batches(source: JdbcSource, start: Offset, limit: Limit, count: int = 2) -> 
 
 
 def everything(source: JdbcSource, limit: Limit | None = None) -> pa.Table:
-    return pa.concat_tables([rows for _, rows in batches(source, source.initial(), limit or Limit())])
+    return pa.concat_tables(
+        [rows for _, rows in batches(source, source.initial(), limit or Limit())]
+    )

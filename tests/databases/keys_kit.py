@@ -16,7 +16,33 @@ from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 
 NOON = datetime.datetime(2024, 3, 31, 0, 30)
-_PIECES = ("a", "A", "ä", "a\u0308", "Å", "ss", "ß", "b", "B", "_", "-", "0", "9", "10", "'", '"', "\\", "%", "z", "é", "E", " ", "\t", "中", "😀")
+_PIECES = (
+    "a",
+    "A",
+    "ä",
+    "a\u0308",
+    "Å",
+    "ss",
+    "ß",
+    "b",
+    "B",
+    "_",
+    "-",
+    "0",
+    "9",
+    "10",
+    "'",
+    '"',
+    "\\",
+    "%",
+    "z",
+    "é",
+    "E",
+    " ",
+    "\t",
+    "中",
+    "😀",
+)
 
 
 def text(chance: random.Random) -> str:
@@ -53,7 +79,12 @@ def day(chance: random.Random) -> str:
 
 
 def moment(chance: random.Random) -> str:
-    return str(NOON + datetime.timedelta(seconds=chance.randint(0, 10**8), microseconds=chance.randint(0, 999_999)))
+    return str(
+        NOON
+        + datetime.timedelta(
+            seconds=chance.randint(0, 10**8), microseconds=chance.randint(0, 999_999)
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +102,10 @@ class Keyed:
     def make(self, place: Place) -> None:
         full = ["alter table keyed replica identity full"] if self.place == "pg" else []
         key = "k, n" if self.and_n else "k"
-        place.execute(f"create table keyed (k {self.type} not null, n int not null, v varchar(40), primary key ({key}))", *full)
+        place.execute(
+            f"create table keyed (k {self.type} not null, n int not null, v varchar(40), primary key ({key}))",
+            *full,
+        )
 
 
 def cdc(place: Place, table: str = "keyed", **more: Any) -> Any:
@@ -79,8 +113,13 @@ def cdc(place: Place, table: str = "keyed", **more: Any) -> Any:
     postgres = "postgresql" in place.url
     path = f"{place.database}.public.{table}" if postgres else f"{place.database}.{table}"
     slot = {"slot.name": f"keys_{place.database}"} if postgres else {}
-    config = {"table-names-config": [{"table": path, **more.pop("config")}]} if "config" in more else {}
-    return make_source("Postgres-CDC" if postgres else "MySQL-CDC", {**place.options(**more), "table-names": [path], **slot, **config})
+    config = (
+        {"table-names-config": [{"table": path, **more.pop("config")}]} if "config" in more else {}
+    )
+    return make_source(
+        "Postgres-CDC" if postgres else "MySQL-CDC",
+        {**place.options(**more), "table-names": [path], **slot, **config},
+    )
 
 
 def rows_now(source: Any) -> list[dict[str, Any]]:
@@ -88,37 +127,62 @@ def rows_now(source: Any) -> list[dict[str, Any]]:
     ((_, captured),) = source.captured.items()
     types = {c.name: c.type for c in captured.table.columns}
     selected = ", ".join(source.dialect.expression(c, types[c.name]) for c in captured.info.columns)
-    batches = source.dialect.batches(source.address, f"select {selected} from {source.dialect.qualified(captured.info.name)}", list(types.items()), 0)
+    batches = source.dialect.batches(
+        source.address,
+        f"select {selected} from {source.dialect.qualified(captured.info.name)}",
+        list(types.items()),
+        0,
+    )
     found = [row for batch in batches for row in batch.to_pylist()]
-    return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+    return sorted(
+        found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+    )
 
 
 class Hand:
     """Inserts, updates, deletes and changes of keys, by chance. What a collation takes for the same key is refused by the database, and passed over."""
 
     def __init__(self, session: Session, keyed: Keyed, seed: int) -> None:
-        self._session, self._keyed, self._chance, self._number = session, keyed, random.Random(seed), 0
+        self._session, self._keyed, self._chance, self._number = (
+            session,
+            keyed,
+            random.Random(seed),
+            0,
+        )
 
     def fill(self, rows: int) -> None:
         with self._session.transaction():
-            ignore, conflict = ("", " on conflict do nothing") if self._keyed.place == "pg" else (" ignore", "")
+            ignore, conflict = (
+                ("", " on conflict do nothing") if self._keyed.place == "pg" else (" ignore", "")
+            )
             values = [(self._keyed.value(self._chance), n, "first") for n in range(rows)]
-            self._session.execute_many(f"insert{ignore} into keyed (k, n, v) values (%s, %s, %s){conflict}", values)
+            self._session.execute_many(
+                f"insert{ignore} into keyed (k, n, v) values (%s, %s, %s){conflict}", values
+            )
 
     def write(self, times: int = 12) -> None:
         for _ in range(times):
             self._number += 1
             with suppress(StatementRefused):
                 self._once(self._chance.random(), 1000 + self._number)
-        self._session.execute("update keyed set v = %s where n = 500", (f"turn {self._number}",))  # a row that some tests have
+        self._session.execute(
+            "update keyed set v = %s where n = 500", (f"turn {self._number}",)
+        )  # a row that some tests have
 
     def _once(self, what: float, fresh: int) -> None:
         at, value = self._chance.randrange(150), self._keyed.value(self._chance)
         if what < 0.3:
-            self._session.execute("insert into keyed (k, n, v) values (%s, %s, %s)", (value, fresh, "new"))
+            self._session.execute(
+                "insert into keyed (k, n, v) values (%s, %s, %s)", (value, fresh, "new")
+            )
         elif what < 0.55:
-            self._session.execute("update keyed set v = %s where n between %s and %s", (f"changed {fresh}", at, at + 4))
+            self._session.execute(
+                "update keyed set v = %s where n between %s and %s",
+                (f"changed {fresh}", at, at + 4),
+            )
         elif what < 0.75:
             self._session.execute("delete from keyed where n = %s", (at,))
         else:
-            self._session.execute("update keyed set k = %s, v = %s where n = %s", (value, f"moved {fresh}", at))
+            self._session.execute(
+                "update keyed set k = %s, v = %s where n = %s", (value, f"moved {fresh}", at)
+            )

@@ -13,7 +13,17 @@ from typing import Any
 from pairs_sides import COLUMNS, KEYS, LOST, Key, Row, Rows, Side
 
 CLOCK: Key = ("clock", 1)
-WORDS = ("", "name", "näme", "it's", 'say "so"', "back\\slash", "tab\tand\nline", "emoji 🌊", "x" * 60)
+WORDS = (
+    "",
+    "name",
+    "näme",
+    "it's",
+    'say "so"',
+    "back\\slash",
+    "tab\tand\nline",
+    "emoji 🌊",
+    "x" * 60,
+)
 ORDERS, ITEMS, TAGS = 150, 60, 20
 FIRST_NEW, ROWS_MAX = 1_000_000, 500
 PAUSE_S = 0.15
@@ -37,9 +47,15 @@ class Draft:
         """Insert a row, or change the one that has a key, which may get another key by it."""
         table, columns = old[0], COLUMNS[old[0]].split(", ")
         if self.get(old) is None:
-            self._do(f"insert into {table} ({COLUMNS[table]}) values ({', '.join(['%s'] * len(columns))})", row)
+            self._do(
+                f"insert into {table} ({COLUMNS[table]}) values ({', '.join(['%s'] * len(columns))})",
+                row,
+            )
         else:
-            self._do(f"update {table} set {', '.join(f'{c} = %s' for c in columns)} where {_where(table)}", (*row, *old[1:]))
+            self._do(
+                f"update {table} set {', '.join(f'{c} = %s' for c in columns)} where {_where(table)}",
+                (*row, *old[1:]),
+            )
             self.changes[old] = None
         self.changes[(table, *row[: len(KEYS[table])])] = row
 
@@ -50,15 +66,26 @@ class Draft:
 
     def put_many(self, low: int, high: int, name: str, amount: Decimal) -> None:
         """All orders of a range at once, by one statement."""
-        self._do("update orders set name = %s, amount = %s where id between %s and %s", (name, amount, low, high))
-        for key in {k for k in (*self._rows, *self.changes) if k[0] == "orders" and low <= k[1] <= high}:
+        self._do(
+            "update orders set name = %s, amount = %s where id between %s and %s",
+            (name, amount, low, high),
+        )
+        for key in {
+            k for k in (*self._rows, *self.changes) if k[0] == "orders" and low <= k[1] <= high
+        }:
             if (row := self.get(key)) is not None:
                 self.changes[key] = (row[0], name, amount, row[3])
 
     def take_many(self, low: int, high: int) -> None:
         """All orders of a range at once."""
         self._do("delete from orders where id between %s and %s", (low, high))
-        self.changes.update({key: None for key in (*self._rows, *self.changes) if key[0] == "orders" and low <= key[1] <= high})
+        self.changes.update(
+            {
+                key: None
+                for key in (*self._rows, *self.changes)
+                if key[0] == "orders" and low <= key[1] <= high
+            }
+        )
 
     def _do(self, statement: str, parameters: Row) -> None:
         self.statements.append((statement, parameters))
@@ -83,7 +110,10 @@ class Changes:
         for number in range(ITEMS):
             draft.put((number // 3, number % 3, self._word()), ("items", number // 3, number % 3))
         for number in range(TAGS):
-            draft.put((f"{'tT'[number % 2]}ag {number // 2}", number), ("tags", f"{'tT'[number % 2]}ag {number // 2}"))
+            draft.put(
+                (f"{'tT'[number % 2]}ag {number // 2}", number),
+                ("tags", f"{'tT'[number % 2]}ag {number // 2}"),
+            )
         return draft
 
     def draw(self, rows: Rows, number: int) -> Draft:
@@ -94,7 +124,17 @@ class Changes:
             self._large(draft, len(rows))
         for _ in range(self.chance.choice([1, 2, 10])):
             key = self.chance.choice(keys)
-            act = self.chance.choice([self._insert, self._update, self._update, self._delete, self._rekey, self._again, self._swap])
+            act = self.chance.choice(
+                [
+                    self._insert,
+                    self._update,
+                    self._update,
+                    self._delete,
+                    self._rekey,
+                    self._again,
+                    self._swap,
+                ]
+            )
             act(draft, key, self.chance.choice(keys))
         return draft
 
@@ -203,7 +243,11 @@ class Writer(threading.Thread):
                 with closing(self.side.connect()) as connection:
                     self._settle(connection)
                     while not self._stopped.wait(PAUSE_S):
-                        self._commit(connection, self._changes.draw(self.rows, len(self.history)), whole=self._changes.chance.random() > 0.05)
+                        self._commit(
+                            connection,
+                            self._changes.draw(self.rows, len(self.history)),
+                            whole=self._changes.chance.random() > 0.05,
+                        )
             except LOST:
                 self._stopped.wait(LOOK_S)
             except BaseException as error:
@@ -283,23 +327,39 @@ class Observer(threading.Thread):
         clock = rows.get(CLOCK)
         if clock is None:
             if rows or self.number >= 0:
-                self.violations.append(f"the target shows {len(rows)} rows and no commit, after it has shown commit {self.number}")
+                self.violations.append(
+                    f"the target shows {len(rows)} rows and no commit, after it has shown commit {self.number}"
+                )
             return
         number = clock[1]
         if not self.number <= number < len(self._writer.history):
-            self.violations.append(f"the target went from commit {self.number} to {number}, of {len(self._writer.history)}")
+            self.violations.append(
+                f"the target went from commit {self.number} to {number}, of {len(self._writer.history)}"
+            )
             return
         for changes in self._writer.history[self.number + 1 : number + 1]:
             apply(self._rows, changes)
         self.number = number
         self.whole = self.whole or _all_read(end)
-        wrong = [f"{key}: {row}, and was {self._rows.get(key)}" for key, row in rows.items() if self._rows.get(key) != row]
+        wrong = [
+            f"{key}: {row}, and was {self._rows.get(key)}"
+            for key, row in rows.items()
+            if self._rows.get(key) != row
+        ]
         if self.whole:
-            wrong += [f"{key} is missing, and was {row}" for key, row in self._rows.items() if key not in rows]
+            wrong += [
+                f"{key} is missing, and was {row}"
+                for key, row in self._rows.items()
+                if key not in rows
+            ]
         if wrong:
-            self.violations.append(f"at commit {number} the target has {len(wrong)} rows as they never were, whole = {self.whole}: {wrong[:5]}")
+            self.violations.append(
+                f"at commit {number} the target has {len(wrong)} rows as they never were, whole = {self.whole}: {wrong[:5]}"
+            )
 
 
 def _all_read(end: Any) -> bool:
     """Whether all tables are read to their end, by what the sink has recorded with the rows."""
-    return end is not None and all(t["read"] is not None and t["read"]["upto"] is None for t in end["tables"].values())
+    return end is not None and all(
+        t["read"] is not None and t["read"]["upto"] is None for t in end["tables"].values()
+    )

@@ -14,9 +14,21 @@ import pymysql
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
-LOST = (pymysql.err.OperationalError, pymysql.err.InterfaceError, pymysql.err.InternalError, psycopg.OperationalError, psycopg.InterfaceError, OSError)
+LOST = (
+    pymysql.err.OperationalError,
+    pymysql.err.InterfaceError,
+    pymysql.err.InternalError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    OSError,
+)
 """A server that is going, gone or coming."""
-COLUMNS = {"clock": "id, n", "items": "order_id, line, what", "orders": "id, name, amount, note", "tags": "code, weight"}
+COLUMNS = {
+    "clock": "id, n",
+    "items": "order_id, line, what",
+    "orders": "id, name, amount, note",
+    "tags": "code, weight",
+}
 KEYS = {"clock": ("id",), "items": ("order_id", "line"), "orders": ("id",), "tags": ("code",)}
 CREATE = (
     "create table clock (id int primary key, n bigint not null)",
@@ -44,28 +56,46 @@ class Side:
     @property
     def url(self) -> str:
         """As job files write it."""
-        return self.server.url(self.name) if isinstance(self.server, MariaDbServer) else f"jdbc:postgresql://127.0.0.1:{self.server.port}/{self.name}"
+        return (
+            self.server.url(self.name)
+            if isinstance(self.server, MariaDbServer)
+            else f"jdbc:postgresql://127.0.0.1:{self.server.port}/{self.name}"
+        )
 
     @property
     def login(self) -> str:
         """The lines of a job file that tell where it is, and who asks."""
-        user, password = (self.server.user, self.server.password) if isinstance(self.server, MariaDbServer) else ("postgres", "any")
+        user, password = (
+            (self.server.user, self.server.password)
+            if isinstance(self.server, MariaDbServer)
+            else ("postgres", "any")
+        )
         return f"url = {json.dumps(self.url)}, username = {json.dumps(user)}, password = {json.dumps(password, ensure_ascii=False)}"
 
     def connect(self) -> Any:
         """A connection outside of autocommit; every read of a transaction sees the same moment."""
         if isinstance(self.server, MariaDbServer):
             return pymysql.connect(
-                host="127.0.0.1", port=self.server.port, user="root", database=self.name, charset="utf8mb4", ssl_disabled=True, connect_timeout=30
+                host="127.0.0.1",
+                port=self.server.port,
+                user="root",
+                database=self.name,
+                charset="utf8mb4",
+                ssl_disabled=True,
+                connect_timeout=30,
             )
-        made = psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.server.port}/{self.name}", connect_timeout=30)
+        made = psycopg.connect(
+            f"postgresql://postgres@127.0.0.1:{self.server.port}/{self.name}", connect_timeout=30
+        )
         made.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         return made
 
     def create(self) -> None:
         """The database, empty."""
         if isinstance(self.server, MariaDbServer):
-            self.server.execute(f"create database {self.name} character set utf8mb4 collate utf8mb4_bin")
+            self.server.execute(
+                f"create database {self.name} character set utf8mb4 collate utf8mb4_bin"
+            )
             return
         with psycopg.connect(self.server.url, autocommit=True) as connection:
             connection.execute(f"create database {self.name}".encode())
@@ -88,19 +118,30 @@ class Side:
             for table, columns in COLUMNS.items():
                 if table in there:
                     cursor.execute(f"select {columns} from {table}")
-                    found.update({(table, *row[: len(KEYS[table])]): tuple(row) for row in cursor.fetchall()})
+                    found.update(
+                        {(table, *row[: len(KEYS[table])]): tuple(row) for row in cursor.fetchall()}
+                    )
             if "tidegate_sink_record" not in there:
                 return found, None
             cursor.execute("select offsets from tidegate_sink_record")
-            ends = [source["end"] for (offsets,) in cursor.fetchall() if offsets for source in json.loads(offsets).values()]
+            ends = [
+                source["end"]
+                for (offsets,) in cursor.fetchall()
+                if offsets
+                for source in json.loads(offsets).values()
+            ]
             return found, next((end for end in ends if "log" in end), None)
 
     def _tables(self, cursor: Any) -> set[str]:
         """Asked within the transaction; MariaDB, whose catalogue knows no transactions, is asked before the transaction has its moment."""
         if self.is_maria:
-            cursor.execute("select table_name from information_schema.tables where table_schema = database()")
+            cursor.execute(
+                "select table_name from information_schema.tables where table_schema = database()"
+            )
             there = {name for (name,) in cursor.fetchall()}
             cursor.execute("start transaction with consistent snapshot")
             return there
-        cursor.execute("select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'")
+        cursor.execute(
+            "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'"
+        )
         return {name for (name,) in cursor.fetchall()}

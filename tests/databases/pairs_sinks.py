@@ -39,7 +39,9 @@ def replayed(directory: Path) -> Rows:
                     assert key not in rows, f"{key} is inserted and is there"
                     rows[key] = row
                 case "-U":
-                    assert rows[key] == row, f"{key} is said to have been {row}, and was {rows[key]}"
+                    assert rows[key] == row, (
+                        f"{key} is said to have been {row}, and was {rows[key]}"
+                    )
                 case "+U":
                     assert key in rows, f"{key} is updated and is not there"
                     rows[key] = row
@@ -80,7 +82,8 @@ class Copy:
             for number, copy in enumerate(copies)
         ]
         sinks = [
-            f'Jdbc {{ plugin_input = "t{number}", {copy.target.login}, generate_sink_sql = true, table = "visits" }}' for number, copy in enumerate(copies)
+            f'Jdbc {{ plugin_input = "t{number}", {copy.target.login}, generate_sink_sql = true, table = "visits" }}'
+            for number, copy in enumerate(copies)
         ]
         return f"source {{ {', '.join(sources)} }}\nsink {{ {', '.join(sinks)} }}"
 

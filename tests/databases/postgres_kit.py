@@ -14,7 +14,9 @@ from tidegate.databases.dialect import dialect_of
 from tidegate.databases.url import System, parse_url
 from tidegate.testing.servers.postgres import PostgresServer
 
-ORDERS = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+ORDERS = (
+    "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+)
 FULL = "alter table orders replica identity full"
 _slots = itertools.count(1)
 
@@ -24,7 +26,9 @@ class Shop:
 
     def __init__(self, server: PostgresServer, place: Place) -> None:
         self.place, self.name, self.slot = place, place.database, f"slot_{next(_slots)}"
-        self.connection = psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{self.name}", autocommit=True)
+        self.connection = psycopg.connect(
+            f"postgresql://postgres@127.0.0.1:{server.port}/{self.name}", autocommit=True
+        )
 
     def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
         for statement in statements:
@@ -32,8 +36,17 @@ class Shop:
         return cursor.fetchall() if cursor.description else []
 
     def source(self, *, accept: Sequence[str] = (), **more: Any) -> Any:
-        options = {"url": self.place.url, "username": self.place.user, "password": self.place.password, "snapshot.split.size": 100, "slot.name": self.slot}
-        given = {"table-pattern": rf"{self.name}\.public\..*", **{key.replace("__", "."): value for key, value in more.items()}}
+        options = {
+            "url": self.place.url,
+            "username": self.place.user,
+            "password": self.place.password,
+            "snapshot.split.size": 100,
+            "slot.name": self.slot,
+        }
+        given = {
+            "table-pattern": rf"{self.name}\.public\..*",
+            **{key.replace("__", "."): value for key, value in more.items()},
+        }
         if "table-names" in given:
             del given["table-pattern"]
         return make_source("Postgres-CDC", {**options, **given}, accept=accept)
@@ -45,16 +58,30 @@ class Shop:
         while self(f"select 1 {mine}"):
             assert time.monotonic() < deadline_s, "a slot stays in use"
             with contextlib.suppress(psycopg.errors.ObjectInUse):
-                self(f"select pg_terminate_backend(active_pid) {mine} and active", f"select pg_drop_replication_slot(slot_name) {mine}")
+                self(
+                    f"select pg_terminate_backend(active_pid) {mine} and active",
+                    f"select pg_drop_replication_slot(slot_name) {mine}",
+                )
 
     def path(self, table: str) -> str:
         return f"{self.name}.public.{table}"
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """What the database itself says, read as the snapshot is."""
-        dialect, address = dialect_of(System.POSTGRES), parse_url(self.place.url, self.place.user, self.place.password)
+        dialect, address = (
+            dialect_of(System.POSTGRES),
+            parse_url(self.place.url, self.place.user, self.place.password),
+        )
         captured = self.source().captured[self.path(table)]
         types = {c.name: c.type for c in captured.table.columns}
         selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
-        found = [row for batch in dialect.batches(address, f"select {selected} from {table}", list(types.items()), 0) for row in batch.to_pylist()]
-        return sorted(found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key))
+        found = [
+            row
+            for batch in dialect.batches(
+                address, f"select {selected} from {table}", list(types.items()), 0
+            )
+            for row in batch.to_pylist()
+        ]
+        return sorted(
+            found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+        )

@@ -23,14 +23,21 @@ class Log:
     def __init__(self, port: int, database: str) -> None:
         self.port, self.database = port, database
         self.slot = f"stream_{next(_slots)}"
-        self.address = parse_url(f"jdbc:postgresql://127.0.0.1:{port}/{database}", "postgres", "any")
+        self.address = parse_url(
+            f"jdbc:postgresql://127.0.0.1:{port}/{database}", "postgres", "any"
+        )
         self.connection = self.connect()
-        self("create table t (id bigint primary key, note text)", "alter table t replica identity full")
+        self(
+            "create table t (id bigint primary key, note text)",
+            "alter table t replica identity full",
+        )
         self("create table u (id bigint primary key)", "create publication p for table t, u")
         self(f"select pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
 
     def connect(self) -> "psycopg.Connection[Any]":
-        return psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/{self.database}", autocommit=True)
+        return psycopg.connect(
+            f"postgresql://postgres@127.0.0.1:{self.port}/{self.database}", autocommit=True
+        )
 
     def __call__(self, *statements: str) -> Any:
         *before, last = statements
@@ -50,23 +57,37 @@ class Log:
         return SlotRange(slot=self.slot, publication="p", start=start, end=end)
 
     def read(self, start: int, end: int) -> list[Transaction]:
-        return transactions([m for many in message_lists(self.open, self.range(start, end)) for m in many])
+        return transactions(
+            [m for many in message_lists(self.open, self.range(start, end)) for m in many]
+        )
 
     def peek(self) -> list[Transaction]:
         """All transactions, as the server itself gives them."""
         sql = f"select data from pg_logical_slot_peek_binary_changes('{self.slot}', null, null, 'proto_version', '1', 'publication_names', 'p')"
-        return transactions([bytes(row[0]) for row in self.connection.execute(sql.encode()).fetchall()])
+        return transactions(
+            [bytes(row[0]) for row in self.connection.execute(sql.encode()).fetchall()]
+        )
 
     def senders(self) -> list[int]:
-        rows = self.connection.execute("select pid from pg_stat_replication where application_name = 'tidegate'").fetchall()
+        rows = self.connection.execute(
+            "select pid from pg_stat_replication where application_name = 'tidegate'"
+        ).fetchall()
         return [int(row[0]) for row in rows]
 
     def confirmed(self) -> str:
-        return str(self(f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{self.slot}'"))
+        return str(
+            self(
+                f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{self.slot}'"
+            )
+        )
 
     def end(self) -> None:
         close_streams()
-        wait_until(lambda: not self(f"select active from pg_replication_slots where slot_name = '{self.slot}'"))
+        wait_until(
+            lambda: (
+                not self(f"select active from pg_replication_slots where slot_name = '{self.slot}'")
+            )
+        )
         self(f"select pg_drop_replication_slot('{self.slot}')")
         self.connection.close()
 
@@ -82,7 +103,9 @@ def transactions(data: list[bytes]) -> list[Transaction]:
             case b"R":
                 layouts.add(messages.relation(message).id)
             case b"I" | b"U" | b"D":
-                assert int.from_bytes(message[1:5], "big") in layouts, "a row comes before its layout"
+                assert int.from_bytes(message[1:5], "big") in layouts, (
+                    "a row comes before its layout"
+                )
                 found[-1][1].append(message)
             case b"T":
                 assert set(messages.truncated(message)) <= layouts

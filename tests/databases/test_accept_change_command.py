@@ -44,7 +44,12 @@ class Shell:
     def start(self, *words: str) -> "subprocess.Popen[str]":
         environ = {**os.environ, "TIDEGATE_HOME": str(self.flow.home.root)}
         process = subprocess.Popen(
-            [sys.executable, "-c", PLAIN, *words], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-c", PLAIN, *words],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.started.append(process)
         return process
@@ -60,7 +65,10 @@ class Shell:
             process.kill()
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if str(self.flow.home.root).encode() in Path("/proc", pid, "environ").read_bytes() and int(pid) != os.getpid():
+                if (
+                    str(self.flow.home.root).encode() in Path("/proc", pid, "environ").read_bytes()
+                    and int(pid) != os.getpid()
+                ):
                     os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 continue
@@ -77,7 +85,12 @@ def shell(pg: Place, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shell
 
 def advised(text: str, choice: str) -> list[str]:
     """The command that the error advises, without its first word."""
-    line = next(line for line in text.splitlines() if line.strip().startswith("tidegate accept-change") and line.rstrip().endswith(f"--choice {choice}"))
+    line = next(
+        line
+        for line in text.splitlines()
+        if line.strip().startswith("tidegate accept-change")
+        and line.rstrip().endswith(f"--choice {choice}")
+    )
     return shlex.split(line)[1:]
 
 
@@ -116,7 +129,12 @@ def test_a_server_resumes_the_job(shell: Shell) -> None:
     server = f"http://127.0.0.1:{port}"
     shell.start("server", "--http-port", str(port))
     until("the server", lambda: shell.ends("jobs", "--server", server)[0] == 0)
-    assert shell.ends("submit", str(flow.file), "--job-id", "7", "--restore", "latest", "--server", server)[0] == 0
+    assert (
+        shell.ends(
+            "submit", str(flow.file), "--job-id", "7", "--restore", "latest", "--server", server
+        )[0]
+        == 0
+    )
     flow.change("insert into orders values (4, 'd', 'u')")
     until("the row before the change", lambda: (4, "d", "u") in flow.copied())
     flow.change("alter table orders drop column w", "insert into orders values (5, 'e')")
@@ -126,6 +144,13 @@ def test_a_server_resumes_the_job(shell: Shell) -> None:
     assert shell.ends(*[word.replace("0/", "9/") for word in words], "--server", server)[0] == 3
     code, said = shell.ends(*words, "--server", server)
     assert (code, "rows that it no longer has stay in the target" in said) == (0, True), said
-    until("the rows that are read again", lambda: [row[:2] for row in flow.copied()] == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")])
-    assert shell.ends(*words, "--server", server)[0] == 0  # the same decision again: an answer that was lost
+    until(
+        "the rows that are read again",
+        lambda: (
+            [row[:2] for row in flow.copied()] == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
+        ),
+    )
+    assert (
+        shell.ends(*words, "--server", server)[0] == 0
+    )  # the same decision again: an answer that was lost
     assert shell.ends("stop", "7", "--wait", "--server", server)[0] == 0

@@ -28,10 +28,18 @@ def steps(source: Any, offset: Any, limit: Limit) -> tuple[Any, list[bool]]:
 
 
 @pytest.mark.timeout(600)
-def test_mariadb_is_behind_until_tables_and_log_are_read(mariadb: MariaDbServer, maria: Place) -> None:
+def test_mariadb_is_behind_until_tables_and_log_are_read(
+    mariadb: MariaDbServer, maria: Place
+) -> None:
     mariadb.execute("create table orders (id int primary key, name text)", database=maria.database)
     mariadb.execute("insert into orders select seq, 'x' from seq_1_to_500", database=maria.database)
-    options = {"url": maria.url, "username": maria.user, "password": maria.password, "table-names": [f"{maria.database}.orders"], "snapshot.split.size": 100}
+    options = {
+        "url": maria.url,
+        "username": maria.user,
+        "password": maria.password,
+        "table-names": [f"{maria.database}.orders"],
+        "snapshot.split.size": 100,
+    }
     source = make_source("MySQL-CDC", options)
     offset = kept(source.initial())
     assert source.behind(offset)  # nobody has looked yet
@@ -39,7 +47,10 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(mariadb: MariaDbServer,
     assert said == [True] * (len(said) - 1) + [False]
     assert len(said) > 1
     for number in range(5):
-        mariadb.execute(f"insert into orders select seq, 'y' from seq_{1000 + number * 100}_to_{1099 + number * 100}", database=maria.database)
+        mariadb.execute(
+            f"insert into orders select seq, 'y' from seq_{1000 + number * 100}_to_{1099 + number * 100}",
+            database=maria.database,
+        )
     offset, said = steps(source, offset, Limit(rows=1))  # a transaction each
     assert said[:-1] == [True] * 4
     mariadb.execute("delete from orders where id < 10", database=maria.database)
@@ -47,24 +58,40 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(mariadb: MariaDbServer,
 
 
 @pytest.mark.timeout(600)
-def test_postgres_is_behind_until_tables_and_log_are_read(pg: Place, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_is_behind_until_tables_and_log_are_read(
+    pg: Place, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tidegate.connectors.postgrescdc.source.RANGE_BYTES_MIN", 4096)
     slot = f"behind_{pg.database}"
-    with psycopg.connect(f"host=127.0.0.1 port={postgres.port} user=postgres dbname={pg.database}", autocommit=True) as connection:
+    with psycopg.connect(
+        f"host=127.0.0.1 port={postgres.port} user=postgres dbname={pg.database}", autocommit=True
+    ) as connection:
         connection.execute("create table orders (id int primary key, name text)")
         connection.execute("alter table orders replica identity full")
         connection.execute("insert into orders select n, 'x' from generate_series(1, 500) n")
         names = [f"{pg.database}.public.orders"]
-        options = {"url": pg.url, "username": pg.user, "password": pg.password, "slot.name": slot, "table-names": names, "snapshot.split.size": 100}
+        options = {
+            "url": pg.url,
+            "username": pg.user,
+            "password": pg.password,
+            "slot.name": slot,
+            "table-names": names,
+            "snapshot.split.size": 100,
+        }
         source = make_source("Postgres-CDC", options)
         try:
             offset, said = steps(source, kept(source.initial()), Limit(rows=200, bytes=1 << 30))
             assert said[:-1] == [True] * (len(said) - 1)
             assert len(said) > 1
-            connection.execute("insert into orders select n, repeat('y', 2000) from generate_series(1001, 2000) n")
+            connection.execute(
+                "insert into orders select n, repeat('y', 2000) from generate_series(1001, 2000) n"
+            )
             end = kept(source.latest(offset, Limit(bytes=1)))
             assert (end != offset, source.behind(end)) == (True, True)
             _, said = steps(source, end, Limit(bytes=1 << 30))
             assert not any(said)
         finally:
-            connection.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", (slot,))
+            connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+                (slot,),
+            )

@@ -26,7 +26,9 @@ from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 COLUMNS = "id, name, amount, note"
-CHUNKS = tuple(name for name in failpoint_names() if name.startswith("capture."))  # a chunk is read, and taken back to where the log is
+CHUNKS = tuple(
+    name for name in failpoint_names() if name.startswith("capture.")
+)  # a chunk is read, and taken back to where the log is
 CHANGES = (
     "update orders set name = 'later', amount = amount + 1 where id > 20",
     "delete from orders where id % 7 = 3",
@@ -50,7 +52,9 @@ sink {{ Jdbc {{ url = "{target.url}", driver = "org.postgresql.Driver", username
 
 
 def copied(target: Place, server: PostgresServer) -> list[tuple[Any, ...]]:
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True) as connection:
+    with psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True
+    ) as connection:
         return connection.execute(f"select {COLUMNS} from copied order by id".encode()).fetchall()
 
 
@@ -62,7 +66,9 @@ class Story:
         self.file.write_text(text)
 
     def killed_at(self, failpoint: str) -> None:
-        result = self.runs.run(RunRequest(home=str(self.home), file=str(self.file), failpoints=f"{failpoint}@1"))
+        result = self.runs.run(
+            RunRequest(home=str(self.home), file=str(self.file), failpoints=f"{failpoint}@1")
+        )
         assert result.code == KILLED, f"{failpoint} was not reached: {result}"
 
     def finishes(self) -> None:
@@ -72,16 +78,30 @@ class Story:
 
 @pytest.mark.timeout(600)
 def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
-    runs: CrashRuns, mariadb: MariaDbServer, maria: Place, pg: Place, postgres: PostgresServer, tmp_path: Path
+    runs: CrashRuns,
+    mariadb: MariaDbServer,
+    maria: Place,
+    pg: Place,
+    postgres: PostgresServer,
+    tmp_path: Path,
 ) -> None:
     create = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text) character set utf8mb4"
     fill = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, 'x') from seq_1_to_200"
     mariadb.execute(create, fill, database=maria.database)
-    before = list(mariadb.execute(f"select {COLUMNS} from orders order by id", database=maria.database))
+    before = list(
+        mariadb.execute(f"select {COLUMNS} from orders order by id", database=maria.database)
+    )
     reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
       stop.mode = "latest", snapshot.split.size = 40 }}"""
     story = Story(runs, tmp_path, job(reader, pg))
-    first = ("ledger.begin.after", *CHUNKS, "batch.write.after", "jdbcsink.merge.middle", "batch.commit.after", "ledger.complete.after")
+    first = (
+        "ledger.begin.after",
+        *CHUNKS,
+        "batch.write.after",
+        "jdbcsink.merge.middle",
+        "batch.commit.after",
+        "ledger.complete.after",
+    )
     later = ("capture.chunk.middle", "ledger.complete.after")  # with rows that are read already
     last = ("capture.chunk.after", "ledger.complete.after")  # from the last chunk to the log
     for failpoint in (*first, *later, *last):
@@ -92,12 +112,22 @@ def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
 
 
 @pytest.mark.timeout(600)
-def test_an_added_column_reaches_the_target_of_a_running_job(mariadb: MariaDbServer, maria: Place, pg: Place, postgres: PostgresServer, tmp_path: Path) -> None:
-    mariadb.execute("create table orders (id int primary key, name varchar(80))", "insert into orders values (1, 'a'), (2, 'b')", database=maria.database)
+def test_an_added_column_reaches_the_target_of_a_running_job(
+    mariadb: MariaDbServer, maria: Place, pg: Place, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    mariadb.execute(
+        "create table orders (id int primary key, name varchar(80))",
+        "insert into orders values (1, 'a'), (2, 'b')",
+        database=maria.database,
+    )
     reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
       schema-changes.enabled = true }}"""
     file = tmp_path / "job.conf"
-    file.write_text(job(reader, pg).replace("parallelism = 2,", "parallelism = 2, job.retry.interval.seconds = 1,"))
+    file.write_text(
+        job(reader, pg).replace(
+            "parallelism = 2,", "parallelism = 2, job.retry.interval.seconds = 1,"
+        )
+    )
     trouble: list[BaseException] = []
 
     def alter() -> None:
@@ -118,34 +148,59 @@ def test_an_added_column_reaches_the_target_of_a_running_job(mariadb: MariaDbSer
     run_in_process(str(file), Home(tmp_path / "home"), PlainEngine(), stop_at_rows=6)
     writer.join()
     assert trouble == []
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True) as connection:
+    with psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True
+    ) as connection:
         rows = connection.execute("select id, name, extra, word from copied order by id").fetchall()
-    assert rows == [(1, "a", 10, "it's"), (2, "b", 7, "it's"), (3, "c", 7, "it's"), (4, "d", 40, "w")]
+    assert rows == [
+        (1, "a", 10, "it's"),
+        (2, "b", 7, "it's"),
+        (3, "c", 7, "it's"),
+        (4, "d", 40, "w"),
+    ]
 
 
 def wait_for_rows(server: PostgresServer, target: Place, rows: int) -> None:
     deadline_s = time.monotonic() + 120
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True) as connection:
+    with psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{server.port}/{target.database}", autocommit=True
+    ) as connection:
         while True:
             there = connection.execute("select to_regclass('copied') is not null").fetchone()
-            if there == (True,) and connection.execute("select count(*) from copied").fetchone() == (rows,):
+            if there == (True,) and connection.execute(
+                "select count(*) from copied"
+            ).fetchone() == (rows,):
                 return
             assert time.monotonic() < deadline_s, "the rows do not come"
             time.sleep(0.05)  # between two looks at another process
 
 
 @pytest.mark.timeout(600)
-def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(runs: CrashRuns, pg: Place, postgres: PostgresServer, tmp_path: Path) -> None:
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True) as connection:
-        connection.execute("create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)")
+def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(
+    runs: CrashRuns, pg: Place, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True
+    ) as connection:
+        connection.execute(
+            "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+        )
         connection.execute("alter table orders replica identity full")
-        connection.execute("insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end from generate_series(1, 200) s")
+        connection.execute(
+            "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end from generate_series(1, 200) s"
+        )
         reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any", table-names = ["{pg.database}.public.orders"]
           slot.name = "jobs", stop.mode = "latest", snapshot.split.size = 40 }}"""
         story = Story(runs, tmp_path, job(reader, pg))
-        making = [f"postgrescdc.{step}.{side}" for step in ("publication", "slot") for side in ("before", "after")]
+        making = [
+            f"postgrescdc.{step}.{side}"
+            for step in ("publication", "slot")
+            for side in ("before", "after")
+        ]
         moving = ["postgrescdc.advance.before", "postgrescdc.advance.after"]
-        assert {*making, *moving} == {name for name in failpoint_names() if name.startswith("postgrescdc.")}
+        assert {*making, *moving} == {
+            name for name in failpoint_names() if name.startswith("postgrescdc.")
+        }
         for failpoint in making:
             story.killed_at(failpoint)
         change(connection)  # after the slot was made, and before the job has begun
@@ -165,7 +220,10 @@ def change(connection: "psycopg.Connection[Any]") -> None:
 
 def nothing_is_left(connection: "psycopg.Connection[Any]", home: Home) -> None:
     """What the job has made on the server goes when nobody can resume it; a reader that was killed may hold the slot for a moment."""
-    slots, publications = "select count(*) from pg_replication_slots where slot_name = 'jobs'", "select count(*) from pg_publication"
+    slots, publications = (
+        "select count(*) from pg_replication_slots where slot_name = 'jobs'",
+        "select count(*) from pg_publication",
+    )
     with closing(open_store(home.store_url)) as store:
         for turn in range(600):
             drop_unneeded(store, now_ms=(turn + 1) << 50)

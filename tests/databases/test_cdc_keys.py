@@ -13,7 +13,21 @@ from capture_kit import Mirror
 from database_kit import Place
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from keys_kit import Hand, Keyed, cdc, data, data_16, day, decimal, large, latin, moment, rows_now, text, uuid
+from keys_kit import (
+    Hand,
+    Keyed,
+    cdc,
+    data,
+    data_16,
+    day,
+    decimal,
+    large,
+    latin,
+    moment,
+    rows_now,
+    text,
+    uuid,
+)
 
 from tidegate.databases.capture.errors import OrderChanged
 from tidegate.databases.capture.keys import Chunk, split_key
@@ -63,12 +77,17 @@ def _drop_slots(place: Place) -> None:
     while place.execute(f"select 1 {mine}"):
         assert time.monotonic() < deadline_s, "a slot stays in use"
         with suppress(DatabaseTrouble, StatementRefused):
-            place.execute(f"select pg_terminate_backend(active_pid) {mine} and active", f"select pg_drop_replication_slot(slot_name) {mine}")
+            place.execute(
+                f"select pg_terminate_backend(active_pid) {mine} and active",
+                f"select pg_drop_replication_slot(slot_name) {mine}",
+            )
 
 
 def both(keys: Sequence[Keyed]) -> Any:
     """A test with each of these tables, in its database."""
-    return pytest.mark.parametrize(("home", "keyed"), [(key.place, key) for key in keys], ids=map(str, keys), indirect=["home"])
+    return pytest.mark.parametrize(
+        ("home", "keyed"), [(key.place, key) for key in keys], ids=map(str, keys), indirect=["home"]
+    )
 
 
 def read_beside(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
@@ -94,13 +113,17 @@ def read_beside(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
 
 
 @both(KEYS)
-def test_a_snapshot_by_any_key_is_the_table_whatever_is_written_beside_it(home: Place, keyed: Keyed, seed: int) -> None:
+def test_a_snapshot_by_any_key_is_the_table_whatever_is_written_beside_it(
+    home: Place, keyed: Keyed, seed: int
+) -> None:
     keyed.make(home)
     assert read_beside(home, keyed, seed) > 3, "it is cut"
 
 
 @both([Keyed("maria", "timestamp(6)", moment), Keyed("maria", "datetime(3)", moment)])
-def test_the_time_zone_of_the_server_does_not_move_the_ends_of_chunks(home: Place, keyed: Keyed, seed: int) -> None:
+def test_the_time_zone_of_the_server_does_not_move_the_ends_of_chunks(
+    home: Place, keyed: Keyed, seed: int
+) -> None:
     keyed.make(home)
     ((zone,),) = home.execute("select @@global.time_zone")
     try:
@@ -111,36 +134,66 @@ def test_the_time_zone_of_the_server_does_not_move_the_ends_of_chunks(home: Plac
 
 
 @both([Keyed("maria", "int", lambda _: 7, and_n=True), Keyed("pg", "int", lambda _: 7, and_n=True)])
-def test_another_column_of_the_key_can_be_chosen_where_the_first_is_always_the_same(home: Place, keyed: Keyed, seed: int) -> None:
+def test_another_column_of_the_key_can_be_chosen_where_the_first_is_always_the_same(
+    home: Place, keyed: Keyed, seed: int
+) -> None:
     keyed.make(home)
     assert read_beside(home, keyed, seed, config={"snapshotSplitColumn": "n"}) > 3
 
 
-def test_rows_with_a_zero_date_or_none_are_read_with_the_first_chunk(maria: Place, seed: int) -> None:
+def test_rows_with_a_zero_date_or_none_are_read_with_the_first_chunk(
+    maria: Place, seed: int
+) -> None:
     maria.execute("create table keyed (k date, n int not null, v varchar(40))")
-    maria.execute("set session sql_mode = ''", "insert into keyed values ('2026-00-10', 500, 'zero')")
+    maria.execute(
+        "set session sql_mode = ''", "insert into keyed values ('2026-00-10', 500, 'zero')"
+    )
     read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
-    maria.execute("drop table keyed", "create table keyed (k date, n int not null, v varchar(40))", "insert into keyed values (null, 500, 'none')")
-    assert read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]}) > 3
+    maria.execute(
+        "drop table keyed",
+        "create table keyed (k date, n int not null, v varchar(40))",
+        "insert into keyed values (null, 500, 'none')",
+    )
+    assert (
+        read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
+        > 3
+    )
 
 
 @pytest.mark.parametrize("home", ["pg"], indirect=True)
 def test_rows_with_an_infinite_date_are_read_with_the_first_chunk(home: Place, seed: int) -> None:
-    keyed = Keyed("pg", "date", lambda chance: chance.choice(["infinity", "-infinity"]) if chance.random() < 0.1 else day(chance), and_n=True)
+    keyed = Keyed(
+        "pg",
+        "date",
+        lambda chance: (
+            chance.choice(["infinity", "-infinity"]) if chance.random() < 0.1 else day(chance)
+        ),
+        and_n=True,
+    )
     keyed.make(home)
     home.execute("insert into keyed values ('infinity', 500, 'last')")
     assert read_beside(home, keyed, seed) > 3
 
 
 @both([Keyed("maria", "varchar(20) collate utf8mb4_general_ci", text), Keyed("pg", "text", text)])
-def test_another_collation_in_the_midst_of_a_snapshot_stops_it(home: Place, keyed: Keyed, seed: int) -> None:
+def test_another_collation_in_the_midst_of_a_snapshot_stops_it(
+    home: Place, keyed: Keyed, seed: int
+) -> None:
     keyed.make(home)
     with home.session() as session:
         Hand(session, keyed, seed).fill(ROWS)
     mirror = Mirror(cdc(home, **{"snapshot.split.size": EACH}))
     assert mirror.step(Limit(rows=EACH))
-    change = "alter column k type text collate" if keyed.place == "pg" else "modify k varchar(20) not null collate"
-    before, after = ('"default"', '"de-x-icu"') if keyed.place == "pg" else ("utf8mb4_general_ci", "utf8mb4_bin")
+    change = (
+        "alter column k type text collate"
+        if keyed.place == "pg"
+        else "modify k varchar(20) not null collate"
+    )
+    before, after = (
+        ('"default"', '"de-x-icu"')
+        if keyed.place == "pg"
+        else ("utf8mb4_general_ci", "utf8mb4_bin")
+    )
     home.execute(f"alter table keyed {change} {after}")
     for _ in range(2):  # now, and after a restart
         with pytest.raises(OrderChanged, match="column k now, and were by"):
@@ -153,8 +206,16 @@ def test_another_collation_in_the_midst_of_a_snapshot_stops_it(home: Place, keye
     assert mirror.table(path) == rows_now(mirror.source)
 
 
-@both([Keyed("maria", "bigint", lambda c: c.randint(-(2**62), 2**62)), Keyed("maria", "bigint unsigned", large), Keyed("pg", "numeric(20,0)", large)])
-def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(home: Place, keyed: Keyed, seed: int) -> None:
+@both(
+    [
+        Keyed("maria", "bigint", lambda c: c.randint(-(2**62), 2**62)),
+        Keyed("maria", "bigint unsigned", large),
+        Keyed("pg", "numeric(20,0)", large),
+    ]
+)
+def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(
+    home: Place, keyed: Keyed, seed: int
+) -> None:
     """As former versions wrote it: whole numbers, and no word about the order."""
     keyed.make(home)
     with home.session() as session:
@@ -164,7 +225,10 @@ def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(home: P
         for _ in range(2):
             mirror.step(Limit(rows=2 * EACH))
             ((path, entry),) = mirror.offset["tables"].items()
-            cuts = [int(cut["number"] if isinstance(cut, dict) else cut) for cut in entry["read"]["cuts"]]
+            cuts = [
+                int(cut["number"] if isinstance(cut, dict) else cut)
+                for cut in entry["read"]["cuts"]
+            ]
             mirror.offset["tables"][path]["read"] = {"upto": cuts[-1], "cuts": cuts}
             assert len(mirror.rows) < ROWS
             hand.write()
@@ -177,8 +241,12 @@ def job(home: Place, keyed: Keyed, target: Place) -> str:
     path = f"{home.database}.public.keyed" if keyed.place == "pg" else f"{home.database}.keyed"
     reader = "Postgres-CDC" if keyed.place == "pg" else "MySQL-CDC"
     slot = {"slot.name": f"keys_{home.database}"} if keyed.place == "pg" else {}
-    read = home.block(**{"table-names": [path], "stop.mode": "latest", "snapshot.split.size": EACH, **slot})
-    write = target.block(generate_sink_sql=True, database=target.database, table="public.copied", primary_keys=["k"])
+    read = home.block(
+        **{"table-names": [path], "stop.mode": "latest", "snapshot.split.size": EACH, **slot}
+    )
+    write = target.block(
+        generate_sink_sql=True, database=target.database, table="public.copied", primary_keys=["k"]
+    )
     return f"""
 env {{ job.mode = "STREAMING", job.name = "keys", parallelism = 2, checkpoint.interval = 10, batch.max-rows = {2 * EACH}, checkpoint.max-retained = 2 }}
 source {{ {reader} {{ {read} }} }}
@@ -187,7 +255,9 @@ sink {{ Jdbc {{ {write} }} }}"""
 
 @pytest.mark.timeout(600)
 @both([Keyed("maria", "varchar(20) collate utf8mb4_general_ci", text), Keyed("pg", "uuid", uuid)])
-def test_a_killed_snapshot_by_any_key_goes_on_at_its_chunk(home: Place, keyed: Keyed, pg: Place, tmp_path: Path, seed: int) -> None:
+def test_a_killed_snapshot_by_any_key_goes_on_at_its_chunk(
+    home: Place, keyed: Keyed, pg: Place, tmp_path: Path, seed: int
+) -> None:
     keyed.make(home)
     file = tmp_path / "job.conf"
     file.write_text(job(home, keyed, pg))
@@ -195,8 +265,15 @@ def test_a_killed_snapshot_by_any_key_goes_on_at_its_chunk(home: Place, keyed: K
         hand = Hand(session, keyed, seed)
         hand.fill(ROWS)
         before = sorted((n, str(k), v) for k, n, v in session.query("select k, n, v from keyed"))
-        for failpoint in ("capture.chunk.middle", "ledger.complete.after", "capture.chunk.after", "ledger.complete.after"):
-            ended = runs.run(RunRequest(home=str(tmp_path / "home"), file=str(file), failpoints=f"{failpoint}@1"))
+        for failpoint in (
+            "capture.chunk.middle",
+            "ledger.complete.after",
+            "capture.chunk.after",
+            "ledger.complete.after",
+        ):
+            ended = runs.run(
+                RunRequest(home=str(tmp_path / "home"), file=str(file), failpoints=f"{failpoint}@1")
+            )
             assert ended.code == KILLED, ended
             hand.write()
         ((copied,),) = pg.execute("select count(*) from copied")
@@ -207,25 +284,31 @@ def test_a_killed_snapshot_by_any_key_goes_on_at_its_chunk(home: Place, keyed: K
     assert sorted((n, k, v) for k, n, v in pg.execute("select k, n, v from copied")) == before
 
 
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6) | st.sampled_from(
-    ["", " ", "a", "A", "a ", "a\t", "ä", "a\u0308", "ß", "ss"]
-)
+ANY_TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6
+) | st.sampled_from(["", " ", "a", "A", "a ", "a\t", "ä", "a\u0308", "ß", "ss"])
 ANY = {
     Keyed("maria", "varchar(20) collate utf8mb4_unicode_ci", text): ANY_TEXT,
     Keyed("maria", "varchar(20) collate utf8mb4_bin", text): ANY_TEXT,
     Keyed("maria", "uuid", uuid): st.uuids(version=4).map(str),
     Keyed("maria", "decimal(30,10)", decimal): st.decimals(-(10**19), 10**19, places=10),
-    Keyed("maria", "timestamp(6)", moment): st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2037, 12, 31)).map(str),
+    Keyed("maria", "timestamp(6)", moment): st.datetimes(
+        datetime.datetime(1971, 1, 1), datetime.datetime(2037, 12, 31)
+    ).map(str),
     Keyed("pg", "text", text): ANY_TEXT,
     Keyed("pg", 'text collate "de-x-icu"', text): ANY_TEXT,
     Keyed("pg", "numeric", decimal): st.decimals(-(10**19), 10**19, places=18),
-    Keyed("pg", "timestamptz", moment): st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)).map(str),
+    Keyed("pg", "timestamptz", moment): st.datetimes(
+        datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)
+    ).map(str),
     Keyed("pg", "bytea", data): st.binary(max_size=4),
 }
 
 
 @both(list(ANY))
-def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(home: Place, keyed: Keyed) -> None:
+def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(
+    home: Place, keyed: Keyed
+) -> None:
     keyed.make(home)
     source = cdc(home)
     ((_, captured),) = source.captured.items()
@@ -235,7 +318,14 @@ def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(home
     ordered = f"select {key.keys('keyed').value} as edge from keyed order by k"
     numbered = f"select {source.dialect.expression(name, kind)}, n from keyed"
 
-    @settings(max_examples=8, derandomize=True, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=8,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.lists(ANY[keyed], min_size=1, max_size=30), st.sets(st.integers(0, 29), max_size=4))
     def check(values: list[Any], places: set[int]) -> None:
         session.execute("delete from keyed")
@@ -249,7 +339,12 @@ def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(home
         inside: list[int] = []
         for chunk in itertools.starmap(Chunk, itertools.pairwise([None, *cuts, None])):
             condition = key.condition(chunk)
-            rows = sorted(n for (n,) in session.query(f"select n from keyed where {condition}" if condition else "select n from keyed"))
+            rows = sorted(
+                n
+                for (n,) in session.query(
+                    f"select n from keyed where {condition}" if condition else "select n from keyed"
+                )
+            )
             assert sorted(batch.filter(order.inside(batch, chunk)).column("n").to_pylist()) == rows
             inside += rows
         assert sorted(inside) == sorted(batch.column("n").to_pylist())

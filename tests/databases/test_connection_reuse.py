@@ -19,7 +19,10 @@ from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 NUMBER = {System.POSTGRES: "select pg_backend_pid()", System.MYSQL: "select connection_id()"}
-SETTINGS = {System.POSTGRES: "select name, setting from pg_settings order by 1", System.MYSQL: "show session variables"}
+SETTINGS = {
+    System.POSTGRES: "select name, setting from pg_settings order by 1",
+    System.MYSQL: "show session variables",
+}
 VOLATILE = {
     "timestamp",
     "rand_seed1",
@@ -124,7 +127,11 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
 
 
 def _settings(session: Session) -> dict[str, Any]:
-    return {str(name).lower(): value for name, value in session.query(SETTINGS[session.address.system]) if str(name).lower() not in VOLATILE}
+    return {
+        str(name).lower(): value
+        for name, value in session.query(SETTINGS[session.address.system])
+        if str(name).lower() not in VOLATILE
+    }
 
 
 def test_a_session_within_a_transaction_or_after_an_error_is_not_kept(address: Address) -> None:
@@ -159,7 +166,9 @@ def test_a_session_that_is_closed_twice_gives_its_connection_back_once(address: 
         assert number(one) != number(other)
 
 
-def test_a_connection_that_the_server_ended_is_not_used(address: Address, mariadb: MariaDbServer, postgres: PostgresServer) -> None:
+def test_a_connection_that_the_server_ended_is_not_used(
+    address: Address, mariadb: MariaDbServer, postgres: PostgresServer
+) -> None:
     ended = used(address)
     if address.system is System.POSTGRES:
         with psycopg.connect(postgres.url, autocommit=True) as other:
@@ -171,7 +180,12 @@ def test_a_connection_that_the_server_ended_is_not_used(address: Address, mariad
 
 def test_a_server_that_restarts_is_met_by_a_new_connection() -> None:
     with PostgresServer() as server:
-        address = Place(url=f"jdbc:postgresql://127.0.0.1:{server.port}/postgres", user="postgres", password="any", database="postgres").address
+        address = Place(
+            url=f"jdbc:postgresql://127.0.0.1:{server.port}/postgres",
+            user="postgres",
+            password="any",
+            database="postgres",
+        ).address
         for end in (server.stop, server.kill):
             used(address)
             end()
@@ -181,7 +195,10 @@ def test_a_server_that_restarts_is_met_by_a_new_connection() -> None:
 
 def test_addresses_that_differ_in_anything_share_nothing(address: Address) -> None:
     first = used(address)
-    others = [replace(address, password="another"), replace(address, properties={**address.properties, "connect_timeout_s": "9"})]
+    others = [
+        replace(address, password="another"),
+        replace(address, properties={**address.properties, "connect_timeout_s": "9"}),
+    ]
     assert len({reuse.key_of(one) for one in (address, *others)}) == 3
     assert "another" not in reuse.key_of(others[0])
     assert used(others[1]) != first
@@ -195,7 +212,9 @@ def test_only_who_asks_for_it_may_load_files(maria: Place) -> None:
         assert number(session) == loading
 
 
-def test_connections_end_when_they_are_old_or_many(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_end_when_they_are_old_or_many(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = used(address)
     monkeypatch.setattr(reuse, "IDLE_S_MAX", -1.0)
     second = used(address)

@@ -25,7 +25,11 @@ def findings(maria: Place, mariadb: MariaDbServer, tmp_path: Path) -> Any:
 
     def found(table: str = "a") -> list[dict[str, str]]:
         path = f"{maria.database}.{table}"
-        file.write_text(JOB.format(url=maria.url, user=maria.user, password=json.dumps(maria.password), table=path))
+        file.write_text(
+            JOB.format(
+                url=maria.url, user=maria.user, password=json.dumps(maria.password), table=path
+            )
+        )
         answer = CliRunner().invoke(doctor, ["--json", str(file)])
         return [f for f in json.loads(answer.stdout)["findings"] if f["name"].startswith(str(file))]
 
@@ -50,7 +54,10 @@ def test_a_server_without_full_metadata_is_a_warning(findings: Any, mariadb: Mar
     finally:
         mariadb.execute("set global binlog_row_metadata = FULL")
     assert read["level"] == "ok"
-    assert (warning["level"], "binlog_row_metadata = FULL" in warning["repair"]) == ("warning", True)
+    assert (warning["level"], "binlog_row_metadata = FULL" in warning["repair"]) == (
+        "warning",
+        True,
+    )
 
 
 def test_a_job_file_with_errors_is_reported(tmp_path: Path) -> None:

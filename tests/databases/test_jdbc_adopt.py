@@ -62,11 +62,15 @@ def test_the_largest_staging_table_becomes_a_target_that_is_not_there(pg: Place)
     messages += driven.stage(1, (commented, []), subtask=2)
     staged = identities(pg, *pg.our_tables())
     assert len(staged) == 2
-    assert pg.execute("select to_regclass('orders')") == [(None,)], "nothing is visible before the commit"
+    assert pg.execute("select to_regclass('orders')") == [(None,)], (
+        "nothing is visible before the commit"
+    )
     assert isinstance(driven.commit(1, messages), Committed)
     assert orders(pg) == [(1, "a"), (2, None), (3, "c")]
     assert identities(pg, "orders")[0] in staged
-    assert pg.execute("select relpersistence::text, obj_description(oid) from pg_class where relname = 'orders'") == [("p", "it's all")]
+    assert pg.execute(
+        "select relpersistence::text, obj_description(oid) from pg_class where relname = 'orders'"
+    ) == [("p", "it's all")]
     assert keys(pg) == [("orders_pkey", "PRIMARY KEY (id)")]
     assert pg.our_tables() == []
     driven.batch(2, (commented, [(2, "b"), (4, "d"), (4, "e")]))
@@ -85,17 +89,26 @@ def test_a_repeated_batch_is_skipped_and_an_old_generation_is_fenced(pg: Place) 
         old.commit(1, late)
     messages = new.stage(1, (plain, [(1, "a")]))
     assert isinstance(new.commit(1, messages), Committed)
-    assert isinstance(new.commit(1, messages), AlreadyCommitted), "an answer that was lost: what was staged is the target now"
-    assert isinstance(Driven(sink(pg, table="orders"), 3, pending=1).batch(1, (plain, [(1, "a")])), AlreadyCommitted)
+    assert isinstance(new.commit(1, messages), AlreadyCommitted), (
+        "an answer that was lost: what was staged is the target now"
+    )
+    assert isinstance(
+        Driven(sink(pg, table="orders"), 3, pending=1).batch(1, (plain, [(1, "a")])),
+        AlreadyCommitted,
+    )
     assert orders(pg) == [(1, "a")]
     assert keys(pg) == []
 
 
 @pytest.mark.usefixtures("many")
-def test_of_a_key_that_is_there_often_the_last_row_counts(pg: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_key_that_is_there_often_the_last_row_counts(
+    pg: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wide rows and narrow ones, in many loads: a gap that a wide one left would be filled by a narrow one that came later."""
     monkeypatch.setattr(writer, "ROWS_HELD_MAX", 400)
-    rows = [(number * 7919 % 300, f"{number} " + "x" * (number * 31 % 3000)) for number in range(3_000)]
+    rows = [
+        (number * 7919 % 300, f"{number} " + "x" * (number * 31 % 3000)) for number in range(3_000)
+    ]
     driven = Driven(sink(pg, table="orders"))
     task = WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token=uuid4().hex)
     writing = driven.sink.writer(task)
@@ -121,9 +134,16 @@ def test_a_key_that_is_there_twice_is_refused_where_nothing_is_to_be_replaced(pg
 def test_a_table_that_came_meanwhile_takes_the_rows(pg: Place) -> None:
     driven = Driven(sink(pg, table="orders"))
     messages = driven.stage(1, (ORDERS, [(1, "a"), (2, "b"), (1, "c")]))
-    pg.execute("create table orders (name varchar(20), id integer primary key, other text default 'mine')", "insert into orders values ('old', 2), ('kept', 3)")
+    pg.execute(
+        "create table orders (name varchar(20), id integer primary key, other text default 'mine')",
+        "insert into orders values ('old', 2), ('kept', 3)",
+    )
     driven.commit(1, messages)
-    assert pg.execute("select id, name, other from orders order by id") == [(1, "c", "mine"), (2, "b", "mine"), (3, "kept", "mine")]
+    assert pg.execute("select id, name, other from orders order by id") == [
+        (1, "c", "mine"),
+        (2, "b", "mine"),
+        (3, "kept", "mine"),
+    ]
 
 
 @pytest.mark.usefixtures("many")
@@ -139,7 +159,9 @@ def test_who_follows_all_tables_sees_the_rows_in_theirs(pg: Place) -> None:
 
 @pytest.mark.usefixtures("many")
 def test_names_of_columns_and_tables_are_taken_as_they_are(pg: Place) -> None:
-    odd = table("shop.odd", ['c1 "so"', "C0"], **{"c1": "int", "C0": "string", 'c1 "so"': "decimal(12,2)"})
+    odd = table(
+        "shop.odd", ['c1 "so"', "C0"], **{"c1": "int", "C0": "string", 'c1 "so"': "decimal(12,2)"}
+    )
     Driven(sink(pg, table="Odd 'one'")).batch(1, (odd, [(1, "x", Decimal("2.00"))]))
     assert pg.execute("select * from \"Odd 'one'\"") == [(1, "x", Decimal("2.00"))]
     assert keys(pg, "\"Odd ''one''\"") == [("Odd 'one'_pkey", 'PRIMARY KEY ("c1 ""so""", "C0")')]
@@ -181,17 +203,31 @@ def test_rows_that_the_server_lost_are_staged_again(pg: Place, loss: str) -> Non
     ],
     ids=["changes", "ignore", "must be there", "custom statement", "other schema", "other types"],
 )
-def test_what_more_is_wanted_is_merged(pg: Place, changed: dict[str, Any], options: dict[str, Any]) -> None:
+def test_what_more_is_wanted_is_merged(
+    pg: Place, changed: dict[str, Any], options: dict[str, Any]
+) -> None:
     usual, wanted = sink(pg, table="orders"), sink(pg, **({"table": "orders"} | options))
-    assert may_become(target_of(ORDERS, usual.values, pg.dialect, pg.address), usual.values, pg.dialect, pg.address)
-    assert not may_become(target_of(replace(ORDERS, **changed), wanted.values, pg.dialect, pg.address), wanted.values, pg.dialect, pg.address)
+    assert may_become(
+        target_of(ORDERS, usual.values, pg.dialect, pg.address),
+        usual.values,
+        pg.dialect,
+        pg.address,
+    )
+    assert not may_become(
+        target_of(replace(ORDERS, **changed), wanted.values, pg.dialect, pg.address),
+        wanted.values,
+        pg.dialect,
+        pg.address,
+    )
 
 
 @pytest.mark.usefixtures("many")
 def test_a_server_that_dies_between_staging_and_commit_costs_a_repeat_and_no_row() -> None:
     rows = [(number, f"name {number}") for number in range(2_000)]
     with PostgresServer() as server:
-        place = Place(f"jdbc:postgresql://127.0.0.1:{server.port}/postgres", "postgres", "any", "postgres")
+        place = Place(
+            f"jdbc:postgresql://127.0.0.1:{server.port}/postgres", "postgres", "any", "postgres"
+        )
         driven = Driven(sink(place, table="orders"))
         messages = driven.stage(1, (ORDERS, rows))
         server.kill()
@@ -207,19 +243,40 @@ def test_a_server_that_dies_between_staging_and_commit_costs_a_repeat_and_no_row
         assert place.our_tables() == []
 
 
-def test_a_copy_into_a_new_table_that_is_killed_at_every_step_has_every_row_once(pg: Place, runs: CrashRuns, tmp_path: Path) -> None:
-    pg.execute("create table origin (id bigint primary key, name text)", f"insert into origin select n, 'name ' || n from generate_series(1, {ROWS}) n")
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else tmp_path, prefix="tidegate-") as directory:
+def test_a_copy_into_a_new_table_that_is_killed_at_every_step_has_every_row_once(
+    pg: Place, runs: CrashRuns, tmp_path: Path
+) -> None:
+    pg.execute(
+        "create table origin (id bigint primary key, name text)",
+        f"insert into origin select n, 'name ' || n from generate_series(1, {ROWS}) n",
+    )
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else tmp_path, prefix="tidegate-"
+    ) as directory:
         file, home = Path(directory) / "job.conf", str(Path(directory) / "home")
         file.write_text(f"""env {{ job.mode = "BATCH", job.name = "new", parallelism = 2 }}
 source {{ Jdbc {{ {pg.block(table_path="origin", use_select_count=True)}, split.size = {ROWS // 2} }} }}
 sink {{ Jdbc {{ {pg.block(generate_sink_sql=True, table="orders")} }} }}""")
-        for step in ("stage.before", "stage.middle", "stage.after", "settle.before", "settle.after", "merge.before", "merge.middle", "merge.after"):
-            assert runs.run(RunRequest(home=home, file=str(file), failpoints=f"jdbcsink.{step}")).code == KILLED, step
+        for step in (
+            "stage.before",
+            "stage.middle",
+            "stage.after",
+            "settle.before",
+            "settle.after",
+            "merge.before",
+            "merge.middle",
+            "merge.after",
+        ):
+            assert (
+                runs.run(RunRequest(home=home, file=str(file), failpoints=f"jdbcsink.{step}")).code
+                == KILLED
+            ), step
             there = pg.execute("select to_regclass('orders') is not null") == [(True,)]
             assert there == (step == "merge.after"), step
             if step == "merge.before":
-                columns = pg.execute("select distinct column_name::text from information_schema.columns where left(table_name, 11) = 'tidegate_s_' order by 1")
+                columns = pg.execute(
+                    "select distinct column_name::text from information_schema.columns where left(table_name, 11) = 'tidegate_s_' order by 1"
+                )
                 assert columns == [("id",), ("name",)], "what is staged has the shape of the target"
         assert runs.run(RunRequest(home=home, file=str(file))).status == JobStatus.FINISHED.value
     assert orders(pg) == [(number, f"name {number}") for number in range(1, ROWS + 1)]

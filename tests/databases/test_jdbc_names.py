@@ -13,10 +13,16 @@ LONG = "n" * 63
 
 @pytest.mark.parametrize("name", [f"{LONG}a", "ä" * 32], ids=["characters", "bytes"])
 def test_names_that_postgres_would_cut_are_refused(pg: Place, name: str) -> None:
-    with pytest.raises(NameUnfit, match=f"the name of the table '{name}' is too long.*at most 63 bytes"):
-        Driven(sink(pg, table="${table_name}")).batch(1, (table(f"shop.{name}", ["id"], id="int"), [(1,)]))
+    with pytest.raises(
+        NameUnfit, match=f"the name of the table '{name}' is too long.*at most 63 bytes"
+    ):
+        Driven(sink(pg, table="${table_name}")).batch(
+            1, (table(f"shop.{name}", ["id"], id="int"), [(1,)])
+        )
     with pytest.raises(NameUnfit, match=f"the name of column '{name}' is too long"):
-        Driven(sink(pg, table="t"), 2).batch(1, (table("shop.t", ["id"], id="int", **{name: "int"}), [(1, 1)]))
+        Driven(sink(pg, table="t"), 2).batch(
+            1, (table("shop.t", ["id"], id="int", **{name: "int"}), [(1, 1)])
+        )
     assert pg.our_tables() == []
     assert pg.execute("select relname::text from pg_class where relname ~ '^(nn|ää|t$)'") == []
 
@@ -38,14 +44,20 @@ def test_two_columns_that_postgres_would_cut_to_one_are_both_named(pg: Place) ->
 def test_names_are_as_long_as_the_target_takes(binlog_place: Place, pg: Place) -> None:
     """64 characters of any kind in MariaDB, 63 bytes in PostgreSQL."""
     for place, name in ((binlog_place, "ä" * 64), (pg, f"{'ä' * 31}x")):
-        Driven(sink(place, table="${table_name}")).batch(1, (table(f"shop.{name}", ["id"], id="int", **{name: "int"}), [(1, 2)]))
+        Driven(sink(place, table="${table_name}")).batch(
+            1, (table(f"shop.{name}", ["id"], id="int", **{name: "int"}), [(1, 2)])
+        )
         quoted = place.dialect.quote(name)
         assert place.execute(f"select {quoted} from {quoted}") == [(2,)]
     with pytest.raises(NameUnfit, match="at most 64 characters"):
-        Driven(sink(binlog_place, table="${table_name}"), lineage="M").batch(1, (table(f"shop.{'ä' * 65}", ["id"], id="int"), [(1,)]))
+        Driven(sink(binlog_place, table="${table_name}"), lineage="M").batch(
+            1, (table(f"shop.{'ä' * 65}", ["id"], id="int"), [(1,)])
+        )
 
 
-def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(maria: Place, lite: Place, pg: Place) -> None:
+def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(
+    maria: Place, lite: Place, pg: Place
+) -> None:
     both = table("shop.t", ["id"], id="int", Name="string", name="string")
     for place in (maria, lite):
         with pytest.raises(NameUnfit, match="the columns 'Name' and 'name' are one there"):
@@ -53,30 +65,50 @@ def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(maria: 
     Driven(sink(pg, table="t")).batch(1, (both, [(1, "a", "b")]))
     assert pg.execute('select "Name", name from t') == [("a", "b")]
     with pytest.raises(NameUnfit, match="are one there"):
-        Driven(sink(pg, table="u", field_ide="LOWERCASE"), lineage="M").batch(1, (both, [(1, "a", "b")]))
+        Driven(sink(pg, table="u", field_ide="LOWERCASE"), lineage="M").batch(
+            1, (both, [(1, "a", "b")])
+        )
 
 
-def test_tables_that_differ_in_case_only_meet_where_the_server_folds_names(pg: Place, lite: Place) -> None:
+def test_tables_that_differ_in_case_only_meet_where_the_server_folds_names(
+    pg: Place, lite: Place
+) -> None:
     upper, lower = (table(f"shop.{name}", ["id"], id="int", v="int") for name in ("T1", "t1"))
-    with MariaDbServer(settings={"innodb-flush-method": "nosync", "sync-binlog": "0", "lower-case-table-names": "1"}) as server:
+    with MariaDbServer(
+        settings={
+            "innodb-flush-method": "nosync",
+            "sync-binlog": "0",
+            "lower-case-table-names": "1",
+        }
+    ) as server:
         server.execute("create database shop character set utf8mb4")
-        folding = Place(url=server.url("shop"), user=server.user, password=server.password, database="shop")
+        folding = Place(
+            url=server.url("shop"), user=server.user, password=server.password, database="shop"
+        )
         for place in (folding, lite):
             with pytest.raises(UserError, match=r"shop\.T1 and shop\.t1 both go into"):
-                Driven(sink(place, table="${table_name}")).batch(1, (upper, [(1, 1)]), (lower, [(1, 2)]))
+                Driven(sink(place, table="${table_name}")).batch(
+                    1, (upper, [(1, 1)]), (lower, [(1, 2)])
+                )
     Driven(sink(pg, table="${table_name}")).batch(1, (upper, [(1, 1)]), (lower, [(1, 2)]))
     assert pg.execute('select v from "T1" union all select v + 10 from t1') == [(1,), (12,)]
 
 
 def test_a_pattern_reads_tables_and_neither_views_nor_sequences(place: Place) -> None:
-    place.execute("create table base (id int primary key)", "insert into base values (1)", "create view shown as select id from base")
+    place.execute(
+        "create table base (id int primary key)",
+        "insert into base values (1)",
+        "create view shown as select id from base",
+    )
     if "postgresql" in place.url:
         place.execute("create materialized view kept as select id from base", "create sequence sq")
     if "mysql" in place.url:
         place.execute("create sequence sq")
     reading = source(place, table_path=".*", use_regex=True)
     assert [each.path.rpartition(".")[2] for each in reading.tables()] == ["base"]
-    assert source(place, table_path="shown").tables()[0].names() == ["id"], "a view by its own name is read"
+    assert source(place, table_path="shown").tables()[0].names() == ["id"], (
+        "a view by its own name is read"
+    )
     with pytest.raises(TableMissing):
         source(place, table_path="show.*", use_regex=True).tables()
 

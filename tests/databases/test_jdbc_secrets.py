@@ -21,7 +21,10 @@ SECRET = "hush-Häring-%41"
 def told(mariadb: MariaDbServer, maria: Place) -> str:
     """A URL with the password in it, for a user of its own."""
     maria.execute("create table t (id int primary key)", "insert into t values (1), (2), (3)")
-    mariadb.execute(f"create or replace user {WHO}@'127.0.0.1' identified by '{SECRET}'", f"grant select on {maria.database}.* to {WHO}@'127.0.0.1'")
+    mariadb.execute(
+        f"create or replace user {WHO}@'127.0.0.1' identified by '{SECRET}'",
+        f"grant select on {maria.database}.* to {WHO}@'127.0.0.1'",
+    )
     return maria.url.replace("//", f"//{WHO}:{quote(SECRET, safe='')}@")
 
 
@@ -34,18 +37,29 @@ def test_no_file_of_a_job_holds_a_password(told: str, lite: Place, tmp_path: Pat
     file.write_text(f"""env {{ job.mode = "BATCH", job.name = "secret", checkpoint.interval = 10, batch.max-rows = 1 }}
 source {{ Jdbc {{ url = {json.dumps(told)}, table_path = "t", use_select_count = true, split.size = 1 }} }}
 sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SECRET}" }} }} }}""")
-    spelled = [text.encode() for text in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET).strip('"'))]
+    spelled = [
+        text.encode() for text in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET).strip('"'))
+    ]
     with CrashRuns() as runs:
-        assert runs.run(RunRequest(home=str(home), file=str(file), failpoints="ledger.complete.after@2")).code == KILLED
+        assert (
+            runs.run(
+                RunRequest(home=str(home), file=str(file), failpoints="ledger.complete.after@2")
+            ).code
+            == KILLED
+        )
         left = _files(home)
         assert [path for path, data in left.items() if any(text in data for text in spelled)] == []
         packed = base64.b64encode(json.dumps(told).encode())[:40]
         checkpoints = [path for path in left if "/checkpoints/" in path]
         assert checkpoints
         assert [path for path in checkpoints if packed in left[path]] == [], "not even packed"
-        assert runs.run(RunRequest(home=str(home), file=str(file))).status == JobStatus.FINISHED.value
+        assert (
+            runs.run(RunRequest(home=str(home), file=str(file))).status == JobStatus.FINISHED.value
+        )
     assert lite.execute("select id from t order by id") == [(1,), (2,), (3,)]
-    assert [path for path, data in _files(home).items() if any(text in data for text in spelled)] == []
+    assert [
+        path for path, data in _files(home).items() if any(text in data for text in spelled)
+    ] == []
 
 
 def test_an_error_holds_no_password_of_the_url(told: str, maria: Place) -> None:

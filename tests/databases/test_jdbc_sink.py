@@ -25,9 +25,17 @@ CHANGES = replace(ORDERS, kinds=True)
 FIRST = [(1, "a", Decimal("1.50")), (2, None, None), (3, "", Decimal("-3.00"))]
 
 
-def rows(place: Place, name: str = "orders", columns: str = "id, name, amount") -> list[tuple[Any, ...]]:
+def rows(
+    place: Place, name: str = "orders", columns: str = "id, name, amount"
+) -> list[tuple[Any, ...]]:
     found = place.execute(f"select {columns} from {name} order by 1")
-    return [tuple(Decimal(v) if c == "amount" and v is not None else v for c, v in zip(columns.split(", "), row, strict=True)) for row in found]
+    return [
+        tuple(
+            Decimal(v) if c == "amount" and v is not None else v
+            for c, v in zip(columns.split(", "), row, strict=True)
+        )
+        for row in found
+    ]
 
 
 def test_a_batch_is_visible_with_its_commit_and_nothing_is_left(place: Place) -> None:
@@ -101,7 +109,12 @@ def test_the_last_change_of_a_key_counts_and_a_changed_key_is_followed(place: Pl
         ("-U", 5, "old", None), ("+U", 6, "moved onto", None), ("-D", 7, "old", None),
     ]  # fmt: skip
     driven.batch(2, (CHANGES, changes))
-    assert rows(place) == [(1, "y", Decimal("1.00")), (3, "again", None), (6, "moved onto", None), (40, "old", None)]
+    assert rows(place) == [
+        (1, "y", Decimal("1.00")),
+        (3, "again", None),
+        (6, "moved onto", None),
+        (40, "old", None),
+    ]
 
 
 def test_rows_without_kinds_replace_those_with_their_key(place: Place) -> None:
@@ -112,7 +125,10 @@ def test_rows_without_kinds_replace_those_with_their_key(place: Place) -> None:
 
 
 def test_without_an_index_on_the_key_the_result_is_the_same(place: Place) -> None:
-    place.execute("create table orders (id bigint, name varchar(20), amount decimal(12,2))", "insert into orders values (1, 'one', 1), (2, 'two', 2)")
+    place.execute(
+        "create table orders (id bigint, name varchar(20), amount decimal(12,2))",
+        "insert into orders values (1, 'one', 1), (2, 'two', 2)",
+    )
     driven = Driven(sink(place, table="orders", primary_keys=["id"]))
     driven.batch(1, (ORDERS, [(1, "x", None), (3, "y", None), (3, "z", None)]))
     driven.batch(2, (CHANGES, [("-D", 2, "two", None), ("-U", 3, "z", None), ("+U", 3, "u", None)]))
@@ -120,15 +136,31 @@ def test_without_an_index_on_the_key_the_result_is_the_same(place: Place) -> Non
 
 
 def test_keys_of_texts_and_of_several_columns(place: Place) -> None:
-    pairs = table("shop.pairs", ["shop", "code"], kinds=True, shop="string", code="bytes", what="string")
+    pairs = table(
+        "shop.pairs", ["shop", "code"], kinds=True, shop="string", code="bytes", what="string"
+    )
     driven = Driven(sink(place, table="pairs"))
-    driven.batch(1, (pairs, [("+I", "A", b"\x00", "1"), ("+I", "A", b"\xff", "2"), ("+I", "ä'\\", b"\x00", "3")]))
-    driven.batch(2, (pairs, [("-D", "A", b"\xff", "2"), ("-U", "ä'\\", b"\x00", "3"), ("+U", "ä'\\", b"\x00", "4")]))
+    driven.batch(
+        1,
+        (
+            pairs,
+            [("+I", "A", b"\x00", "1"), ("+I", "A", b"\xff", "2"), ("+I", "ä'\\", b"\x00", "3")],
+        ),
+    )
+    driven.batch(
+        2,
+        (
+            pairs,
+            [("-D", "A", b"\xff", "2"), ("-U", "ä'\\", b"\x00", "3"), ("+U", "ä'\\", b"\x00", "4")],
+        ),
+    )
     assert sorted(place.execute("select shop, what from pairs")) == [("A", "1"), ("ä'\\", "4")]
 
 
 def test_a_key_of_another_collation_is_deleted(maria: Place) -> None:
-    maria.execute("create table words (word varchar(40) character set latin1 collate latin1_german1_ci primary key, n int)")
+    maria.execute(
+        "create table words (word varchar(40) character set latin1 collate latin1_german1_ci primary key, n int)"
+    )
     words = table("shop.words", ["word"], kinds=True, word="string", n="int")
     driven = Driven(sink(maria, table="words", allow_merged_keys=True))
     driven.batch(1, (words, [("+I", "straße", 1), ("+I", "b", 2)]))
@@ -140,10 +172,16 @@ def test_several_tables_go_to_several_targets(place: Place) -> None:
     visits = table("shop.visits", [], page="string", seconds="int")
     driven = Driven(sink(place, table="copy_of_${table_name}", primary_keys=["${primary_key}"]))
     first = driven.stage(1, (ORDERS, FIRST), (visits, [("x", 1)]))
-    second = driven.stage(1, (ORDERS, [(4, "four", None)]), (visits, [("x", 1), ("y", 2)]), subtask=1)
+    second = driven.stage(
+        1, (ORDERS, [(4, "four", None)]), (visits, [("x", 1), ("y", 2)]), subtask=1
+    )
     driven.commit(1, [*first, *second])
     assert [row[0] for row in rows(place, "copy_of_orders")] == [1, 2, 3, 4]
-    assert sorted(place.execute("select page, seconds from copy_of_visits")) == [("x", 1), ("x", 1), ("y", 2)]
+    assert sorted(place.execute("select page, seconds from copy_of_visits")) == [
+        ("x", 1),
+        ("x", 1),
+        ("y", 2),
+    ]
 
 
 def test_a_table_without_rows_is_made_too(place: Place) -> None:
@@ -154,7 +192,9 @@ def test_a_table_without_rows_is_made_too(place: Place) -> None:
 def test_names_are_written_as_field_ide_says(pg: Place) -> None:
     mixed = table("shop.Orders", ["Id"], Id="bigint", Name="string")
     Driven(sink(pg, table="${table_name}", field_ide="LOWERCASE")).batch(1, (mixed, [(1, "a")]))
-    Driven(sink(pg, replace(CONTEXT, operator="other"), table="${table_name}", field_ide="UPPERCASE")).batch(1, (mixed, [(1, "a")]))
+    Driven(
+        sink(pg, replace(CONTEXT, operator="other"), table="${table_name}", field_ide="UPPERCASE")
+    ).batch(1, (mixed, [(1, "a")]))
     assert pg.execute("select id, name from orders") == [(1, "a")]
     assert pg.execute('select "ID", "NAME" from "ORDERS"') == [(1, "a")]
 
@@ -164,8 +204,14 @@ def test_everything_is_in_the_schema_that_the_url_names(pg: Place) -> None:
     there = replace(pg, url=f"{pg.url}?currentSchema=Our%20Sales")
     Driven(sink(there, table="orders")).batch(1, (ORDERS, FIRST))
     Driven(sink(there, table="made.orders"), 2, lineage="M").batch(1, (ORDERS, FIRST[:1]))
-    found = pg.execute("select schemaname, tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema') order by 1, 2")
-    assert found == [("Our Sales", "orders"), ("Our Sales", "tidegate_sink_record"), ("made", "orders")]
+    found = pg.execute(
+        "select schemaname, tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema') order by 1, 2"
+    )
+    assert found == [
+        ("Our Sales", "orders"),
+        ("Our Sales", "tidegate_sink_record"),
+        ("made", "orders"),
+    ]
 
 
 def test_plain_inserts_refuse_a_key_that_is_there(place: Place) -> None:
@@ -178,13 +224,27 @@ def test_plain_inserts_refuse_a_key_that_is_there(place: Place) -> None:
 
 def test_an_own_query_is_run_for_every_row_once(place: Place) -> None:
     place.execute("create table log (id bigint, what varchar(40), amount decimal(12,2))")
-    own = sink(place, generate_sink_sql=False, query="insert into log (id, what, amount) values (?, concat('100%?', ?), ?)", batch_size=2)
+    own = sink(
+        place,
+        generate_sink_sql=False,
+        query="insert into log (id, what, amount) values (?, concat('100%?', ?), ?)",
+        batch_size=2,
+    )
     if place.url.startswith("jdbc:sqlite"):
-        own = sink(place, generate_sink_sql=False, query="insert into log (id, what, amount) values (?, '100%?' || ?, ?)", batch_size=2)
+        own = sink(
+            place,
+            generate_sink_sql=False,
+            query="insert into log (id, what, amount) values (?, '100%?' || ?, ?)",
+            batch_size=2,
+        )
     Driven(own).batch(1, (ORDERS, [(1, "a", Decimal("1.50")), (2, "b", None), (3, "c", None)]))
     again = Driven(own, 2, pending=1)
     again.batch(1, (ORDERS, [(1, "a", Decimal("1.50")), (2, "b", None), (3, "c", None)]))
-    assert place.execute("select id, what from log order by id") == [(1, "100%?a"), (2, "100%?b"), (3, "100%?c")]
+    assert place.execute("select id, what from log order by id") == [
+        (1, "100%?a"),
+        (2, "100%?b"),
+        (3, "100%?c"),
+    ]
     with pytest.raises(UserError, match="3 times \\?"):
         again.batch(2, (table("t", id="int"), [(1,)]))
     with pytest.raises(UserError, match="deletes"):
@@ -211,7 +271,9 @@ def test_a_column_that_the_target_lacks_is_named(place: Place) -> None:
 def test_a_column_that_came_later_is_added_where_the_source_says_so(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     driven.batch(1, (table("shop.orders", ["id"], id="bigint"), [(1,)]))
-    driven.batch(2, (replace(ORDERS, options={"schema-changes.enabled": True}), [(2, "b", Decimal("2.00"))]))
+    driven.batch(
+        2, (replace(ORDERS, options={"schema-changes.enabled": True}), [(2, "b", Decimal("2.00"))])
+    )
     assert rows(place) == [(1, None, None), (2, "b", Decimal("2.00"))]
 
 
@@ -228,7 +290,10 @@ def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
 
 
 def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
-    place.execute("create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))", "insert into orders values (99, 'old', 1)")
+    place.execute(
+        "create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))",
+        "insert into orders values (99, 'old', 1)",
+    )
     options = {"table": "orders", "data_save_mode": "DROP_DATA"}
     driven = Driven(sink(place, **options))
     driven.batch(1, (ORDERS, FIRST[:1]))
@@ -237,31 +302,52 @@ def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
     assert [row[0] for row in rows(place)] == [1, 2]
     place.execute("drop table tidegate_sink_record")
     Driven(sink(place, **options), 3, checkpoint=2, state=state).batch(3, (ORDERS, FIRST[2:]))
-    assert [row[0] for row in rows(place)] == [1, 2, 3], "a lost record does not empty the table again"
+    assert [row[0] for row in rows(place)] == [1, 2, 3], (
+        "a lost record does not empty the table again"
+    )
     Driven(sink(place, **options), 1, lineage="M").batch(1, (ORDERS, FIRST[:1]))
     assert [row[0] for row in rows(place)] == [1]
 
 
 def test_a_table_can_be_made_anew(place: Place) -> None:
     place.execute("create table orders (other int)", "insert into orders values (1)")
-    Driven(sink(place, table="orders", schema_save_mode="RECREATE_SCHEMA")).batch(1, (ORDERS, FIRST))
+    Driven(sink(place, table="orders", schema_save_mode="RECREATE_SCHEMA")).batch(
+        1, (ORDERS, FIRST)
+    )
     assert rows(place) == FIRST
 
 
 def test_save_modes_that_refuse_say_why(place: Place) -> None:
     with pytest.raises(NotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
-        Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(1, (ORDERS, FIRST))
+        Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(
+            1, (ORDERS, FIRST)
+        )
     with pytest.raises(TableMissing):
         Driven(sink(place, table="orders", schema_save_mode="IGNORE"), 2).batch(1, (ORDERS, FIRST))
-    place.execute("create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))", "insert into orders values (99, 'old', 1)")
+    place.execute(
+        "create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))",
+        "insert into orders values (99, 'old', 1)",
+    )
     with pytest.raises(NotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
-        Driven(sink(place, table="orders", data_save_mode="ERROR_WHEN_DATA_EXISTS"), 3).batch(1, (ORDERS, FIRST))
-    Driven(sink(place, table="orders", data_save_mode="CUSTOM_PROCESSING", custom_sql="delete from orders where id = 99"), 4).batch(1, (ORDERS, FIRST))
+        Driven(sink(place, table="orders", data_save_mode="ERROR_WHEN_DATA_EXISTS"), 3).batch(
+            1, (ORDERS, FIRST)
+        )
+    Driven(
+        sink(
+            place,
+            table="orders",
+            data_save_mode="CUSTOM_PROCESSING",
+            custom_sql="delete from orders where id = 99",
+        ),
+        4,
+    ).batch(1, (ORDERS, FIRST))
     assert rows(place) == FIRST
 
 
 def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> None:
-    place.execute("create table orders (id bigint primary key, name varchar(20) not null, amount decimal(12,2))")
+    place.execute(
+        "create table orders (id bigint primary key, name varchar(20) not null, amount decimal(12,2))"
+    )
     driven = Driven(sink(place, table="orders"))
     with pytest.raises(ValueUnfit, match="null is not allowed"):
         driven.batch(1, (ORDERS, FIRST))
@@ -276,19 +362,53 @@ def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> No
 
 def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place) -> None:
     for place in (maria, pg):
-        place.execute("create table orders (id bigint primary key, name varchar(3), amount decimal(12,2))")
-        with pytest.raises(ValueUnfit, match="column 'name', key id = 1: 'longer' has another length"):
+        place.execute(
+            "create table orders (id bigint primary key, name varchar(3), amount decimal(12,2))"
+        )
+        with pytest.raises(
+            ValueUnfit, match="column 'name', key id = 1: 'longer' has another length"
+        ):
             Driven(sink(place, table="orders")).batch(1, (ORDERS, [(1, "longer", None)]))
         assert rows(place) == []
 
 
 def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> None:
-    pg.execute("create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date, tags text[], n numeric(10,3))")
-    incoming = table("x.t", ["id"], id="bigint", j="string", u="string", b="boolean", v="int", d="string", tags="array<string>", n="double")
-    row = (1, '{"a": 1}', "00000000-0000-0000-0000-000000000001", True, 12, "2024-02-03", ["a", None], 1.5)
+    pg.execute(
+        "create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date, tags text[], n numeric(10,3))"
+    )
+    incoming = table(
+        "x.t",
+        ["id"],
+        id="bigint",
+        j="string",
+        u="string",
+        b="boolean",
+        v="int",
+        d="string",
+        tags="array<string>",
+        n="double",
+    )
+    row = (
+        1,
+        '{"a": 1}',
+        "00000000-0000-0000-0000-000000000001",
+        True,
+        12,
+        "2024-02-03",
+        ["a", None],
+        1.5,
+    )
     Driven(sink(pg, table="t", allow_lossy_types=True)).batch(1, (incoming, [row]))
     assert pg.execute("select j->>'a', u::text, b, v, d, tags, n from t") == [
-        ("1", "00000000-0000-0000-0000-000000000001", True, "12", datetime.date(2024, 2, 3), ["a", None], Decimal("1.500"))
+        (
+            "1",
+            "00000000-0000-0000-0000-000000000001",
+            True,
+            "12",
+            datetime.date(2024, 2, 3),
+            ["a", None],
+            Decimal("1.500"),
+        )
     ]
 
 
@@ -307,27 +427,44 @@ def test_a_table_without_its_index_is_still_kept_by_key(place: Place) -> None:
 def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg: Place) -> None:
     quoted = [place.dialect.quote(name) for name in ("a.b", "b")]
     place.execute(
-        *(f"create table {name} (id int primary key, n int)" for name in quoted), *(f"insert into {name} values (1, {n})" for n, name in enumerate(quoted))
+        *(f"create table {name} (id int primary key, n int)" for name in quoted),
+        *(f"insert into {name} values (1, {n})" for n, name in enumerate(quoted)),
     )
     reading = source(place, table_path="(.*\\.)?b", use_regex=True)
     arriving = sorted(reading.tables(), key=lambda table: table.path)
     assert len(arriving) == 2
-    Driven(sink(pg, table="copy.${table_name}")).batch(1, *((table, [(1, n)]) for n, table in enumerate(arriving)))
-    assert pg.execute('select n from copy."a.b" union all select n + 10 from copy.b') == [(0,), (11,)]
-    Driven(sink(place, table="${table_name}"), lineage="M").batch(1, *((table, [(2, 5 + n)]) for n, table in enumerate(arriving)))
-    assert [place.execute(f"select id, n from {name} order by id") for name in quoted] == [[(1, 0), (2, 5)], [(1, 1), (2, 6)]]
+    Driven(sink(pg, table="copy.${table_name}")).batch(
+        1, *((table, [(1, n)]) for n, table in enumerate(arriving))
+    )
+    assert pg.execute('select n from copy."a.b" union all select n + 10 from copy.b') == [
+        (0,),
+        (11,),
+    ]
+    Driven(sink(place, table="${table_name}"), lineage="M").batch(
+        1, *((table, [(2, 5 + n)]) for n, table in enumerate(arriving))
+    )
+    assert [place.execute(f"select id, n from {name} order by id") for name in quoted] == [
+        [(1, 0), (2, 5)],
+        [(1, 1), (2, 6)],
+    ]
 
 
 # -- the record as the target's memory -----------------------------------------------------------------------------------------------------------
 
 
 def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
-    made = sink(place, table="orders").committer().memory(Resume(lineage=lineage, generation=9, checkpoint=checkpoint))
+    made = (
+        sink(place, table="orders")
+        .committer()
+        .memory(Resume(lineage=lineage, generation=9, checkpoint=checkpoint))
+    )
     assert made is not None
     return made.checkpoint
 
 
-def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(place: Place) -> None:
+def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
+    place: Place,
+) -> None:
     assert remembered(place, 1) == 0
     assert "tidegate_sink_record" not in str(place.our_tables())
     driven = Driven(sink(place, table="orders"))
@@ -342,8 +479,12 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(p
     assert remembered(place, 2) == 0
 
 
-@pytest.mark.parametrize("statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"])
-def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(place: Place, statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
+)
+def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
+    place: Place, statement: str
+) -> None:
     driven = Driven(sink(place, table="orders"))
     driven.batch(1, (ORDERS, FIRST[:1]))
     staged = driven.stage(2, (ORDERS, FIRST[1:]))
@@ -362,7 +503,9 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Pl
     with pytest.raises(OtherCopy):
         first.batch(2, (ORDERS, FIRST))
     first.committer.forget()
-    assert place.execute("select count(*) from tidegate_sink_record") == [(1,)], "another driver's record stays"
+    assert place.execute("select count(*) from tidegate_sink_record") == [(1,)], (
+        "another driver's record stays"
+    )
     Driven(sink(place, table="orders"), 9, checkpoint=1, token="cc")
     assert place.execute("select generation, token from tidegate_sink_record") == [(9, "cc")]
 
@@ -378,28 +521,46 @@ def test_a_record_table_of_an_older_release_gets_its_columns(place: Place) -> No
     assert remembered(place, 3) == 3
     Driven(sink(place, table="orders"), 2, checkpoint=3, token="aa").batch(4, (ORDERS, FIRST))
     assert rows(place) == FIRST
-    assert place.execute("select checkpoint, generation, token from tidegate_sink_record") == [(4, 2, "aa")]
+    assert place.execute("select checkpoint, generation, token from tidegate_sink_record") == [
+        (4, 2, "aa")
+    ]
 
 
 def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Place) -> None:
-    theirs = Driven(sink(place, replace(CONTEXT, operator="other"), table="orders"), 1, lineage="T", token="aa")
+    theirs = Driven(
+        sink(place, replace(CONTEXT, operator="other"), table="orders"), 1, lineage="T", token="aa"
+    )
     theirs.batch(1, (ORDERS, FIRST[:1]))
-    elsewhere = Driven(sink(place, replace(CONTEXT, operator="third"), table="others"), 1, lineage="E", token="cc")
+    elsewhere = Driven(
+        sink(place, replace(CONTEXT, operator="third"), table="others"), 1, lineage="E", token="cc"
+    )
     elsewhere.batch(1, (ORDERS, FIRST[:1]))
     staged = theirs.stage(2, (ORDERS, FIRST[1:]))
-    Driven(sink(place, table="orders", data_save_mode="DROP_DATA"), 1, token="bb").batch(1, (ORDERS, FIRST[2:]))
+    Driven(sink(place, table="orders", data_save_mode="DROP_DATA"), 1, token="bb").batch(
+        1, (ORDERS, FIRST[2:])
+    )
     with pytest.raises(DataDropped, match="job 7"):
         theirs.commit(2, staged)
     assert rows(place) == FIRST[2:]
-    lost = sink(place, replace(CONTEXT, operator="other"), table="orders").committer().memory(Resume(lineage="T", generation=2, checkpoint=1))
+    lost = (
+        sink(place, replace(CONTEXT, operator="other"), table="orders")
+        .committer()
+        .memory(Resume(lineage="T", generation=2, checkpoint=1))
+    )
     assert lost is not None
     assert lost.checkpoint == 0
-    assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), Committed), "whose table was left alone goes on"
+    assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), Committed), (
+        "whose table was left alone goes on"
+    )
 
 
 def test_a_fresh_start_is_told_of_rows_that_are_there(place: Place) -> None:
     def others(**more: object) -> str:
-        made = sink(place, table="orders", **more).committer().memory(Resume(lineage="N", generation=1, checkpoint=0))
+        made = (
+            sink(place, table="orders", **more)
+            .committer()
+            .memory(Resume(lineage="N", generation=1, checkpoint=0))
+        )
         assert made is not None
         return made.others
 

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 from database_kit import Place, batches, everything, source
 
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseUnreachable, StatementRefused, TableMissing, ValueUnreadable
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseUnreachable,
+    StatementRefused,
+    TableMissing,
+    ValueUnreadable,
+)
 from tidegate.model.errors import UserError
 from tidegate.plugin.contract import Limit
 
@@ -26,8 +33,14 @@ def fill(place: Place) -> None:
         "insert into loose values (1, 'a'), (1, 'a'), (null, 'b')",
     )
     with place.session() as session, session.transaction():
-        session.execute_many("insert into orders values (%s, %s, %s)", [(i, f"name {i}", str(Decimal(i) / 4)) for i in range(1, 501)])
-        session.execute_many("insert into words values (%s, %s)", [(f"word {i * 7919 % 1000:03}", i) for i in range(300)])
+        session.execute_many(
+            "insert into orders values (%s, %s, %s)",
+            [(i, f"name {i}", str(Decimal(i) / 4)) for i in range(1, 501)],
+        )
+        session.execute_many(
+            "insert into words values (%s, %s)",
+            [(f"word {i * 7919 % 1000:03}", i) for i in range(300)],
+        )
 
 
 def ids(rows: pa.Table, name: str = "id") -> list[int]:
@@ -36,7 +49,9 @@ def ids(rows: pa.Table, name: str = "id") -> list[int]:
 
 def test_a_table_is_read_in_many_batches_and_goes_on_at_a_split(place: Place) -> None:
     fill(place)
-    reading = source(place, table_path="orders", use_select_count=True, **{"split.size": 20})  # statistics of a new table may say anything
+    reading = source(
+        place, table_path="orders", use_select_count=True, **{"split.size": 20}
+    )  # statistics of a new table may say anything
     start = reading.initial()
     assert json.loads(json.dumps(start)) == start
     found = list(batches(reading, start, Limit(rows=100)))
@@ -59,21 +74,28 @@ def test_splits_of_a_batch_cover_it_once_however_many_they_are(place: Place) -> 
     for count in (1, 3, 12):
         splits = reading.splits(start, end, count)
         assert len(splits) <= max(count, 1) + 1
-        assert ids(pa.Table.from_batches([b for s in splits for b in reading.read(s)])) == list(range(1, 501))
+        assert ids(pa.Table.from_batches([b for s in splits for b in reading.read(s)])) == list(
+            range(1, 501)
+        )
         assert [s.payload for s in reading.splits(start, end, count)] == [s.payload for s in splits]
 
 
 @pytest.mark.parametrize("sampled", [False, True])
 def test_keys_that_are_texts_are_cut_at_values_that_are_there(place: Place, sampled: bool) -> None:
     fill(place)
-    more = {"split.sample-sharding.threshold": 2, "split.inverse-sampling.rate": 5} if sampled else {}
+    more = (
+        {"split.sample-sharding.threshold": 2, "split.inverse-sampling.rate": 5} if sampled else {}
+    )
     reading = source(place, table_path="words", use_select_count=True, **{"split.size": 20, **more})
     assert len(reading.initial()["tables"][0]["edges"]) >= 9
     assert ids(everything(reading, Limit(rows=50)), "n") == list(range(300))
 
 
 def test_keys_that_are_far_apart_are_cut_at_values_that_are_there(place: Place) -> None:
-    place.execute("create table far (id bigint primary key)", "insert into far values (1), (2), (3), (4), (5), (6), (7), (8), (9), (9000000000)")
+    place.execute(
+        "create table far (id bigint primary key)",
+        "insert into far values (1), (2), (3), (4), (5), (6), (7), (8), (9), (9000000000)",
+    )
     reading = source(place, table_path="far", use_select_count=True, **{"split.size": 2})
     edges = reading.initial()["tables"][0]["edges"]
     assert len(edges) >= 3
@@ -84,7 +106,9 @@ def test_keys_that_are_far_apart_are_cut_at_values_that_are_there(place: Place) 
 def test_a_table_without_a_key_is_one_split(place: Place) -> None:
     fill(place)
     reading = source(place, table_path="loose", **{"split.size": 1})
-    assert len(reading.splits(reading.initial(), reading.latest(reading.initial(), Limit()), 8)) == 1
+    assert (
+        len(reading.splits(reading.initial(), reading.latest(reading.initial(), Limit()), 8)) == 1
+    )
     assert sorted(everything(reading)["what"].to_pylist()) == ["a", "a", "b"]
 
 
@@ -92,21 +116,34 @@ def test_a_partition_column_may_have_nulls_and_bounds(place: Place) -> None:
     fill(place)
     with place.session() as session, session.transaction():
         session.execute_many("insert into loose values (%s, %s)", [(i, "c") for i in range(2, 50)])
-    reading = source(place, table_path="loose", partition_column="n", partition_num=4, use_select_count=True)
+    reading = source(
+        place, table_path="loose", partition_column="n", partition_num=4, use_select_count=True
+    )
     assert len(reading.initial()["tables"][0]["edges"]) >= 2
     assert everything(reading).num_rows == 51
-    bounded = source(place, table_path="loose", partition_column="n", partition_num=4, partition_lower_bound="10", partition_upper_bound="20")
+    bounded = source(
+        place,
+        table_path="loose",
+        partition_column="n",
+        partition_num=4,
+        partition_lower_bound="10",
+        partition_upper_bound="20",
+    )
     assert ids(everything(bounded), "n") == list(range(10, 21))
 
 
 def test_a_query_is_read_with_its_own_columns(place: Place) -> None:
     fill(place)
     text = "select id, amount * 2 as twice, name from orders where id <= 40;"
-    reading = source(place, query=text, partition_column="id", partition_num=4, where_condition="WHERE id > 10")
+    reading = source(
+        place, query=text, partition_column="id", partition_num=4, where_condition="WHERE id > 10"
+    )
     assert [t.path for t in reading.tables()] == ["default.default.default"]
     rows = everything(reading)
     assert ids(rows) == list(range(11, 41))
-    assert {Decimal(str(v)) for v in rows["twice"].to_pylist()} == {Decimal(i) / 2 for i in range(11, 41)}
+    assert {Decimal(str(v)) for v in rows["twice"].to_pylist()} == {
+        Decimal(i) / 2 for i in range(11, 41)
+    }
     named = source(place, query=text, table_path="orders")
     assert (named.tables()[0].path, named.tables()[0].primary_key) == ("orders", ("id",))
 
@@ -114,7 +151,13 @@ def test_a_query_is_read_with_its_own_columns(place: Place) -> None:
 def test_several_tables_by_list_and_by_pattern(place: Place) -> None:
     fill(place)
     place.execute("create table orders_2 (id int primary key)")
-    listed = source(place, table_list=[{"table_path": "orders"}, {"table_path": "loose", "query": "select n from loose where n = 1"}])
+    listed = source(
+        place,
+        table_list=[
+            {"table_path": "orders"},
+            {"table_path": "loose", "query": "select n from loose where n = 1"},
+        ],
+    )
     assert [t.path.rpartition(".")[2] for t in listed.tables()] == ["orders", "loose"]
     patterned = source(place, table_path=r"(.*\.)?orders.*", use_regex=True)
     assert [t.path.rpartition(".")[2] for t in patterned.tables()] == ["orders", "orders_2"]
@@ -123,7 +166,10 @@ def test_several_tables_by_list_and_by_pattern(place: Place) -> None:
     found = {s.table: sum(b.num_rows for b in patterned.read(s)) for s in splits}
     assert sorted(found.values()) == [0, 500]
     with pytest.raises(UserError, match="named twice"):
-        source(place, table_list=[{"table_path": "orders"}, {"table_path": "orders.*", "use_regex": True}]).tables()
+        source(
+            place,
+            table_list=[{"table_path": "orders"}, {"table_path": "orders.*", "use_regex": True}],
+        ).tables()
 
 
 def test_a_table_without_rows_tells_sinks_of_itself(place: Place) -> None:
@@ -147,7 +193,9 @@ def test_mistakes_are_told_with_what_to_do(place: Place) -> None:
         source(place, query="select nope from orders").tables()
 
 
-def test_a_server_that_is_not_there_and_a_wrong_password_are_two_things(maria: Place, pg: Place) -> None:
+def test_a_server_that_is_not_there_and_a_wrong_password_are_two_things(
+    maria: Place, pg: Place
+) -> None:
     for place in (maria, pg):
         host = place.url.partition("://")[0]
         with pytest.raises(DatabaseUnreachable, match="cannot be reached"):
@@ -155,7 +203,9 @@ def test_a_server_that_is_not_there_and_a_wrong_password_are_two_things(maria: P
     with pytest.raises(AccessDenied) as refused:
         source(Place(maria.url, maria.user, "secret!", ""), table_path="t").tables()
     assert "secret!" not in str(refused.value)
-    assert "secret!" not in repr(source(Place(maria.url, maria.user, "secret!", ""), table_path="t").address)
+    assert "secret!" not in repr(
+        source(Place(maria.url, maria.user, "secret!", ""), table_path="t").address
+    )
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, pg: Place, maria: Place) -> None:
@@ -178,7 +228,9 @@ def test_types_of_mariadb_that_others_do_not_have(maria: Place) -> None:
         "'9999-12-31 23:59:59.999999', '2024-01-01 10:00:00.5', '23:59:59.999999', 16777216, 12345678901234567890123456789012345.5, 'é')",
         "insert into t (id, d, dt, ts) values (2, '0000-00-00', '2024-00-10', '0000-00-00')",
     )
-    first, second = sorted(everything(source(maria, table_path="t")).to_pylist(), key=lambda row: row["id"])
+    first, second = sorted(
+        everything(source(maria, table_path="t")).to_pylist(), key=lambda row: row["id"]
+    )
     assert first == {
         "id": 1, "tiny": 255, "u": Decimal(18446744073709551615), "flag": True, "bits": b"\x10\x05", "bit1": True, "y": 1999, "e": "b", "s": "x,y",
         "j": '{"a": 1}', "d": datetime.date(1000, 1, 1), "dt": datetime.datetime(9999, 12, 31, 23, 59, 59, 999999),
@@ -186,9 +238,16 @@ def test_types_of_mariadb_that_others_do_not_have(maria: Place) -> None:
         "big": "12345678901234567890123456789012345.500000000000000000000000000000", "l": "é",
     }  # fmt: skip
     assert {value for key, value in second.items() if key != "id"} == {None}, "zero dates are null"
-    assert everything(source(maria, table_path="t", int_type_narrowing=False))["flag"].type == pa.int8()
-    described = {c.name: str(c.type) for c in source(maria, query="select * from t").tables()[0].columns}
-    assert described == {c.name: str(c.type) for c in source(maria, table_path="t").tables()[0].columns}
+    assert (
+        everything(source(maria, table_path="t", int_type_narrowing=False))["flag"].type
+        == pa.int8()
+    )
+    described = {
+        c.name: str(c.type) for c in source(maria, query="select * from t").tables()[0].columns
+    }
+    assert described == {
+        c.name: str(c.type) for c in source(maria, table_path="t").tables()[0].columns
+    }
     maria.execute("update t set ti = '-01:00:00' where id = 2")
     with pytest.raises(ValueUnreadable, match="'ti'"):
         everything(source(maria, table_path="t"))
@@ -206,7 +265,13 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
         "insert into t (id, d, ts, tstz) values (2, 'infinity', '-infinity', 'infinity')",
     )
     reading = source(pg, table_path="t")
-    rows = everything(source(pg, query="select * from t where id = 1 and d < '0001-01-01'", table_path="t")).drop_columns("d").to_pylist()
+    rows = (
+        everything(
+            source(pg, query="select * from t where id = 1 and d < '0001-01-01'", table_path="t")
+        )
+        .drop_columns("d")
+        .to_pylist()
+    )
     assert rows == [{
         "id": 1, "j": '{"a": [1]}', "u": "00000000-0000-0000-0000-00000000000a", "m": "ok", "c": Decimal("1.50"), "n": Decimal("0.125"), "iv": "P1DT2H",
         "tz": "10:00:00+02", "net": "10.0.0.1/32", "ia": [1, None], "ta": ["a", "b,c", None], "na": [Decimal("1.25"), None],
@@ -216,7 +281,9 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
     }]  # fmt: skip
     dates = everything(reading)
     assert pa.compute.is_null(dates["d"]).to_pylist() == [False, True]
-    assert [(dates["d"].cast(pa.int32()).to_pylist()[0],)] == pg.execute("select d - '1970-01-01' from t where id = 1"), "a day before our era is the same day"
+    assert [(dates["d"].cast(pa.int32()).to_pylist()[0],)] == pg.execute(
+        "select d - '1970-01-01' from t where id = 1"
+    ), "a day before our era is the same day"
     pg.execute("update t set n = 'NaN' where id = 2")
     with pytest.raises(ValueUnreadable, match="'n'"):
         everything(reading)
@@ -224,12 +291,21 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
 
 def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Place) -> None:
     pg.execute(
-        "create table digits (id int primary key, n numeric, a numeric[])", "insert into digits values (1, 99999999999999999999.5, '{-99999999999999999999.5}')"
+        "create table digits (id int primary key, n numeric, a numeric[])",
+        "insert into digits values (1, 99999999999999999999.5, '{-99999999999999999999.5}')",
     )
-    assert everything(source(pg, table_path="digits")).to_pylist()[0]["n"] == Decimal("99999999999999999999.5")
-    for column, value in (("n", "1e30"), ("n", "-999999999999999999999999999999999999999"), ("a", "array[1, 1e30]")):
+    assert everything(source(pg, table_path="digits")).to_pylist()[0]["n"] == Decimal(
+        "99999999999999999999.5"
+    )
+    for column, value in (
+        ("n", "1e30"),
+        ("n", "-999999999999999999999999999999999999999"),
+        ("a", "array[1, 1e30]"),
+    ):
         pg.execute(f"insert into digits (id, {column}) values (2, {value})")
-        with pytest.raises(ValueUnreadable, match=f"'{column}'.*more than 20 digits before the point"):
+        with pytest.raises(
+            ValueUnreadable, match=f"'{column}'.*more than 20 digits before the point"
+        ):
             everything(source(pg, table_path="digits"))
         pg.execute("delete from digits where id = 2")
 
@@ -245,9 +321,15 @@ def test_moments_after_the_last_that_travels_are_errors_and_never_other_moments(
     assert [[value for value in column.cast(pa.int64()).to_pylist() if value is not None] for column in moments] == [
         [2**63 - 1], [-210_866_803_200_000_000], [2**63 - 1],
     ]  # fmt: skip
-    for column, value in (("ts", "294247-01-10 04:00:54.775808"), ("tz", "294276-12-31 23:59:59.999999+00"), ("a", "{294276-12-31}")):
+    for column, value in (
+        ("ts", "294247-01-10 04:00:54.775808"),
+        ("tz", "294276-12-31 23:59:59.999999+00"),
+        ("a", "{294276-12-31}"),
+    ):
         pg.execute(f"update far set {column} = '{value}' where id = 2")
-        with pytest.raises(ValueUnreadable, match=f"'{column}'.*after 294247-01-10 04:00:54.775807"):
+        with pytest.raises(
+            ValueUnreadable, match=f"'{column}'.*after 294247-01-10 04:00:54.775807"
+        ):
             everything(source(pg, table_path="far"))
         pg.execute(f"update far set {column} = null where id = 2")
 
@@ -263,7 +345,11 @@ def test_arrays_are_lists_of_one_dimension_and_infinite_dates_in_them_null(pg: P
     assert [list(row.values()) for row in sorted(rows, key=lambda row: row["id"])] == [
         [1, [1, None], ["a", None], [b"\0"], [None, day, None, None], [moment, None]], [2, [], [], [], [], []], [3, None, None, None, None, None],
     ]  # fmt: skip
-    for column, value in (('"n%s ""q"', "{{1,2},{3,4}}"), ("t", "{{a},{b}}"), ("d", "{{2024-01-02}}")):
+    for column, value in (
+        ('"n%s ""q"', "{{1,2},{3,4}}"),
+        ("t", "{{a},{b}}"),
+        ("d", "{{2024-01-02}}"),
+    ):
         pg.execute(f"update arrays set {column} = '{value}' where id = 2")
         with pytest.raises(ValueUnreadable, match="more than one dimension"):
             everything(source(pg, table_path="arrays"))

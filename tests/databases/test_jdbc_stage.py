@@ -23,8 +23,18 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "decimal(12,2)": (pa.decimal128(12, 2), [Decimal("1.20"), None, Decimal("-0.01")]),
     "decimal(38,0)": (pa.decimal128(38, 0), [Decimal(10**37), None, Decimal(-7)]),
     "date": (pa.date32(), [datetime.date(2024, 2, 29), None, datetime.date(1, 1, 1)]),
-    "timestamp": (pa.timestamp("us"), [datetime.datetime(2024, 1, 1, 23, 59, 59, 5), None, datetime.datetime(9999, 12, 31)]),
-    "timestamp_tz": (pa.timestamp("us", "UTC"), [datetime.datetime(2024, 7, 1, tzinfo=datetime.UTC), None, datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)]),
+    "timestamp": (
+        pa.timestamp("us"),
+        [datetime.datetime(2024, 1, 1, 23, 59, 59, 5), None, datetime.datetime(9999, 12, 31)],
+    ),
+    "timestamp_tz": (
+        pa.timestamp("us", "UTC"),
+        [
+            datetime.datetime(2024, 7, 1, tzinfo=datetime.UTC),
+            None,
+            datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC),
+        ],
+    ),
     "time": (pa.time64("us"), [datetime.time(1, 2, 3, 4), None, datetime.time(23, 59, 59)]),
     "string": (pa.string(), ["", None, 'quoted "so", with\nlines, \t and ☂ \\N']),
 }
@@ -33,11 +43,14 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
 def staged_rows(*arrays: Any) -> pa.RecordBatch:
     count = len(arrays[0])
     return pa.RecordBatch.from_arrays(
-        [pa.array(range(count), pa.int64()), pa.array([0] * count, pa.int16()), *arrays], names=["seq", "kind", *(f"c{n}" for n in range(len(arrays)))]
+        [pa.array(range(count), pa.int64()), pa.array([0] * count, pa.int16()), *arrays],
+        names=["seq", "kind", *(f"c{n}" for n in range(len(arrays)))],
     )
 
 
-def loaded(place: Place, name: str, kinds: list[str], batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+def loaded(
+    place: Place, name: str, kinds: list[str], batch: pa.RecordBatch
+) -> list[tuple[Any, ...]]:
     """As the server shows them, to the last digit."""
     loader = PostgresLoader(place.address, place.dialect)
     try:
@@ -49,10 +62,16 @@ def loaded(place: Place, name: str, kinds: list[str], batch: pa.RecordBatch) -> 
     return place.execute(f"select t::text from {name} t order by seq")
 
 
-def test_few_rows_and_many_are_staged_with_the_same_values(pg: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_and_many_are_staged_with_the_same_values(
+    pg: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connections: list[object] = []
     really = stage_postgres.connect
-    monkeypatch.setattr(stage_postgres, "connect", lambda *given, **named: connections.append(1) or really(*given, **named))
+    monkeypatch.setattr(
+        stage_postgres,
+        "connect",
+        lambda *given, **named: connections.append(1) or really(*given, **named),
+    )
     batch = staged_rows(*(pa.array(values, kind) for kind, values in COLUMNS.values()))
     few = loaded(pg, "few", list(COLUMNS), batch)
     assert connections == []
@@ -70,15 +89,29 @@ def test_few_rows_and_many_are_staged_with_the_same_values(pg: Place, monkeypatc
     ],
     ids=["end-of-copy", "bytes", "lists"],
 )
-def test_what_cannot_go_as_text_goes_by_the_arrow_driver(pg: Place, kind: str, values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_go_as_text_goes_by_the_arrow_driver(
+    pg: Place, kind: str, values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = loaded(pg, "few", [kind], staged_rows(values))
     assert len(few) == 3
     monkeypatch.setattr(stage_postgres, "FEW_ROWS", 0)
     assert loaded(pg, "many", [kind], staged_rows(values)) == few
 
 
-@pytest.mark.parametrize("micros", [2**63 - 1, -(2**63) + 1, -(2**62), -62_167_219_200_000_000, -62_200_000_000_000_000, 253_402_300_800_000_000])
-def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(pg: Place, micros: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "micros",
+    [
+        2**63 - 1,
+        -(2**63) + 1,
+        -(2**62),
+        -62_167_219_200_000_000,
+        -62_200_000_000_000_000,
+        253_402_300_800_000_000,
+    ],
+)
+def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(
+    pg: Place, micros: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ends of time, and years before the first and after the 9999th; one that the server does not take is refused in both ways."""
     batch = staged_rows(pa.array([micros, None], pa.int64()).view(pa.timestamp("us")))
 
@@ -97,8 +130,16 @@ def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(pg: Plac
 @pytest.mark.parametrize(
     ("kind", "values", "told"),
     [
-        ("timestamp", pa.array([0, -(2**63)], pa.int64()).view(pa.timestamp("us")), "-9223372036854775808 microseconds after 1970 is before 4714-11-24 BC"),
-        ("timestamp", pa.array([0, -(2**62)], pa.int64()).view(pa.timestamp("us")), "timestamp out of range"),
+        (
+            "timestamp",
+            pa.array([0, -(2**63)], pa.int64()).view(pa.timestamp("us")),
+            "-9223372036854775808 microseconds after 1970 is before 4714-11-24 BC",
+        ),
+        (
+            "timestamp",
+            pa.array([0, -(2**62)], pa.int64()).view(pa.timestamp("us")),
+            "timestamp out of range",
+        ),
         ("string", pa.array(["", "a\0b"]), "invalid byte sequence"),
     ],
     ids=["driver", "server", "text"],
@@ -109,8 +150,13 @@ def test_a_value_that_cannot_be_staged_is_refused_by_its_name_and_leaves_nothing
     """A failed COPY holds its table for as long as its connection lives."""
     monkeypatch.setattr(stage_postgres, "FEW_ROWS", few_rows)
     orders = table("shop.orders", id="bigint", seen=kind)
-    writer = sink(pg, table="orders").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
-    writer.write(orders, pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int64()), values], names=orders.names()))
+    writer = sink(pg, table="orders").writer(
+        WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")
+    )
+    writer.write(
+        orders,
+        pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int64()), values], names=orders.names()),
+    )
     with pytest.raises(StatementRefused, match=f"rows of table 'shop.orders'.*{told}") as refused:
         writer.close()
     assert ("column 'seen'" if few_rows else "column seen") in str(refused.value)
@@ -125,7 +171,13 @@ def test_keys_that_come_again_are_replaced_whatever_was_plain_before(pg: Place) 
     driven.batch(2, (orders, [(3, "c")]))
     driven.batch(3, (orders, [(3, "d"), (4, "e"), (4, "f")]))
     driven.batch(4, (orders, [(5, "g"), (1, "h")]))
-    assert pg.execute("select id, name from orders order by id") == [(1, "h"), (2, "b"), (3, "d"), (4, "f"), (5, "g")]
+    assert pg.execute("select id, name from orders order by id") == [
+        (1, "h"),
+        (2, "b"),
+        (3, "d"),
+        (4, "f"),
+        (5, "g"),
+    ]
 
 
 def test_the_same_key_twice_in_the_first_batch_is_the_later_one(pg: Place) -> None:

@@ -47,8 +47,20 @@ ROUNDED = [
     (MARIA, "float", "double", 0.1234567890123, "about 7 digits"),
     (PG, "real", "double", 0.1234567890123, "about 7 digits"),
     (MARIA, "float(7,2)", "float", 0.125, "2 digits after the point"),
-    (MARIA, "double", "decimal(30,10)", Decimal("12345678901234567890.0123456789"), "about 15 digits"),
-    (LITE, "DECIMAL(30,10)", "decimal(30,10)", Decimal("12345678901234567890.0123456789"), "about 15 digits"),
+    (
+        MARIA,
+        "double",
+        "decimal(30,10)",
+        Decimal("12345678901234567890.0123456789"),
+        "about 15 digits",
+    ),
+    (
+        LITE,
+        "DECIMAL(30,10)",
+        "decimal(30,10)",
+        Decimal("12345678901234567890.0123456789"),
+        "about 15 digits",
+    ),
     (PG, "timestamp", "timestamp_tz", UTC_NOON, "lose their zone"),
     (PG, "timestamptz", "timestamp", NOON, "become moments"),
     (MARIA, "timestamp(6) null", "timestamp", NOON, "become moments"),
@@ -64,7 +76,11 @@ def incoming(kind: str) -> Table:
     return table("shop.t", ["id"], id="bigint", v=kind)
 
 
-@pytest.mark.parametrize(("where", "native", "kind", "value", "told"), ROUNDED, ids=[f"{r[0]} {r[2]} to {r[1]}" for r in ROUNDED])
+@pytest.mark.parametrize(
+    ("where", "native", "kind", "value", "told"),
+    ROUNDED,
+    ids=[f"{r[0]} {r[2]} to {r[1]}" for r in ROUNDED],
+)
 def test_a_type_that_would_change_values_is_refused_or_allowed(
     request: pytest.FixtureRequest, where: str, native: str, kind: str, value: Any, told: str
 ) -> None:
@@ -75,7 +91,9 @@ def test_a_type_that_would_change_values_is_refused_or_allowed(
     assert place.execute("select * from t") == []
     assert place.our_tables() == []
     if kind != "bytes":  # what text they become is the database's own matter
-        Driven(sink(place, table="t", allow_lossy_types=True), lineage="M").batch(1, (incoming(kind), [(1, value)]))
+        Driven(sink(place, table="t", allow_lossy_types=True), lineage="M").batch(
+            1, (incoming(kind), [(1, value)])
+        )
         assert len(place.execute("select * from t")) == 1
 
 
@@ -86,7 +104,13 @@ CHECKED = [  # what types cannot tell: (database, type of the target, incoming t
     (PG, "timestamp(0)", "timestamp", NOON.replace(microsecond=0), NOON),
     (PG, "timestamptz(2)", "timestamp_tz", UTC_NOON, UTC_NOON.replace(microsecond=123_456)),
     (PG, "time(0)", "time", datetime.time(10), datetime.time(10, 0, 0, 700_000)),
-    (PG, "timestamp(0)", "timestamp", datetime.datetime(1901, 1, 1, 1, 1, 1), datetime.datetime(1901, 1, 1, 1, 1, 1, 1)),
+    (
+        PG,
+        "timestamp(0)",
+        "timestamp",
+        datetime.datetime(1901, 1, 1, 1, 1, 1),
+        datetime.datetime(1901, 1, 1, 1, 1, 1, 1),
+    ),
     (MARIA, "decimal(10,2)", "decimal(38,18)", Decimal("1.25"), Decimal("1.2345")),
     (PG, "numeric(10,2)", "decimal(38,18)", Decimal("1.25"), Decimal("1.2345")),
     (PG, "integer", "decimal(38,18)", Decimal("2"), Decimal("1.7")),
@@ -110,8 +134,14 @@ CHECKED = [  # what types cannot tell: (database, type of the target, incoming t
 CHECKED += [("my", *row[1:]) for row in CHECKED if row[0] == MARIA]
 
 
-@pytest.mark.parametrize(("where", "native", "kind", "good", "bad"), CHECKED, ids=[f"{r[0]} {r[2]} to {r[1]} {n}" for n, r in enumerate(CHECKED)])
-def test_a_value_that_would_be_changed_is_named_with_its_key(request: pytest.FixtureRequest, where: str, native: str, kind: str, good: Any, bad: Any) -> None:
+@pytest.mark.parametrize(
+    ("where", "native", "kind", "good", "bad"),
+    CHECKED,
+    ids=[f"{r[0]} {r[2]} to {r[1]} {n}" for n, r in enumerate(CHECKED)],
+)
+def test_a_value_that_would_be_changed_is_named_with_its_key(
+    request: pytest.FixtureRequest, where: str, native: str, kind: str, good: Any, bad: Any
+) -> None:
     place: Place = request.getfixturevalue(where)
     place.execute(f"create table t (id bigint primary key, v {native})")
     Driven(sink(place, table="t")).batch(1, (incoming(kind), [(1, good), (2, None)]))
@@ -145,28 +175,42 @@ TEXTS = [  # texts into columns of other types: only the database can tell what 
 TEXTS += [("my", *row[1:]) for row in TEXTS if row[0] == MARIA]
 
 
-@pytest.mark.parametrize(("where", "native", "good", "bad"), TEXTS, ids=[f"{r[0]} {r[1]}" for r in TEXTS])
-def test_a_text_that_its_column_would_round_fails_the_batch(request: pytest.FixtureRequest, where: str, native: str, good: str, bad: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "native", "good", "bad"), TEXTS, ids=[f"{r[0]} {r[1]}" for r in TEXTS]
+)
+def test_a_text_that_its_column_would_round_fails_the_batch(
+    request: pytest.FixtureRequest, where: str, native: str, good: str, bad: str
+) -> None:
     place: Place = request.getfixturevalue(where)
     place.execute(f"create table t (id bigint primary key, v {native})")
     driven = Driven(sink(place, table="t"))
     driven.batch(1, (incoming("string"), [(1, good), (2, None)]))
-    with pytest.raises((ValuesChanged, StatementRefused, ValueUnfit), match=r"would be changed|Data truncated|Incorrect|Cannot convert|the column is"):
+    with pytest.raises(
+        (ValuesChanged, StatementRefused, ValueUnfit),
+        match=r"would be changed|Data truncated|Incorrect|Cannot convert|the column is",
+    ):
         driven.batch(2, (incoming("string"), [(3, bad)]))
     assert place.execute("select count(*) from t") == [(2,)]
 
 
 def test_all_problems_of_a_table_are_told_at_once(binlog_place: Place) -> None:
-    binlog_place.execute("create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d date)")
+    binlog_place.execute(
+        "create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d date)"
+    )
     shown = table("shop.t", ["k"], k="string", a="decimal(10,4)", d="timestamp")
     with pytest.raises(TargetUnfit) as refused:
         Driven(sink(binlog_place, table="t")).batch(1, (shown, [("x", None, None)]))
     assert len(refused.value.problems) == 3
-    assert all(name in str(refused.value) for name in ("'k'", "'a'", "'d'", "allow_merged_keys", "allow_lossy_types"))
+    assert all(
+        name in str(refused.value)
+        for name in ("'k'", "'a'", "'d'", "allow_merged_keys", "allow_lossy_types")
+    )
 
 
 @pytest.mark.parametrize("where", [MARIA, "my", PG])
-def test_fractions_of_the_source_are_compared_before_the_first_row(request: pytest.FixtureRequest, where: str) -> None:
+def test_fractions_of_the_source_are_compared_before_the_first_row(
+    request: pytest.FixtureRequest, where: str
+) -> None:
     """The same digits pass, more of them are refused even where no row has them."""
     place: Place = request.getfixturevalue(where)
     kind = "timestamp" if where == PG else "datetime"
@@ -186,9 +230,16 @@ def test_fractions_of_the_source_are_compared_before_the_first_row(request: pyte
 
 def test_what_is_refused_is_known_before_anything_is_staged(binlog_place: Place) -> None:
     binlog_place.execute("create table t (id bigint primary key, v date)")
-    writer = sink(binlog_place, table="t").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    writer = sink(binlog_place, table="t").writer(
+        WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")
+    )
     arriving = incoming("timestamp")
-    writer.write(arriving, pa.RecordBatch.from_arrays([pa.array([1], pa.int64()), pa.array([NOON], pa.timestamp("us"))], names=["id", "v"]))
+    writer.write(
+        arriving,
+        pa.RecordBatch.from_arrays(
+            [pa.array([1], pa.int64()), pa.array([NOON], pa.timestamp("us"))], names=["id", "v"]
+        ),
+    )
     with pytest.raises(TargetUnfit):
         writer.close()
     writer.abort()
@@ -205,7 +256,12 @@ FAR: dict[str, Any] = {
     "timestamp_tz": [253_402_300_800_000_000, -70_000_000_000_000_000],
     "time": [86_400_000_000],
 }
-SHOWN = {-800_000: "0222-09-04 BC", 2_932_897: "10000-01-01", 253_402_300_800_000_000: "10000-01-01 00:00:00", 86_400_000_000: "24:00:00"}
+SHOWN = {
+    -800_000: "0222-09-04 BC",
+    2_932_897: "10000-01-01",
+    253_402_300_800_000_000: "10000-01-01 00:00:00",
+    86_400_000_000: "24:00:00",
+}
 SHOWN |= {-62_135_596_800_000_001: "0001-12-31 23:59:59.999999 BC"}
 
 
@@ -218,7 +274,9 @@ def arrow(kind: str, value: Any) -> Any:
         case "time":
             return pa.array([value * 1000], pa.int64()).view(pa.time64("ns"))
         case _:
-            return pa.array([value], pa.int64()).view(pa.timestamp("us", "UTC" if kind == "timestamp_tz" else None))
+            return pa.array([value], pa.int64()).view(
+                pa.timestamp("us", "UTC" if kind == "timestamp_tz" else None)
+            )
 
 
 @pytest.mark.parametrize(
@@ -231,12 +289,21 @@ def arrow(kind: str, value: Any) -> Any:
         if not (where == LITE and kind == "double" and math.isinf(value))  # SQLite keeps infinities
     ],
 )
-def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(request: pytest.FixtureRequest, where: str, kind: str, value: Any) -> None:
+def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(
+    request: pytest.FixtureRequest, where: str, kind: str, value: Any
+) -> None:
     place: Place = request.getfixturevalue(where)
     driven = Driven(sink(place, table="t"))
-    writer = driven.sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
+    writer = driven.sink.writer(
+        WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")
+    )
     arriving = incoming(kind)
-    writer.write(arriving, pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), arrow(kind, value)], names=["id", "v"]))
+    writer.write(
+        arriving,
+        pa.RecordBatch.from_arrays(
+            [pa.array([7], pa.int64()), arrow(kind, value)], names=["id", "v"]
+        ),
+    )
     with pytest.raises(ValueUnfit, match="column 'v', key id = 7: ") as refused:
         writer.close()
     writer.abort()
@@ -245,17 +312,35 @@ def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(requ
 
 
 def test_time_24_is_refused_everywhere_and_floats_are_kept_by_postgres(pg: Place) -> None:
-    Driven(sink(pg, table="f")).batch(1, (incoming("double"), [(1, math.nan), (2, math.inf), (3, -math.inf)]))
-    assert pg.execute("select v::text from f order by id") == [("NaN",), ("Infinity",), ("-Infinity",)]
-    writer = sink(pg, table="t").writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
-    writer.write(incoming("time"), pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), arrow("time", 86_400_000_000)], names=["id", "v"]))
+    Driven(sink(pg, table="f")).batch(
+        1, (incoming("double"), [(1, math.nan), (2, math.inf), (3, -math.inf)])
+    )
+    assert pg.execute("select v::text from f order by id") == [
+        ("NaN",),
+        ("Infinity",),
+        ("-Infinity",),
+    ]
+    writer = sink(pg, table="t").writer(
+        WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")
+    )
+    writer.write(
+        incoming("time"),
+        pa.RecordBatch.from_arrays(
+            [pa.array([7], pa.int64()), arrow("time", 86_400_000_000)], names=["id", "v"]
+        ),
+    )
     with pytest.raises(ValueUnfit, match="24:00:00"):
         writer.close()
     writer.abort()
 
 
-def test_values_of_postgres_without_a_counterpart_stop_a_copy(pg: Place, binlog_place: Place) -> None:
-    pg.execute("create table s (id int primary key, d double precision, t time)", "insert into s values (1, 'NaN', '10:00')")
+def test_values_of_postgres_without_a_counterpart_stop_a_copy(
+    pg: Place, binlog_place: Place
+) -> None:
+    pg.execute(
+        "create table s (id int primary key, d double precision, t time)",
+        "insert into s values (1, 'NaN', '10:00')",
+    )
     reading = source(pg, table_path="s")
     (arriving,) = reading.tables()
     rows = [tuple(row.values()) for row in everything(reading).to_pylist()]
@@ -263,17 +348,32 @@ def test_values_of_postgres_without_a_counterpart_stop_a_copy(pg: Place, binlog_
         Driven(sink(binlog_place, table="t")).batch(1, (arriving, rows))
 
 
-def test_moments_outside_of_1970_to_2038_are_kept_in_new_tables_of_mariadb(binlog_place: Place) -> None:
-    rows = [(n, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC)) for n, year in enumerate((1000, 1969, 2040, 9999))]
+def test_moments_outside_of_1970_to_2038_are_kept_in_new_tables_of_mariadb(
+    binlog_place: Place,
+) -> None:
+    rows = [
+        (n, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC))
+        for n, year in enumerate((1000, 1969, 2040, 9999))
+    ]
     Driven(sink(binlog_place, table="t")).batch(1, (incoming("timestamp_tz"), rows))
-    assert binlog_place.execute("select id, year(v) from t order by id") == [(0, 1000), (1, 1969), (2, 2040), (3, 9999)]
+    assert binlog_place.execute("select id, year(v) from t order by id") == [
+        (0, 1000),
+        (1, 1969),
+        (2, 2040),
+        (3, 9999),
+    ]
 
 
 def test_a_timestamp_of_mariadb_stays_one_in_a_copy(binlog_place: Place) -> None:
-    binlog_place.execute("create table s (id int primary key, v timestamp(6) null)", "insert into s values (1, '2024-01-02 10:00:00.5')")
+    binlog_place.execute(
+        "create table s (id int primary key, v timestamp(6) null)",
+        "insert into s values (1, '2024-01-02 10:00:00.5')",
+    )
     reading = source(binlog_place, table_path="s")
     (arriving,) = reading.tables()
-    Driven(sink(binlog_place, table="t")).batch(1, (arriving, [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    Driven(sink(binlog_place, table="t")).batch(
+        1, (arriving, [tuple(row.values()) for row in everything(reading).to_pylist()])
+    )
     assert everything(source(binlog_place, table_path="t")) == everything(reading)
 
 
@@ -282,7 +382,13 @@ def test_a_moment_that_a_timestamp_does_not_have_is_an_error(binlog_place: Place
     driven = Driven(sink(binlog_place, table="t"))
     for year in (1969, 2039):
         with pytest.raises((StatementRefused, ValueUnfit, ValuesChanged), match=str(year)):
-            driven.batch(1, (incoming("timestamp_tz"), [(1, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC))]))
+            driven.batch(
+                1,
+                (
+                    incoming("timestamp_tz"),
+                    [(1, datetime.datetime(year, 1, 1, tzinfo=datetime.UTC))],
+                ),
+            )
     assert binlog_place.execute("select * from t") == []
 
 
@@ -302,7 +408,9 @@ def test_load_data_that_warns_fails(binlog_place: Place, monkeypatch: pytest.Mon
     """What is not found before is found by the server's own warnings."""
     monkeypatch.setattr(ValueChecks, "passed", lambda _, batch: batch)
     with pytest.raises(StatementRefused, match=r"column 'v' .double., key id = 2, value nan"):
-        Driven(sink(binlog_place, table="t")).stage(1, (incoming("double"), [(1, 1.5), (2, math.nan)]))
+        Driven(sink(binlog_place, table="t")).stage(
+            1, (incoming("double"), [(1, 1.5), (2, math.nan)])
+        )
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------------------------------------
@@ -311,30 +419,45 @@ KEYED = table("shop.k", ["k"], k="string", n="int")
 FOUR = [("a", 1), ("A", 2), ("a ", 3), ("ä", 4)]
 
 
-@pytest.mark.parametrize("native", ["varchar(20)", "varchar(20) collate utf8mb4_unicode_ci", "varchar(20) character set latin1"])
+@pytest.mark.parametrize(
+    "native",
+    ["varchar(20)", "varchar(20) collate utf8mb4_unicode_ci", "varchar(20) character set latin1"],
+)
 def test_keys_that_a_collation_merges_are_refused(binlog_place: Place, native: str) -> None:
     binlog_place.execute(f"create table k (k {native} primary key, n int)")
-    with pytest.raises(TargetUnfit, match=r"column 'k' is part of the key, and its collation .* passes over cases"):
+    with pytest.raises(
+        TargetUnfit, match=r"column 'k' is part of the key, and its collation .* passes over cases"
+    ):
         Driven(sink(binlog_place, table="k")).batch(1, (KEYED, FOUR))
     assert binlog_place.execute("select * from k") == []
-    Driven(sink(binlog_place, table="k", allow_merged_keys=True), lineage="M").batch(1, (KEYED, FOUR[:2]))
+    Driven(sink(binlog_place, table="k", allow_merged_keys=True), lineage="M").batch(
+        1, (KEYED, FOUR[:2])
+    )
     assert binlog_place.execute("select k, n from k") == [("a", 2)]
 
 
 def test_keys_of_the_same_collation_at_both_ends_are_taken(binlog_place: Place) -> None:
     binlog_place.execute(
-        "create table s (k varchar(20) primary key, n int)", "create table k (k varchar(20) primary key, n int)", "insert into s values ('a ', 1), ('B', 2)"
+        "create table s (k varchar(20) primary key, n int)",
+        "create table k (k varchar(20) primary key, n int)",
+        "insert into s values ('a ', 1), ('B', 2)",
     )
     reading = source(binlog_place, table_path="s")
-    Driven(sink(binlog_place, table="k")).batch(1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    Driven(sink(binlog_place, table="k")).batch(
+        1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()])
+    )
     assert binlog_place.execute("select k, n from k order by n") == [("a ", 1), ("B", 2)]
 
 
-def test_blanks_at_the_end_of_a_key_are_refused_where_the_collation_passes_over_them(binlog_place: Place) -> None:
+def test_blanks_at_the_end_of_a_key_are_refused_where_the_collation_passes_over_them(
+    binlog_place: Place,
+) -> None:
     binlog_place.execute("create table k (k varchar(20) collate utf8mb4_bin primary key, n int)")
     with pytest.raises(ValueUnfit, match="ends with a blank"):
         Driven(sink(binlog_place, table="k")).batch(1, (KEYED, FOUR))
-    Driven(sink(binlog_place, table="k"), lineage="M").batch(1, (KEYED, [FOUR[0], FOUR[1], FOUR[3]]))
+    Driven(sink(binlog_place, table="k"), lineage="M").batch(
+        1, (KEYED, [FOUR[0], FOUR[1], FOUR[3]])
+    )
     assert len(binlog_place.execute("select * from k")) == 3
 
 
@@ -347,7 +470,9 @@ def test_a_new_table_tells_all_keys_apart(place: Place) -> None:
 
 
 def test_other_databases_with_loose_keys_are_refused(pg: Place, lite: Place) -> None:
-    pg.execute("create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    pg.execute(
+        "create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
     pg.execute('create table k (k text collate "loose" primary key, n int)')
     lite.execute("create table k (k text collate nocase primary key, n int)")
     for place in (pg, lite):
@@ -356,11 +481,20 @@ def test_other_databases_with_loose_keys_are_refused(pg: Place, lite: Place) -> 
 
 
 @pytest.mark.parametrize(
-    ("native", "kind", "value"), [("varchar(300)", "string", "ä" * 300), ("varbinary(300)", "bytes", b"\xff" * 300), ("varbinary(3000)", "bytes", b"x" * 3000)]
+    ("native", "kind", "value"),
+    [
+        ("varchar(300)", "string", "ä" * 300),
+        ("varbinary(300)", "bytes", b"\xff" * 300),
+        ("varbinary(3000)", "bytes", b"x" * 3000),
+    ],
 )
-def test_a_long_key_makes_a_table_that_holds_it(binlog_place: Place, native: str, kind: str, value: Any) -> None:
+def test_a_long_key_makes_a_table_that_holds_it(
+    binlog_place: Place, native: str, kind: str, value: Any
+) -> None:
     binlog_place.execute(
-        f"create table s (k {native} character set utf8mb4 primary key, n int)" if kind == "string" else f"create table s (k {native} primary key, n int)"
+        f"create table s (k {native} character set utf8mb4 primary key, n int)"
+        if kind == "string"
+        else f"create table s (k {native} primary key, n int)"
     )
     reading = source(binlog_place, table_path="s")
     (arriving,) = reading.tables()
@@ -371,14 +505,21 @@ def test_a_long_key_makes_a_table_that_holds_it(binlog_place: Place, native: str
     assert len(binlog_place.execute("select * from u")) == 1
 
 
-def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(binlog_place: Place, pg: Place) -> None:
+def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(
+    binlog_place: Place, pg: Place
+) -> None:
     pairs = table("shop.p", ["a", "b", "n"], a="string", b="string", n="int")
     Driven(sink(binlog_place, table="p")).batch(1, (pairs, [("x" * 370, "ä" * 370, 1)]))
     pg.execute("create table s (a varchar(600), b varchar(600), primary key (a, b))")
     (arriving,) = source(pg, table_path="s").tables()
-    with pytest.raises(NotPrepared, match=r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds 3072.*create_index"):
+    with pytest.raises(
+        NotPrepared,
+        match=r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds 3072.*create_index",
+    ):
         Driven(sink(binlog_place, table="s"), lineage="M").batch(1, (arriving, [("a", "b")]))
-    Driven(sink(binlog_place, table="s", create_index=False), lineage="N").batch(1, (arriving, [("a" * 600, "b" * 600)]))
+    Driven(sink(binlog_place, table="s", create_index=False), lineage="N").batch(
+        1, (arriving, [("a" * 600, "b" * 600)])
+    )
     assert len(binlog_place.execute("select * from s")) == 1
 
 
@@ -390,7 +531,9 @@ def test_texts_of_a_fixed_length_pass_over_blanks(binlog_place: Place, pg: Place
             Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
     pg.execute("create table s (k char(5) primary key, n int)", "insert into s values ('a', 1)")
     reading = source(pg, table_path="s")
-    Driven(sink(pg, table="k"), lineage="M").batch(1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()]))
+    Driven(sink(pg, table="k"), lineage="M").batch(
+        1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()])
+    )
     assert pg.execute("select n from k where k = 'a'") == [(1,)]
 
 
@@ -404,7 +547,9 @@ def test_zero_stays_zero_where_a_key_counts_by_itself(binlog_place: Place) -> No
 
 
 def test_a_view_is_no_target(place: Place) -> None:
-    place.execute("create table t (id bigint primary key, v int)", "create view w as select id, v from t")
+    place.execute(
+        "create table t (id bigint primary key, v int)", "create view w as select id, v from t"
+    )
     with pytest.raises(TargetUnfit, match="it is a view"):
         Driven(sink(place, table="w")).batch(1, (incoming("int"), [(1, 1)]))
 
@@ -431,7 +576,10 @@ def test_a_null_that_the_target_does_not_take_is_named(place: Place) -> None:
 
 def test_rows_that_take_something_away_need_only_their_key(binlog_place: Place) -> None:
     """The image before of a row may hold what the target never had, or nothing at all."""
-    binlog_place.execute("create table t (id bigint primary key, v double not null)", "insert into t values (1, 1), (2, 2)")
+    binlog_place.execute(
+        "create table t (id bigint primary key, v double not null)",
+        "insert into t values (1, 1), (2, 2)",
+    )
     changes = replace(incoming("double"), kinds=True)
     rows = [("-D", 1, None), ("-U", 2, math.nan), ("+U", 2, 2.5), ("-D", 3, math.inf)]
     Driven(sink(binlog_place, table="t")).batch(1, (changes, rows))
@@ -443,7 +591,10 @@ def test_a_column_that_came_later_is_compared_too(binlog_place: Place) -> None:
     driven.batch(1, (table("shop.t", ["id"], id="bigint"), [(1,)]))
     binlog_place.execute("alter table t add column v date")
     with pytest.raises(TargetUnfit, match="time of day"):
-        driven.batch(2, (replace(incoming("timestamp"), options={"schema-changes.enabled": True}), [(2, NOON)]))
+        driven.batch(
+            2,
+            (replace(incoming("timestamp"), options={"schema-changes.enabled": True}), [(2, NOON)]),
+        )
 
 
 # -- two inputs, one table ---------------------------------------------------------------------------------------------------------------------------
@@ -451,7 +602,9 @@ def test_a_column_that_came_later_is_compared_too(binlog_place: Place) -> None:
 
 def test_two_inputs_with_one_target_are_refused_in_one_batch_and_in_two(place: Place) -> None:
     one, two = (table(f"{name}.orders", ["id"], id="bigint", v="int") for name in ("east", "west"))
-    with pytest.raises(UserError, match=r"east\.orders and west\.orders both go into .*orders.*allow_shared_table"):
+    with pytest.raises(
+        UserError, match=r"east\.orders and west\.orders both go into .*orders.*allow_shared_table"
+    ):
         Driven(sink(place, table="${table_name}")).batch(1, (one, [(1, 1)]), (two, [(1, 2)]))
     driven = Driven(sink(place, table="${table_name}"), lineage="M")
     driven.batch(1, (one, [(1, 1)]))
@@ -462,7 +615,13 @@ def test_two_inputs_with_one_target_are_refused_in_one_batch_and_in_two(place: P
     with pytest.raises(UserError, match="both go into"):
         later.batch(2, (two, [(1, 2)]))
     assert place.execute("select id, v from orders") == [(1, 1)]
-    Driven(sink(place, replace(CONTEXT, operator="other"), table="${table_name}", allow_shared_table=True), lineage="N").batch(
-        1, (one, [(1, 1)]), (two, [(2, 2)])
-    )
+    Driven(
+        sink(
+            place,
+            replace(CONTEXT, operator="other"),
+            table="${table_name}",
+            allow_shared_table=True,
+        ),
+        lineage="N",
+    ).batch(1, (one, [(1, 1)]), (two, [(2, 2)]))
     assert place.execute("select id, v from orders order by id") == [(1, 1), (2, 2)]

@@ -30,9 +30,9 @@ TYPES = {
     "c_moment": "timestamp_tz",
 }
 ALL = table("shop.all_types", ["id"], **TYPES)
-_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30) | st.sampled_from(
-    ["", "\\N", "\\", "\t\n\r", "NULL", "'\"`%s", "🦑"]
-)
+_TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30
+) | st.sampled_from(["", "\\N", "\\", "\t\n\r", "NULL", "'\"`%s", "🦑"])
 _VALUES = {
     "c_boolean": st.booleans(),
     "c_tinyint": st.integers(-(2**7), 2**7 - 1),
@@ -52,7 +52,9 @@ _VALUES = {
     "c_moment": st.datetimes(datetime.datetime(1000, 1, 1), timezones=st.just(datetime.UTC)),
 }
 _lineages = itertools.count()
-ROWS = st.lists(st.tuples(*(st.none() | strategy for strategy in _VALUES.values())), min_size=1, max_size=40)
+ROWS = st.lists(
+    st.tuples(*(st.none() | strategy for strategy in _VALUES.values())), min_size=1, max_size=40
+)
 _SAME = {
     "lite": {"c_tinyint": "bigint", "c_smallint": "bigint", "c_int": "bigint", "c_float": "double"},
     "pg": {"c_tinyint": "smallint"},
@@ -61,13 +63,23 @@ _SAME = {
 
 
 @pytest.mark.parametrize("where", ["maria", "pg", "lite"])
-@settings(max_examples=6, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=6,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(rows=ROWS)
-def test_whatever_is_written_is_read_back(request: pytest.FixtureRequest, where: str, rows: list[tuple[Any, ...]]) -> None:
+def test_whatever_is_written_is_read_back(
+    request: pytest.FixtureRequest, where: str, rows: list[tuple[Any, ...]]
+) -> None:
     place: Place = request.getfixturevalue(where)
     numbered = [(number, *row) for number, row in enumerate(rows)]
     lineage = str(next(_lineages))  # the same rows may be tried twice
-    Driven(sink(place, table="all_types", data_save_mode="DROP_DATA"), lineage=lineage).batch(1, (ALL, numbered))
+    Driven(sink(place, table="all_types", data_save_mode="DROP_DATA"), lineage=lineage).batch(
+        1, (ALL, numbered)
+    )
     reading = source(place, table_path="all_types")
     found = everything(reading).sort_by("id")
     assert found.schema.names == list(TYPES)
@@ -80,33 +92,61 @@ def test_whatever_is_written_is_read_back(request: pytest.FixtureRequest, where:
 
 
 def test_lists_are_lists_where_the_database_has_them(pg: Place) -> None:
-    lists = table("t", ["id"], id="int", i="array<int>", s="array<string>", d="array<decimal(10,2)>", t="array<timestamp>", v="float_vector")
-    rows = [(1, [1, None], ["a", ""], [Decimal("1.50")], [datetime.datetime(2024, 1, 1)], [1.5, 2.0]), (2, [], None, [None], None, None)]
+    lists = table(
+        "t",
+        ["id"],
+        id="int",
+        i="array<int>",
+        s="array<string>",
+        d="array<decimal(10,2)>",
+        t="array<timestamp>",
+        v="float_vector",
+    )
+    rows = [
+        (1, [1, None], ["a", ""], [Decimal("1.50")], [datetime.datetime(2024, 1, 1)], [1.5, 2.0]),
+        (2, [], None, [None], None, None),
+    ]
     Driven(sink(pg, table="t")).batch(1, (lists, rows))
     found = everything(source(pg, table_path="t")).sort_by("id").to_pylist()
     assert [tuple(row.values()) for row in found] == rows
 
 
 def test_what_is_nested_is_json_elsewhere(place: Place) -> None:
-    nested = table("t", ["id"], id="int", m="map<string,int>", r="row<a int,b array<string>>", l="array<map<string,int>>", i="array<int>")
+    nested = table(
+        "t",
+        ["id"],
+        id="int",
+        m="map<string,int>",
+        r="row<a int,b array<string>>",
+        l="array<map<string,int>>",
+        i="array<int>",
+    )
     row = (1, [("k", 1)], {"a": 1, "b": ["x", None]}, [[("k", None)]], [1, 2])
     Driven(sink(place, table="t")).batch(1, (nested, [row, (2, None, None, None, None)]))
     first, second = everything(source(place, table_path="t")).sort_by("id").to_pylist()
-    assert (first["m"].replace(" ", ""), first["r"].replace(" ", ""), first["l"].replace(" ", "")) == ('{"k":1}', '{"a":1,"b":["x",null]}', '[{"k":null}]')
+    assert (
+        first["m"].replace(" ", ""),
+        first["r"].replace(" ", ""),
+        first["l"].replace(" ", ""),
+    ) == ('{"k":1}', '{"a":1,"b":["x",null]}', '[{"k":null}]')
     assert set(second.values()) == {2, None}
 
 
 def test_a_null_column_and_texts_of_any_length_pass(place: Place) -> None:
     long = "ä\\" * 200_000
     wide = table("t", ["id"], id="int", n="null", s="string", b="bytes")
-    Driven(sink(place, table="t")).batch(1, (wide, [(1, None, long, long.encode()), (2, None, None, None)]))
+    Driven(sink(place, table="t")).batch(
+        1, (wide, [(1, None, long, long.encode()), (2, None, None, None)])
+    )
     found = everything(source(place, table_path="t")).sort_by("id")
     assert found["s"].to_pylist() == [long, None]
     assert found["b"].to_pylist() == [long.encode(), None]
     assert found["n"].cast(pa.string()).to_pylist() == [None, None]
 
 
-def test_rows_are_inserted_where_the_server_allows_no_local_file(maria: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_inserted_where_the_server_allows_no_local_file(
+    maria: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tidegate.connectors.jdbc.stage_mysql import MySqlLoader
     from tidegate.databases.errors import StatementRefused
 
@@ -114,11 +154,33 @@ def test_rows_are_inserted_where_the_server_allows_no_local_file(maria: Place, m
         raise StatementRefused("x", "Loading local data is disabled", "3948")
 
     monkeypatch.setattr(MySqlLoader, "_load_file", refused)
-    row = (1, True, 1, 2, 3, 4, 1.5, 2.5, Decimal("1.0000000001"), Decimal("0.00001"), "\\N", b"\0\xff", datetime.date(2024, 1, 2), datetime.time(1, 2, 3, 4))
-    row = (*row, datetime.datetime(2024, 1, 2, 3, 4, 5, 6), datetime.datetime(2024, 1, 2, 3, 4, 5, 6, datetime.UTC))
+    row = (
+        1,
+        True,
+        1,
+        2,
+        3,
+        4,
+        1.5,
+        2.5,
+        Decimal("1.0000000001"),
+        Decimal("0.00001"),
+        "\\N",
+        b"\0\xff",
+        datetime.date(2024, 1, 2),
+        datetime.time(1, 2, 3, 4),
+    )
+    row = (
+        *row,
+        datetime.datetime(2024, 1, 2, 3, 4, 5, 6),
+        datetime.datetime(2024, 1, 2, 3, 4, 5, 6, datetime.UTC),
+    )
     Driven(sink(maria, table="all_types")).batch(1, (ALL, [row, (2, *[None] * 15)]))
     kept = (*row[:-1], row[-1].replace(tzinfo=None))
-    assert [tuple(found.values()) for found in everything(source(maria, table_path="all_types")).sort_by("id").to_pylist()] == [kept, (2, *[None] * 15)]
+    assert [
+        tuple(found.values())
+        for found in everything(source(maria, table_path="all_types")).sort_by("id").to_pylist()
+    ] == [kept, (2, *[None] * 15)]
 
 
 _OWN = {
@@ -143,17 +205,33 @@ _OWN = {
 
 
 @pytest.mark.parametrize("where", list(_OWN))
-def test_what_only_one_database_has_comes_back_as_it_was(request: pytest.FixtureRequest, where: str) -> None:
+def test_what_only_one_database_has_comes_back_as_it_was(
+    request: pytest.FixtureRequest, where: str
+) -> None:
     """Types without a counterpart travel as text or bytes; into a table that has them they go as what they were."""
     place: Place = request.getfixturevalue(where)
     columns, values = _OWN[where]
-    names = [part.split()[0] for part in columns.replace("set('x','y')", "set").replace("enum('a','b')", "enum").replace("(65,30)", "").split(", ")]
-    place.execute(f"create table one ({columns})", f"create table two ({columns})", f"insert into one values ({values})", "insert into one (id) values (2)")
+    names = [
+        part.split()[0]
+        for part in columns.replace("set('x','y')", "set")
+        .replace("enum('a','b')", "enum")
+        .replace("(65,30)", "")
+        .split(", ")
+    ]
+    place.execute(
+        f"create table one ({columns})",
+        f"create table two ({columns})",
+        f"insert into one values ({values})",
+        "insert into one (id) values (2)",
+    )
     reading = source(place, table_path="one")
     incoming = reading.tables()[0]
     rows = everything(reading).sort_by("id").to_pylist()
     Driven(sink(place, table="two")).batch(1, (incoming, [tuple(row.values()) for row in rows]))
     text = "hex({0})" if where == "maria" else "{0}::text"
     for name in names:
-        pair = [place.execute(f"select {text.format(name)} from {table} order by id") for table in ("one", "two")]
+        pair = [
+            place.execute(f"select {text.format(name)} from {table} order by id")
+            for table in ("one", "two")
+        ]
         assert pair[0] == pair[1], name

@@ -32,24 +32,53 @@ CHANGES: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
         [(1, "one", "a"), (2, "other", "b"), (3, "three", "c"), (4, "two", "new")],
     ),
     "used again by a row with a lower key": (
-        [("-U", 3, "three", "c"), ("+U", 3, "other", "c"), ("-U", 1, "one", "a"), ("+U", 1, "three", "a")],
+        [
+            ("-U", 3, "three", "c"),
+            ("+U", 3, "other", "c"),
+            ("-U", 1, "one", "a"),
+            ("+U", 1, "three", "a"),
+        ],
         [(1, "three", "a"), (2, "two", "b"), (3, "other", "c")],
     ),
     "values swapped": (
-        [("-U", 1, "one", "a"), ("+U", 1, None, "a"), ("-U", 2, "two", "b"), ("+U", 2, "one", "b"), ("-U", 1, None, "a"), ("+U", 1, "two", "a")],
+        [
+            ("-U", 1, "one", "a"),
+            ("+U", 1, None, "a"),
+            ("-U", 2, "two", "b"),
+            ("+U", 2, "one", "b"),
+            ("-U", 1, None, "a"),
+            ("+U", 1, "two", "a"),
+        ],
         [(1, "two", "a"), (2, "one", "b"), (3, "three", "c")],
     ),
     "values moved around": (
-        [("-U", 1, "one", "a"), ("+U", 1, "two", "a"), ("-U", 2, "two", "b"), ("+U", 2, "three", "b"), ("-U", 3, "three", "c"), ("+U", 3, "one", "c")],
+        [
+            ("-U", 1, "one", "a"),
+            ("+U", 1, "two", "a"),
+            ("-U", 2, "two", "b"),
+            ("+U", 2, "three", "b"),
+            ("-U", 3, "three", "c"),
+            ("+U", 3, "one", "c"),
+        ],
         [(1, "two", "a"), (2, "three", "b"), (3, "one", "c")],
     ),
     "keys swapped, as a delete and an insert each": (
-        [("-D", 1, "one", "a"), ("+I", 2, "one", "a"), ("-D", 2, "two", "b"), ("+I", 1, "two", "b")],
+        [
+            ("-D", 1, "one", "a"),
+            ("+I", 2, "one", "a"),
+            ("-D", 2, "two", "b"),
+            ("+I", 1, "two", "b"),
+        ],
         # The order of the source: 2 is put, then taken away. Only a source that deletes first means a swap.
         [(1, "two", "b"), (3, "three", "c")],
     ),
     "keys swapped, deletes first": (
-        [("-D", 1, "one", "a"), ("-D", 2, "two", "b"), ("+I", 2, "one", "a"), ("+I", 1, "two", "b")],
+        [
+            ("-D", 1, "one", "a"),
+            ("-D", 2, "two", "b"),
+            ("+I", 2, "one", "a"),
+            ("+I", 1, "two", "b"),
+        ],
         [(1, "two", "b"), (2, "one", "a"), (3, "three", "c")],
     ),
     "a key moved onto another's value": (
@@ -93,19 +122,25 @@ def test_rows_without_kinds_that_swap_values_replace_each_other(users: Place) ->
 
 
 @pytest.mark.parametrize("extra", [False, True])
-def test_rows_of_several_tasks_that_swap_values_replace_each_other(users: Place, extra: bool) -> None:
+def test_rows_of_several_tasks_that_swap_values_replace_each_other(
+    users: Place, extra: bool
+) -> None:
     if extra:
         users.execute("alter table users add column seen int default 7")
     plain = replace(USERS, kinds=False)
     driven = Driven(sink(users, table="users"))
     driven.batch(1, (plain, FIRST))
-    messages = driven.stage(2, (plain, [(1, "two", "a")])) + driven.stage(2, (plain, [(2, "three", "b"), (4, "four", "d")]), subtask=1)
+    messages = driven.stage(2, (plain, [(1, "two", "a")])) + driven.stage(
+        2, (plain, [(2, "three", "b"), (4, "four", "d")]), subtask=1
+    )
     driven.commit(2, messages + driven.stage(2, (plain, [(3, "one", "c")]), subtask=2))
     assert rows(users) == [(1, "two", "a"), (2, "three", "b"), (3, "one", "c"), (4, "four", "d")]
     assert users.our_tables() == []
 
 
-def test_a_value_that_another_row_of_the_target_keeps_is_an_error_and_loses_no_row(users: Place) -> None:
+def test_a_value_that_another_row_of_the_target_keeps_is_an_error_and_loses_no_row(
+    users: Place,
+) -> None:
     driven = filled(users)
     for changes in ([("+I", 9, "two", "again")], [("-U", 1, "one", "a"), ("+U", 1, "two", "a")]):
         with pytest.raises(UniqueTaken, match=r"users .*meet in a unique index"):
@@ -119,15 +154,41 @@ def test_columns_that_only_the_target_has_keep_their_values(users: Place) -> Non
     users.execute("update users set seen = id * 10")
     changes = [*CHANGES["values moved around"][0], ("+I", 4, "four", "d")]
     driven.batch(2, (USERS, changes))
-    assert rows(users, "id, email, seen") == [(1, "two", 10), (2, "three", 20), (3, "one", 30), (4, "four", 7)]
-    driven.batch(3, (USERS, [("-U", 1, "two", "a"), ("+U", 1, "three", "a"), ("-U", 2, "three", "b"), ("+U", 2, "two", "b")]))
-    assert rows(users, "id, email, seen") == [(1, "three", 10), (2, "two", 20), (3, "one", 30), (4, "four", 7)]
+    assert rows(users, "id, email, seen") == [
+        (1, "two", 10),
+        (2, "three", 20),
+        (3, "one", 30),
+        (4, "four", 7),
+    ]
+    driven.batch(
+        3,
+        (
+            USERS,
+            [
+                ("-U", 1, "two", "a"),
+                ("+U", 1, "three", "a"),
+                ("-U", 2, "three", "b"),
+                ("+U", 2, "two", "b"),
+            ],
+        ),
+    )
+    assert rows(users, "id, email, seen") == [
+        (1, "three", 10),
+        (2, "two", 20),
+        (3, "one", 30),
+        (4, "four", 7),
+    ]
 
 
 @pytest.mark.parametrize("where", ["maria", "my", "pg"])
-def test_rows_are_not_replaced_where_others_would_go_with_them(request: pytest.FixtureRequest, where: str) -> None:
+def test_rows_are_not_replaced_where_others_would_go_with_them(
+    request: pytest.FixtureRequest, where: str
+) -> None:
     place: Place = request.getfixturevalue(where)
-    place.execute(TABLES[where], "create table orders (n int primary key, u bigint, foreign key (u) references users (id) on delete cascade)")
+    place.execute(
+        TABLES[where],
+        "create table orders (n int primary key, u bigint, foreign key (u) references users (id) on delete cascade)",
+    )
     driven = filled(place)
     place.execute("insert into orders values (1, 1)")
     with pytest.raises(UniqueTaken, match="orders"):
@@ -139,7 +200,9 @@ def test_rows_are_not_replaced_where_others_would_go_with_them(request: pytest.F
 
 
 def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place: Place) -> None:
-    binlog_place.execute("create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part (id(3)))")
+    binlog_place.execute(
+        "create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part (id(3)))"
+    )
     words = table("shop.users", ["id"], id="string", n="int")
     driven = Driven(sink(binlog_place, table="users"))
     driven.batch(1, (words, [("abc1", 1)]))
@@ -149,22 +212,31 @@ def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place:
 
 
 def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
-    pg.execute("create table users (id bigint primary key deferrable initially deferred, email text unique deferrable, name text)")
+    pg.execute(
+        "create table users (id bigint primary key deferrable initially deferred, email text unique deferrable, name text)"
+    )
     driven = filled(pg)
     for number, name in enumerate(("values moved around", "keys swapped, deletes first"), 2):
-        pg.execute("delete from users", "insert into users values (1, 'one', 'a'), (2, 'two', 'b'), (3, 'three', 'c')")
+        pg.execute(
+            "delete from users",
+            "insert into users values (1, 'one', 'a'), (2, 'two', 'b'), (3, 'three', 'c')",
+        )
         driven.batch(number, (USERS, CHANGES[name][0]))
         assert rows(pg) == CHANGES[name][1]
 
 
 def test_a_key_and_an_excluded_range_are_kept_apart(pg: Place) -> None:
-    pg.execute("create table users (id bigint primary key, email text, name text, exclude using btree (email with =))")
+    pg.execute(
+        "create table users (id bigint primary key, email text, name text, exclude using btree (email with =))"
+    )
     filled(pg).batch(2, (USERS, CHANGES["values swapped"][0]))
     assert rows(pg) == CHANGES["values swapped"][1]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(users: Place, seed: int) -> None:
+def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(
+    users: Place, seed: int
+) -> None:
     """Random moves of a few values between a few rows: batches of whole transactions, each valid at its end."""
     chance = random.Random(seed)
     driven = Driven(sink(users, table="users"))
@@ -177,14 +249,20 @@ def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(users
         assert rows(users) == [there[key] for key in sorted(there)]
 
 
-def _transaction(chance: random.Random, there: dict[int, tuple[int, str | None, str]]) -> list[tuple[Any, ...]]:
+def _transaction(
+    chance: random.Random, there: dict[int, tuple[int, str | None, str]]
+) -> list[tuple[Any, ...]]:
     """A few rows get other values, all at once; some go and come. Deletes come before what follows them."""
     keys = chance.sample(range(1, 8), chance.randint(1, 4))
     gone = {key: there.pop(key) for key in keys if key in there}
     used = {row[1] for row in there.values()}
     free = [value for value in ("a", "b", "c", "d", "e", "f", "g", "h") if value not in used]
     chance.shuffle(free)
-    after = {key: (key, email, f"{chance.random():.3f}") for key, email in zip(keys, free, strict=False) if chance.random() < 0.8}
+    after = {
+        key: (key, email, f"{chance.random():.3f}")
+        for key, email in zip(keys, free, strict=False)
+        if chance.random() < 0.8
+    }
     changes: list[tuple[Any, ...]] = [("-D", *row) for key, row in gone.items() if key not in after]
     for key, row in after.items():
         changes += [("-U", *gone[key]), ("+U", *row)] if key in gone else [("+I", *row)]
@@ -204,12 +282,24 @@ def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: 
     with pytest.raises(KeysMerged, match="word = 'b'"):
         driven.batch(2, (words, [(3, "c", 3), (4, "b", 4)]))
     driven.batch(2, (words, [(2, "b", 5), (3, "c", 3)]))
-    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (2, "b", 5), (3, "c", 3)]
-    messages = driven.stage(3, (words, [(5, "d", 1)])) + driven.stage(3, (words, [(6, "d", 1)]), subtask=1)
+    assert place.execute("select id, word, n from words order by id") == [
+        (1, "a", 1),
+        (2, "b", 5),
+        (3, "c", 3),
+    ]
+    messages = driven.stage(3, (words, [(5, "d", 1)])) + driven.stage(
+        3, (words, [(6, "d", 1)]), subtask=1
+    )
     with pytest.raises(KeysMerged, match="word = 'd'"):
         driven.commit(3, messages)
-    Driven(sink(place, table="words", primary_keys=["word"], allow_merged_keys=True), 2, checkpoint=2).batch(3, (words, [(4, "b", 4)]))
-    assert place.execute("select id, word, n from words order by id") == [(1, "a", 1), (3, "c", 3), (4, "b", 4)]
+    Driven(
+        sink(place, table="words", primary_keys=["word"], allow_merged_keys=True), 2, checkpoint=2
+    ).batch(3, (words, [(4, "b", 4)]))
+    assert place.execute("select id, word, n from words order by id") == [
+        (1, "a", 1),
+        (3, "c", 3),
+        (4, "b", 4),
+    ]
 
 
 # -- from a log ------------------------------------------------------------------------------------------------------------------------------------
@@ -218,7 +308,8 @@ def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: 
 def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Place) -> None:
     """Statements that are valid at the source: MariaDB over a third value, PostgreSQL by deferred constraints at once."""
     binlog_place.execute(
-        "create table users (id bigint primary key, email varchar(40) unique, name text)", "insert into users values (1, 'one', 'a'), (2, 'two', 'b')"
+        "create table users (id bigint primary key, email varchar(40) unique, name text)",
+        "insert into users values (1, 'one', 'a'), (2, 'two', 'b')",
     )
     pg.execute(
         "create table users (id bigint primary key, email text unique deferrable initially deferred, name text)",
@@ -231,9 +322,16 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
         postgres = place is pg
         path = f"{place.database}.public.users" if postgres else f"{place.database}.users"
         slot = {"slot.name": f"unique_{place.database}"} if postgres else {}
-        source = make_source("Postgres-CDC" if postgres else "MySQL-CDC", {**place.options(), "table-names": [path], **slot})
-        target.execute("create table copy_of_users (id bigint primary key, email varchar(40) unique, name text)")
-        driven = Driven(sink(target, table="copy_of_users", primary_keys=["id"]), lineage=place.database)
+        source = make_source(
+            "Postgres-CDC" if postgres else "MySQL-CDC",
+            {**place.options(), "table-names": [path], **slot},
+        )
+        target.execute(
+            "create table copy_of_users (id bigint primary key, email varchar(40) unique, name text)"
+        )
+        driven = Driven(
+            sink(target, table="copy_of_users", primary_keys=["id"]), lineage=place.database
+        )
         numbers, offset = itertools.count(1), kept(source.initial())
         offset = deliver(source, offset, driven, numbers)
         with place.session() as session, session.transaction():
@@ -245,7 +343,10 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
             session.execute("delete from users where id = 2")
             session.execute("insert into users values (3, 'one', 'c')")
         deliver(source, offset, driven, numbers)
-        assert target.execute("select id, email, name from copy_of_users order by id") == [(1, "two", "a"), (3, "one", "c")]
+        assert target.execute("select id, email, name from copy_of_users order by id") == [
+            (1, "two", "a"),
+            (3, "one", "c"),
+        ]
 
 
 def deliver(source: Any, offset: Any, driven: Driven, numbers: Any) -> Any:
@@ -254,6 +355,9 @@ def deliver(source: Any, offset: Any, driven: Driven, numbers: Any) -> Any:
         (captured,) = source.tables()
         found = [row for _, row in rows_of(source, offset, end)]
         kinds = list(RowKind)
-        driven.batch(next(numbers), (captured, [(kinds[row.pop("__row_kind")].value, *row.values()) for row in found]))
+        driven.batch(
+            next(numbers),
+            (captured, [(kinds[row.pop("__row_kind")].value, *row.values()) for row in found]),
+        )
         offset = end
     return offset

@@ -10,7 +10,13 @@ from binlog_kit import BinlogShop
 from capture_kit import Mirror, rows_of
 from database_kit import Driven, Place, sink
 
-from tidegate.databases.capture.errors import ColumnsAdded, NoKey, NotSetUp, PositionGone, TableChanged
+from tidegate.databases.capture.errors import (
+    ColumnsAdded,
+    NoKey,
+    NotSetUp,
+    PositionGone,
+    TableChanged,
+)
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer
@@ -31,9 +37,13 @@ def change(rng: random.Random, number: int) -> list[str]:
         key, what = rng.randrange(1, 500), rng.random()
         fresh = 1000 + number * 100 + step
         if what < 0.4:
-            steps.append(f"insert into orders values ({fresh}, 'new {number}', {number} / 100, null)")
+            steps.append(
+                f"insert into orders values ({fresh}, 'new {number}', {number} / 100, null)"
+            )
         elif what < 0.7:
-            steps.append(f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}")
+            steps.append(
+                f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}"
+            )
         elif what < 0.85:
             steps.append(f"delete from orders where id = {key}")
         else:
@@ -41,7 +51,9 @@ def change(rng: random.Random, number: int) -> list[str]:
     return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
 
 
-def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: BinlogShop, seed: int) -> None:
+def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
+    shop: BinlogShop, seed: int
+) -> None:
     shop(ORDERS, ROWS.format(500))
     rng = random.Random(seed)
     mirror = Mirror(shop.source())
@@ -78,12 +90,19 @@ def test_a_range_of_the_log_is_read_again_row_for_row(shop: BinlogShop) -> None:
     shop(ORDERS)
     source = shop.source(startup__mode="latest")
     start = source.initial()
-    shop(ROWS.format(50), "update orders set id = id + 100 where id < 10", "delete from orders where id > 140")
+    shop(
+        ROWS.format(50),
+        "update orders set id = id + 100 where id < 10",
+        "delete from orders where id > 140",
+    )
     end = source.latest(start, Limit())
     first = list(rows_of(source, start, end))
     shop("update orders set name = 'later'")
     assert list(rows_of(source, start, end)) == first
-    assert [row["__row_kind"] for _, row in first[50:52]] == [3, 0]  # a changed key is a delete and an insert
+    assert [row["__row_kind"] for _, row in first[50:52]] == [
+        3,
+        0,
+    ]  # a changed key is a delete and an insert
 
 
 EVERY_TYPE = """create table everything (id int primary key,
@@ -134,7 +153,11 @@ def test_compressed_events_are_read_as_others(shop: BinlogShop) -> None:
     mirror.run()
     try:
         shop("set global log_bin_compress = ON", "set global log_bin_compress_min_len = 10")
-        shop(ROWS.format(200), "update orders set name = repeat('a', 70)", "delete from orders where id > 150")
+        shop(
+            ROWS.format(200),
+            "update orders set name = repeat('a', 70)",
+            "delete from orders where id > 150",
+        )
     finally:
         shop("set global log_bin_compress = OFF", "set global log_bin_compress_min_len = 256")
     mirror.run()
@@ -146,7 +169,12 @@ def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: BinlogShop) -
     mirror = Mirror(shop.source(startup__mode="latest"))
     for number in range(4):
         first = number * 100
-        shop("begin", *(f"insert into orders values ({first + n}, 'x', 1, null)" for n in range(10)), "commit", "flush binary logs")
+        shop(
+            "begin",
+            *(f"insert into orders values ({first + n}, 'x', 1, null)" for n in range(10)),
+            "commit",
+            "flush binary logs",
+        )
     assert mirror.step(Limit(bytes=1))
     assert len(mirror.rows) == 10  # one transaction at least, and a whole one
     mirror.run(Limit(rows=1))
@@ -166,18 +194,33 @@ def test_a_large_transaction_comes_in_many_batches(shop: BinlogShop) -> None:
     assert max(sizes) < 20_000
 
 
-def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: BinlogShop) -> None:
-    shop(ORDERS, "create table codes (code varchar(20), part int, v int, primary key (code, part))", "insert into codes values ('a', 1, 1), ('B', 2, 2)")
+def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(
+    shop: BinlogShop,
+) -> None:
+    shop(
+        ORDERS,
+        "create table codes (code varchar(20), part int, v int, primary key (code, part))",
+        "insert into codes values ('a', 1, 1), ('B', 2, 2)",
+    )
     mirror = Mirror(shop.source())
     mirror.run()
-    shop(ROWS.format(20), "replace into codes values ('a', 1, 5), ('c', 1, 1)", "update codes set code = 'A' where code = 'a'")
+    shop(
+        ROWS.format(20),
+        "replace into codes values ('a', 1, 5), ('c', 1, 1)",
+        "update codes set code = 'A' where code = 'a'",
+    )
     source = mirror.source
     end = source.latest(mirror.offset, Limit())
     assert [split.table for split in source.joint_splits(mirror.offset, end, 4)] == [""]
-    assert sorted(split.table for split in source.splits(mirror.offset, end, 4)) == [f"{shop.name}.codes", f"{shop.name}.orders"]
+    assert sorted(split.table for split in source.splits(mirror.offset, end, 4)) == [
+        f"{shop.name}.codes",
+        f"{shop.name}.orders",
+    ]
     assert list(rows_of(source, mirror.offset, end, joint=True))
     mirror.step(joint=False)
-    shop("create table later (id int primary key, v int)", "insert into later values (1, 1), (2, 2)")
+    shop(
+        "create table later (id int primary key, v int)", "insert into later values (1, 1), (2, 2)"
+    )
     mirror.source = shop.source()  # as a new driver sees it
     shop("update later set v = 9 where id = 1")
     mirror.run()
@@ -212,10 +255,25 @@ def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: BinlogShop) -
     file, pos = shop("show master status")[0][:2]
     shop("update orders set name = 'x' where id = 1")
     at = {"startup__specific-offset.file": file, "startup__specific-offset.pos": pos}
-    kinds = [row["__row_kind"] for row in _all(shop.source(startup__mode="specific", stop__mode="latest", **at))]
+    kinds = [
+        row["__row_kind"]
+        for row in _all(shop.source(startup__mode="specific", stop__mode="latest", **at))
+    ]
     assert kinds == [1, 2]
-    assert [r["__row_kind"] for r in _all(shop.source(startup__mode="earliest", stop__mode="specific", **_stop(file, pos)))] == [0] * 10
-    assert len(_all(shop.source(startup__mode="timestamp", startup__timestamp=1000, stop__mode="latest"))) == 12
+    assert [
+        r["__row_kind"]
+        for r in _all(
+            shop.source(startup__mode="earliest", stop__mode="specific", **_stop(file, pos))
+        )
+    ] == [0] * 10
+    assert (
+        len(
+            _all(
+                shop.source(startup__mode="timestamp", startup__timestamp=1000, stop__mode="latest")
+            )
+        )
+        == 12
+    )
     assert len(_all(shop.source(startup__mode="snapshot-only"))) == 10
     assert _all(shop.source(startup__mode="latest", stop__mode="latest")) == []
 
@@ -236,7 +294,9 @@ def _all(source: Any) -> list[dict[str, Any]]:
     raise AssertionError("the source does not end")
 
 
-def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(shop: BinlogShop) -> None:
+def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
+    shop: BinlogShop,
+) -> None:
     shop(ORDERS, ROWS.format(10))
     source = shop.source(startup__mode="latest")
     old = source.initial()
@@ -250,24 +310,38 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(sho
     )
     newest = shop("show master status")[0][0]
     deadline_s = time.monotonic() + 60
-    while old["log"]["file"] in [row[0] for row in shop("show binary logs")]:  # a file stays until nothing in the engine needs it
+    while old["log"]["file"] in [
+        row[0] for row in shop("show binary logs")
+    ]:  # a file stays until nothing in the engine needs it
         assert time.monotonic() < deadline_s, "the file is not purged"
-        shop(f"purge binary logs to '{newest}'", "insert into orders values (79, 'x', 1, null)", "delete from orders where id = 79")
+        shop(
+            f"purge binary logs to '{newest}'",
+            "insert into orders values (79, 'x', 1, null)",
+            "delete from orders where id = 79",
+        )
     oldest = shop("show binary logs")[0][0]
     with pytest.raises(
-        PositionGone, match=rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was purged.*oldest.*{oldest}.*--restore fresh"
+        PositionGone,
+        match=rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was purged.*oldest.*{oldest}.*--restore fresh",
     ):
         source.latest(old, Limit())
     gone = source.runway(old)
     assert not gone.held
-    assert (gone.position, gone.oldest) == (f"{old['log']['file']}:{old['log']['pos']}", f"{oldest}:4")
+    assert (gone.position, gone.oldest) == (
+        f"{old['log']['file']}:{old['log']['pos']}",
+        f"{oldest}:4",
+    )
     assert not source.runway({"log": {"file": "binlog.999999", "pos": 4}}).held
 
 
 def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: MariaDbServer) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
-    mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)", "insert into elsewhere.t values (1)")
+    mariadb.execute(
+        "create database if not exists elsewhere",
+        "create or replace table elsewhere.t (id int primary key)",
+        "insert into elsewhere.t values (1)",
+    )
     assert not mirror.step()  # a little of other tables is passed over
     mariadb.execute("flush binary logs")
     assert mirror.step()
@@ -278,15 +352,27 @@ def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: Mari
 def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
-    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add index by_name (name)", "insert into orders values (2, 'y', 1, null)")
+    shop(
+        "insert into orders values (1, 'x', 1, null)",
+        "alter table orders add index by_name (name)",
+        "insert into orders values (2, 'y', 1, null)",
+    )
     mirror.run()
     assert len(mirror.rows) == 2
 
 
 @pytest.mark.parametrize(
-    "statement", ["truncate table orders", "alter table orders drop column note", "alter table orders modify name text", "drop table orders"]
+    "statement",
+    [
+        "truncate table orders",
+        "alter table orders drop column note",
+        "alter table orders modify name text",
+        "drop table orders",
+    ],
 )
-def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: BinlogShop, statement: str) -> None:
+def test_other_changes_of_a_table_stop_the_job_right_before_them(
+    shop: BinlogShop, statement: str
+) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
     shop("insert into orders values (1, 'x', 1, null)", statement)
@@ -297,16 +383,31 @@ def test_other_changes_of_a_table_stop_the_job_right_before_them(shop: BinlogSho
 
 
 @pytest.mark.parametrize("turned", ["before", "between", "after"])
-def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(shop: BinlogShop, mariadb: MariaDbServer, turned: str) -> None:
+def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(
+    shop: BinlogShop, mariadb: MariaDbServer, turned: str
+) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
-    mariadb.execute("create database if not exists elsewhere", "create or replace table elsewhere.t (id int primary key)")
-    for place, statement in (("before", "insert into orders values (1, 'x', 1, null)"), ("between", "truncate table orders"), ("after", "do 1")):
-        mariadb.execute("insert into elsewhere.t select count(*) from elsewhere.t", *(["flush binary logs"] if place == turned else []))
+    mariadb.execute(
+        "create database if not exists elsewhere",
+        "create or replace table elsewhere.t (id int primary key)",
+    )
+    for place, statement in (
+        ("before", "insert into orders values (1, 'x', 1, null)"),
+        ("between", "truncate table orders"),
+        ("after", "do 1"),
+    ):
+        mariadb.execute(
+            "insert into elsewhere.t select count(*) from elsewhere.t",
+            *(["flush binary logs"] if place == turned else []),
+        )
         shop(statement)
     assert mirror.step()
     assert len(mirror.rows) == 1
-    for source in (mirror.source, shop.source(startup__mode="latest")):  # whoever goes on from here meets it too
+    for source in (
+        mirror.source,
+        shop.source(startup__mode="latest"),
+    ):  # whoever goes on from here meets it too
         mirror.source = source
         with pytest.raises(TableChanged, match=r"(?i)truncate table orders"):
             mirror.run()
@@ -316,7 +417,10 @@ def test_added_columns_are_carried_on_where_that_is_wanted(shop: BinlogShop) -> 
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     wanting = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
-    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add column extra int after name, add more text")
+    shop(
+        "insert into orders values (1, 'x', 1, null)",
+        "alter table orders add column extra int after name, add more text",
+    )
     shop("insert into orders values (2, 'y', 7, 1, null, 'm')")
     mirror.step()
     with pytest.raises(TableChanged):
@@ -324,13 +428,17 @@ def test_added_columns_are_carried_on_where_that_is_wanted(shop: BinlogShop) -> 
     wanting.step()
     with pytest.raises(ColumnsAdded, match="extra, more"):
         wanting.run()
-    wanting.source = shop.source(startup__mode="latest", **{"schema-changes.enabled": True})  # the pipeline is built anew
+    wanting.source = shop.source(
+        startup__mode="latest", **{"schema-changes.enabled": True}
+    )  # the pipeline is built anew
     wanting.run()
     added = wanting.table(f"{shop.name}.orders")[1]
     assert (added["id"], added["extra"], added["more"]) == (2, 7, "m")
 
 
-def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(shop: BinlogShop) -> None:
+def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(
+    shop: BinlogShop,
+) -> None:
     wanting = {"schema-changes.enabled": True}
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest", **wanting))
@@ -347,13 +455,18 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         try:
             mirror.run()
         except ColumnsAdded:
-            mirror.source = shop.source(startup__mode="latest", **wanting)  # the pipeline is built anew
+            mirror.source = shop.source(
+                startup__mode="latest", **wanting
+            )  # the pipeline is built anew
     (table,) = mirror.source.tables()
     defaults = table.options["defaults"]
     expected = {"a": "5", "b": "it's, so", "c": "p", "d": "0", "e": "2024-02-29", "f": True}
     assert {name: defaults[name] for name in expected} == expected
     assert mirror.table(f"{shop.name}.orders")[1:] == shop.rows("orders")[1:]
-    shop("alter table orders add column g varchar(40) default uuid()", "insert into orders (id, c, d) values (4, 'q', 2)")
+    shop(
+        "alter table orders add column g varchar(40) default uuid()",
+        "insert into orders (id, c, d) values (4, 'q', 2)",
+    )
     with pytest.raises(TableChanged, match="what the rows of before have in g cannot be told"):
         mirror.run()
 
@@ -362,10 +475,15 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
     "statements",
     [
         ["alter table orders drop column note, add column note text"],
-        ["alter table orders change name title varchar(80)", "alter table orders change title name varchar(80)"],
+        [
+            "alter table orders change name title varchar(80)",
+            "alter table orders change title name varchar(80)",
+        ],
     ],
 )
-def test_columns_that_only_look_as_before_stop_the_job_too(shop: BinlogShop, statements: list[str]) -> None:
+def test_columns_that_only_look_as_before_stop_the_job_too(
+    shop: BinlogShop, statements: list[str]
+) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     shop("insert into orders values (1, 'x', 1, 'y')", *statements)

@@ -14,7 +14,10 @@ from tidegate.plugin.contract import Limit
 TABLE = "create table a (id int primary key, v varchar(20), n int)"
 CHANGES = {
     "truncate": ["truncate table a"],
-    "drop and create": ["drop table a", "create table a (id int primary key, v varchar(20), n int)"],
+    "drop and create": [
+        "drop table a",
+        "create table a (id int primary key, v varchar(20), n int)",
+    ],
     "rename away and back": ["rename table a to b", "rename table b to a"],
     "modify": ["alter table a modify n bigint"],
     "modify to text": ["alter table a modify n varchar(10)"],
@@ -24,7 +27,11 @@ CHANGES = {
     "key": ["alter table a drop primary key, add primary key (id, v)"],
     "character set": ["alter table a convert to character set latin1"],
     "engine": ["alter table a engine = myisam"],
-    "statement": ["set session binlog_format = STATEMENT", "update a set n = n + 1", "set session binlog_format = ROW"],
+    "statement": [
+        "set session binlog_format = STATEMENT",
+        "update a set n = n + 1",
+        "set session binlog_format = ROW",
+    ],
 }
 
 OFFERED = {
@@ -38,7 +45,9 @@ OFFERED = {
 
 @pytest.mark.parametrize("choice", list(ChangeChoice))
 @pytest.mark.parametrize("kind", CHANGES)
-def test_a_choice_that_is_offered_works(binlog_shop: BinlogShop, kind: str, choice: ChangeChoice) -> None:
+def test_a_choice_that_is_offered_works(
+    binlog_shop: BinlogShop, kind: str, choice: ChangeChoice
+) -> None:
     binlog_shop(TABLE, "insert into a values (1, 'x', 1), (2, 'y', 2)")
     job = Job(binlog_shop)
     binlog_shop("insert into a values (3, 'z', 3)")
@@ -52,7 +61,9 @@ def test_a_choice_that_is_offered_works(binlog_shop: BinlogShop, kind: str, choi
             job.run()
             break
         except TableChanged as stop:
-            taken = choice if choice in stop.choices else ChangeChoice.ADOPT  # what is made anew after a skipped DROP is adopted
+            taken = (
+                choice if choice in stop.choices else ChangeChoice.ADOPT
+            )  # what is made anew after a skipped DROP is adopted
             if taken not in stop.choices or (taken is not choice and not chosen):
                 break
             chosen = True
@@ -101,7 +112,9 @@ ADDED = {
 
 
 @pytest.mark.parametrize("definition", ADDED)
-def test_a_column_is_added_with_the_default_of_its_statement(binlog_shop: BinlogShop, pg: Place, definition: str) -> None:
+def test_a_column_is_added_with_the_default_of_its_statement(
+    binlog_shop: BinlogShop, pg: Place, definition: str
+) -> None:
     binlog_shop("create table a (id int primary key)", "insert into a values (1)")
     job = Job(binlog_shop, **{"schema-changes.enabled": True})
     driven = Driven(sink(pg, table="${table_name}"))
@@ -124,7 +137,12 @@ def float_of(text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("definition", "later"), [("int default 10", "1"), ("varchar(9) default 'abc'", "'b'"), ("datetime default '2024-01-01'", "'2025-01-01'")]
+    ("definition", "later"),
+    [
+        ("int default 10", "1"),
+        ("varchar(9) default 'abc'", "'b'"),
+        ("datetime default '2024-01-01'", "'2025-01-01'"),
+    ],
 )
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_default_that_was_changed_since_stops_the_job_and_leaves_the_target_alone(
@@ -132,7 +150,12 @@ def test_a_default_that_was_changed_since_stops_the_job_and_leaves_the_target_al
 ) -> None:
     binlog_shop("create table a (id int primary key)", "insert into a values (1)")
     job = Job(binlog_shop, **{"schema-changes.enabled": True})
-    binlog_shop("insert into a values (2)", f"alter table a add c {definition}", f"alter table a alter c set default {later}", "insert into a (id) values (3)")
+    binlog_shop(
+        "insert into a values (2)",
+        f"alter table a add c {definition}",
+        f"alter table a alter c set default {later}",
+        "insert into a (id) values (3)",
+    )
     if stopped:
         job.restart()
     stop = job.stops("its default was changed since")

@@ -24,18 +24,29 @@ def full(request: pytest.FixtureRequest, binlog_shop: BinlogShop) -> Iterator[No
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("column", ["e", "s"])
-def test_labels_that_were_reordered_and_back_while_stopped_stop_the_job_before_their_rows(binlog_shop: BinlogShop, column: str) -> None:
+def test_labels_that_were_reordered_and_back_while_stopped_stop_the_job_before_their_rows(
+    binlog_shop: BinlogShop, column: str
+) -> None:
     binlog_shop(LABELS, "insert into a values (1, 'a', 'x', 1)")
     job = Job(binlog_shop)
-    was, other = {"e": ("enum('a','b','c')", "enum('b','a','c')"), "s": ("set('x','y')", "set('y','x')")}[column]
-    binlog_shop("insert into a values (2, 'b', 'y', 1)", f"alter table a modify {column} {other}", "insert into a values (3, 'a', 'x', 1)")
+    was, other = {
+        "e": ("enum('a','b','c')", "enum('b','a','c')"),
+        "s": ("set('x','y')", "set('y','x')"),
+    }[column]
+    binlog_shop(
+        "insert into a values (2, 'b', 'y', 1)",
+        f"alter table a modify {column} {other}",
+        "insert into a values (3, 'a', 'x', 1)",
+    )
     binlog_shop(f"alter table a modify {column} {was}", "insert into a values (4, 'c', 'x,y', 1)")
     job.restart()
     job.stops("modify")
     assert [row[0] for row in job.rows("a")] == [1, 2]
 
 
-def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_was(binlog_shop: BinlogShop) -> None:
+def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_was(
+    binlog_shop: BinlogShop,
+) -> None:
     """As if no statement had been seen: the log alone tells."""
     binlog_shop(LABELS, "insert into a values (1, 'a', 'x', 1)")
     job = Job(binlog_shop, **LATEST)
@@ -69,9 +80,15 @@ def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_wa
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("stopped", [False, True])
 def test_another_primary_key_stops_the_job(binlog_shop: BinlogShop, stopped: bool) -> None:
-    binlog_shop("create table a (id int, n int not null, v varchar(20), primary key (id))", "insert into a values (1, 1, 'first')")
+    binlog_shop(
+        "create table a (id int, n int not null, v varchar(20), primary key (id))",
+        "insert into a values (1, 1, 'first')",
+    )
     job = Job(binlog_shop)
-    binlog_shop("alter table a drop primary key, add primary key (id, n)", "insert into a values (1, 2, 'second row'), (2, 2, 'x')")
+    binlog_shop(
+        "alter table a drop primary key, add primary key (id, n)",
+        "insert into a values (1, 2, 'second row'), (2, 2, 'x')",
+    )
     if stopped:
         job.restart()
     job.stops("primary key")
@@ -79,10 +96,16 @@ def test_another_primary_key_stops_the_job(binlog_shop: BinlogShop, stopped: boo
 
 
 def test_another_key_that_is_not_the_primary_one_stops_the_job(binlog_shop: BinlogShop) -> None:
-    binlog_shop("create table a (x int not null, y int not null, unique key m (x))", "insert into a values (1, 1)")
+    binlog_shop(
+        "create table a (x int not null, y int not null, unique key m (x))",
+        "insert into a values (1, 1)",
+    )
     job = Job(binlog_shop)
     binlog_shop(
-        "create index harmless on a (y)", "insert into a values (2, 2)", "alter table a drop index m, add unique key n (y)", "insert into a values (2, 3)"
+        "create index harmless on a (y)",
+        "insert into a values (2, 2)",
+        "alter table a drop index m, add unique key n (y)",
+        "insert into a values (2, 3)",
     )
     job.stops("drop index m")
     assert job.rows("a") == [(1, 1), (2, 2)]
@@ -124,12 +147,16 @@ MARIADB_WAYS = [
 
 
 @pytest.mark.parametrize("statement", WAYS)
-def test_a_statement_is_stopped_at_in_every_spelling(binlog_shop: BinlogShop, statement: str) -> None:
+def test_a_statement_is_stopped_at_in_every_spelling(
+    binlog_shop: BinlogShop, statement: str
+) -> None:
     check_way(binlog_shop, statement)
 
 
 @pytest.mark.parametrize("statement", MARIADB_WAYS)
-def test_a_statement_of_mariadb_is_stopped_at_in_every_spelling(shop: BinlogShop, statement: str) -> None:
+def test_a_statement_of_mariadb_is_stopped_at_in_every_spelling(
+    shop: BinlogShop, statement: str
+) -> None:
     check_way(shop, statement)
 
 
@@ -175,8 +202,12 @@ PASSED = [
 
 
 @pytest.mark.parametrize("statement", PASSED)
-def test_a_statement_that_leaves_the_table_alone_is_passed(binlog_shop: BinlogShop, statement: str) -> None:
-    binlog_shop(LABELS, "create table other (id int primary key)", "insert into a values (1, 'a', 'x', 1)")
+def test_a_statement_that_leaves_the_table_alone_is_passed(
+    binlog_shop: BinlogShop, statement: str
+) -> None:
+    binlog_shop(
+        LABELS, "create table other (id int primary key)", "insert into a values (1, 'a', 'x', 1)"
+    )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     if statement.startswith("grant"):
         statement = f"grant select on {{db}}.a to {'tidegate@127.0.0.1' if binlog_shop.server.called == 'MariaDB' else 'tidegate'}"
@@ -187,7 +218,11 @@ def test_a_statement_that_leaves_the_table_alone_is_passed(binlog_shop: BinlogSh
 
 def test_tables_that_are_named_second_are_stopped_at(shop: BinlogShop) -> None:
     parts = "partition by range (id) (partition p0 values less than (100), partition p1 values less than maxvalue)"
-    shop("create table a (id int primary key, n int)", f"create table p (id int primary key, n int) {parts}", "insert into a values (1, 1)")
+    shop(
+        "create table a (id int primary key, n int)",
+        f"create table p (id int primary key, n int) {parts}",
+        "insert into a values (1, 1)",
+    )
     job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop("alter table p exchange partition p0 with table a")
     assert job.stops("exchange").path == f"{shop.name}.a"
@@ -195,17 +230,27 @@ def test_tables_that_are_named_second_are_stopped_at(shop: BinlogShop) -> None:
 
 def test_a_table_that_becomes_a_partition_is_stopped_at(shop: BinlogShop) -> None:
     parts = "partition by range (id) (partition p1 values less than (10))"
-    shop("create table a (id int primary key, n int)", f"create table p (id int primary key, n int) {parts}", "insert into a values (15, 1)")
+    shop(
+        "create table a (id int primary key, n int)",
+        f"create table p (id int primary key, n int) {parts}",
+        "insert into a values (15, 1)",
+    )
     job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop("alter table p convert table a to partition p2 values less than (100)")
     with pytest.raises(TableChanged, match="convert table"):
         job.run()
 
 
-def test_rows_of_before_an_alteration_are_not_read_by_the_columns_of_after_it(binlog_shop: BinlogShop) -> None:
+def test_rows_of_before_an_alteration_are_not_read_by_the_columns_of_after_it(
+    binlog_shop: BinlogShop,
+) -> None:
     binlog_shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
     job = Job(binlog_shop)
-    binlog_shop("insert into a values (2, 2)", "alter table a modify v varchar(20)", "insert into a values (3, 'x')")
+    binlog_shop(
+        "insert into a values (2, 2)",
+        "alter table a modify v varchar(20)",
+        "insert into a values (3, 'x')",
+    )
     job.restart()
     stop = job.stops("the log has rows with v int")
     assert job.rows("a") == [(1, 1)]
@@ -215,10 +260,24 @@ def test_rows_of_before_an_alteration_are_not_read_by_the_columns_of_after_it(bi
     assert job.rows("a") == in_source(binlog_shop, "a")
 
 
-def test_a_start_in_the_past_is_refused_where_a_table_was_altered_since(binlog_shop: BinlogShop) -> None:
+def test_a_start_in_the_past_is_refused_where_a_table_was_altered_since(
+    binlog_shop: BinlogShop,
+) -> None:
     with row_metadata(binlog_shop, full=False):
-        file, pos = binlog_shop("show binary log status" if binlog_shop.server.called == "MySQL" else "show master status")[0][:2]
-        binlog_shop(LABELS, "insert into a values (1, 'a', 'x', 1)", "alter table a modify e enum('b','a','c')")
-        past = {"startup.mode": "specific", "startup.specific-offset.file": file, "startup.specific-offset.pos": pos}
+        file, pos = binlog_shop(
+            "show binary log status"
+            if binlog_shop.server.called == "MySQL"
+            else "show master status"
+        )[0][:2]
+        binlog_shop(
+            LABELS,
+            "insert into a values (1, 'a', 'x', 1)",
+            "alter table a modify e enum('b','a','c')",
+        )
+        past = {
+            "startup.mode": "specific",
+            "startup.specific-offset.file": file,
+            "startup.specific-offset.pos": pos,
+        }
         with pytest.raises(TableChanged, match=r"startup\.mode begins before it"):
             Job(binlog_shop, **past)

@@ -24,7 +24,9 @@ def primary() -> Iterator[MariaDbServer]:
 @pytest.fixture
 def replica(primary: MariaDbServer) -> Iterator[MariaDbServer]:
     with MariaDbServer(settings={**FAST, "server-id": "2", "log-slave-updates": "1"}) as server:
-        server.execute("drop user tidegate@'127.0.0.1'", "reset master")  # everything comes from the primary, its user too
+        server.execute(
+            "drop user tidegate@'127.0.0.1'", "reset master"
+        )  # everything comes from the primary, its user too
         password = server.password.replace("'", "''")
         server.execute(
             f"change master to master_host='127.0.0.1', master_port={primary.port}, master_user='tidegate', master_password='{password}', "
@@ -38,23 +40,37 @@ def wait_until_same(primary: MariaDbServer, replica: MariaDbServer) -> None:
     wanted = primary.execute("select @@gtid_binlog_pos")
     deadline_s = time.monotonic() + 120
     while replica.execute("select @@gtid_slave_pos") != wanted:
-        assert time.monotonic() < deadline_s, f"the replica does not follow: {replica.log()[-3000:]}"
+        assert time.monotonic() < deadline_s, (
+            f"the replica does not follow: {replica.log()[-3000:]}"
+        )
         time.sleep(0.05)  # between two looks at another process
 
 
 def source_of(server: MariaDbServer) -> Any:
-    options = {"url": server.url("shop"), "username": server.user, "password": server.password, "snapshot.split.size": 100}
+    options = {
+        "url": server.url("shop"),
+        "username": server.user,
+        "password": server.password,
+        "snapshot.split.size": 100,
+    }
     return make_source("MySQL-CDC", {**options, "table-names": ["shop.orders"]})
 
 
 @pytest.mark.timeout(600)
-def test_a_job_goes_on_at_the_replica_that_took_over(primary: MariaDbServer, replica: MariaDbServer) -> None:
+def test_a_job_goes_on_at_the_replica_that_took_over(
+    primary: MariaDbServer, replica: MariaDbServer
+) -> None:
     primary.execute("create database shop")
     primary.execute("create table orders (id int primary key, name varchar(80))", database="shop")
     primary.execute("insert into orders select seq, 'first' from seq_1_to_300", database="shop")
     mirror = Mirror(source_of(primary))
     mirror.step(Limit(rows=100))  # in the midst of the snapshot
-    primary.execute("update orders set name = 'second' where id < 50", "delete from orders where id = 7", "flush binary logs", database="shop")
+    primary.execute(
+        "update orders set name = 'second' where id < 50",
+        "delete from orders where id = 7",
+        "flush binary logs",
+        database="shop",
+    )
     wait_until_same(primary, replica)
     start, end = mirror.offset, kept(mirror.source.latest(mirror.offset, Limit(rows=100)))
     batch = sorted(str(row) for row in rows_of(mirror.source, start, end))
@@ -63,16 +79,24 @@ def test_a_job_goes_on_at_the_replica_that_took_over(primary: MariaDbServer, rep
     primary.execute("insert into orders values (1001, 'late')", database="shop")
     mirror.run()
     moved = source_of(replica)
-    assert sorted(str(row) for row in rows_of(moved, start, end)) == batch  # a batch that was begun before is the same at the other server
+    assert (
+        sorted(str(row) for row in rows_of(moved, start, end)) == batch
+    )  # a batch that was begun before is the same at the other server
     with pytest.raises(LogBehind, match="has not caught up"):
-        moved.latest(mirror.offset, Limit())  # a row was delivered that the replica does not have yet
+        moved.latest(
+            mirror.offset, Limit()
+        )  # a row was delivered that the replica does not have yet
     assert not moved.runway(mirror.offset).held
     replica.execute("start slave")
     wait_until_same(primary, replica)
 
     primary.kill()
     replica.execute("stop slave", "reset slave all")
-    replica.execute("insert into orders values (1002, 'new')", "update orders set name = 'third' where id > 290", database="shop")
+    replica.execute(
+        "insert into orders values (1002, 'new')",
+        "update orders set name = 'third' where id > 290",
+        database="shop",
+    )
     mirror.source = moved
     assert mirror.offset["log"]["server"] == "1"
     assert moved.runway(mirror.offset).held

@@ -19,7 +19,9 @@ case "$*" in
     for word in "$@"; do case "$word" in Dir::Cache::archives=*) touch "${{word#*=}}/mysql-server-core.deb" "${{word#*=}}/perl.deb";; esac; done;;
 esac
 """
-DPKG = '#!/bin/sh\necho "unpack $2" >> {log}\nmkdir -p "$3/usr/sbin" && touch "$3/usr/sbin/mysqld"\n'
+DPKG = (
+    '#!/bin/sh\necho "unpack $2" >> {log}\nmkdir -p "$3/usr/sbin" && touch "$3/usr/sbin/mysqld"\n'
+)
 
 
 @pytest.fixture
@@ -46,15 +48,24 @@ def test_it_is_fetched_once(machine: Path) -> None:
     mysql_packages.installation.cache_clear()
     assert mysql_packages.installation() == root
     assert (root / "usr/sbin/mysqld").exists()
-    assert (asked(machine, " install "), asked(machine, "mysql-server-core.deb"), asked(machine, "perl.deb")) == (1, 1, 0)
+    assert (
+        asked(machine, " install "),
+        asked(machine, "mysql-server-core.deb"),
+        asked(machine, "perl.deb"),
+    ) == (1, 1, 0)
 
 
 def test_a_failure_is_a_sentence_and_the_next_try_goes_on(machine: Path) -> None:
     (machine / "fails").touch()
-    with pytest.raises(ServerMissing, match="there is no MySQL server for the tests: apt-get cannot fetch one: E: no such package"):
+    with pytest.raises(
+        ServerMissing,
+        match="there is no MySQL server for the tests: apt-get cannot fetch one: E: no such package",
+    ):
         mysql_packages.installation()
     (machine / "fails").unlink()
-    (mysql_packages.cache_directory() / "unpacking" / "half").mkdir(parents=True)  # of a process that was killed
+    (mysql_packages.cache_directory() / "unpacking" / "half").mkdir(
+        parents=True
+    )  # of a process that was killed
     assert not (mysql_packages.installation() / "half").exists()
 
 

@@ -18,10 +18,20 @@ from tidegate.testing.servers.mysql import MySqlServer
 @pytest.fixture(params=["mariadb", "mysql", "mysql without ids"])
 def server(request: pytest.FixtureRequest) -> Iterator[BinlogServer]:
     """One that a test may reset."""
-    durable = {"innodb-flush-log-at-trx-commit": "1", "sync-binlog": "1", "innodb-flush-method": "fsync"}
+    durable = {
+        "innodb-flush-log-at-trx-commit": "1",
+        "sync-binlog": "1",
+        "innodb-flush-method": "fsync",
+    }
     without = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
     try:
-        made = MariaDbServer() if request.param == "mariadb" else MySqlServer(settings={**durable, **(without if "without" in request.param else {})})
+        made = (
+            MariaDbServer()
+            if request.param == "mariadb"
+            else MySqlServer(
+                settings={**durable, **(without if "without" in request.param else {})}
+            )
+        )
     except ServerMissing as missing:
         pytest.skip(str(missing))
     with made:
@@ -32,7 +42,9 @@ def reset(server: BinlogServer) -> None:
     server.execute("reset master" if server.called == "MariaDB" else "reset binary logs and gtids")
 
 
-def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_same(server: BinlogServer) -> None:
+def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_same(
+    server: BinlogServer,
+) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)")
     reset(server)
@@ -43,7 +55,9 @@ def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_
     assert job.mirror.source.runway(at).held
     shop("truncate table a")
     reset(server)
-    shop("insert into a values (5, 5)", "insert into a values (6, 6)", "insert into a values (7, 7)")
+    shop(
+        "insert into a values (5, 5)", "insert into a values (6, 6)", "insert into a values (7, 7)"
+    )
     assert not job.mirror.source.runway(at).held
     for _ in range(2):
         with pytest.raises(PositionGone, match="another history"):
@@ -52,7 +66,9 @@ def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_
     assert job.rows("a") == [(1, 1), (2, 2)]
 
 
-def test_a_job_goes_on_after_its_server_was_killed_and_its_log_was_turned(server: BinlogServer) -> None:
+def test_a_job_goes_on_after_its_server_was_killed_and_its_log_was_turned(
+    server: BinlogServer,
+) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
     job = Job(shop)
@@ -69,7 +85,9 @@ def test_a_job_goes_on_after_its_server_was_killed_and_its_log_was_turned(server
     assert job.rows("a") == in_source(shop, "a")
 
 
-def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks(server: BinlogServer) -> None:
+def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks(
+    server: BinlogServer,
+) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
     job = Job(shop)
@@ -82,12 +100,19 @@ def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks
             entry.pop("definition")
             entry["columns"] = [c[:3] for c in entry["columns"]]
     job.restart()
-    for split in job.mirror.source.joint_splits(start, end, 4):  # a batch that a former version had begun
-        assert [row["id"] for batch in job.mirror.source.read(split) for row in batch.to_pylist()] == [2]
+    for split in job.mirror.source.joint_splits(
+        start, end, 4
+    ):  # a batch that a former version had begun
+        assert [
+            row["id"] for batch in job.mirror.source.read(split) for row in batch.to_pylist()
+        ] == [2]
     job.run()
     offset = job.mirror.offset
     assert {"begun", "last", "skip"} <= set(offset["log"])
-    assert offset["tables"][f"{shop.name}.a"]["definition"] == {"engine": "InnoDB", "transactional": True}
+    assert offset["tables"][f"{shop.name}.a"]["definition"] == {
+        "engine": "InnoDB",
+        "transactional": True,
+    }
     assert job.rows("a") == in_source(shop, "a")
 
 
@@ -99,13 +124,25 @@ def test_another_server_with_the_same_number_is_told_by_its_own_id() -> None:
     with first, second:
         for server in (first, second):
             server.execute("create database shop")
-            server.execute("create table a (id int primary key, v int)", "insert into a values (1, 1)", database="shop")
+            server.execute(
+                "create table a (id int primary key, v int)",
+                "insert into a values (1, 1)",
+                database="shop",
+            )
         shop = shop_on(first)
         place = shop.place
         shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
         job = Job(shop)
         second.execute(f"create database {shop.name}")
-        second.execute("create table a (id int primary key, v int)", "insert into a values (1, 9)", database=shop.name)
-        job.mirror.source = BinlogShop(second, type(place)(second.url(shop.name), place.user, place.password, shop.name)).source()
-        with pytest.raises(Exception, match=r"has not caught up|this is server|never was a replica"):
+        second.execute(
+            "create table a (id int primary key, v int)",
+            "insert into a values (1, 9)",
+            database=shop.name,
+        )
+        job.mirror.source = BinlogShop(
+            second, type(place)(second.url(shop.name), place.user, place.password, shop.name)
+        ).source()
+        with pytest.raises(
+            Exception, match=r"has not caught up|this is server|never was a replica"
+        ):
             job.mirror.run()

@@ -27,36 +27,60 @@ def start(binlog_server: BinlogServer) -> Iterator[Start]:
             named = {name.replace("_", "-"): value for name, value in settings.items()}
             kind = MariaDbServer if isinstance(binlog_server, MariaDbServer) else MySqlServer
             server = stack.enter_context(kind(settings=named))
-            server.execute("create database shop", "create database other", "create table shop.t (id int primary key)")
-            return BinlogShop(server, Place(url=server.url("shop"), user=server.user, password=server.password, database="shop"))
+            server.execute(
+                "create database shop",
+                "create database other",
+                "create table shop.t (id int primary key)",
+            )
+            return BinlogShop(
+                server,
+                Place(
+                    url=server.url("shop"),
+                    user=server.user,
+                    password=server.password,
+                    database="shop",
+                ),
+            )
 
         yield started
 
 
-@pytest.mark.parametrize(("setting", "value"), [("binlog_ignore_db", "shop"), ("binlog_do_db", "other")])
-def test_a_filter_that_hides_a_read_database_is_refused(start: Start, setting: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value"), [("binlog_ignore_db", "shop"), ("binlog_do_db", "other")]
+)
+def test_a_filter_that_hides_a_read_database_is_refused(
+    start: Start, setting: str, value: str
+) -> None:
     shop = start(**{setting: value})
     for options in ({}, {"binlog-filters.accepted": True}):
-        with pytest.raises(NotSetUp, match=rf"{setting} = {value} keeps the changes of shop out of its log"):
+        with pytest.raises(
+            NotSetUp, match=rf"{setting} = {value} keeps the changes of shop out of its log"
+        ):
             shop.source(**options).initial()
 
 
 def test_a_filter_of_another_database_hides_statements_and_can_be_accepted(start: Start) -> None:
     shop = start(binlog_ignore_db="other")
     with pytest.raises(
-        NotSetUp, match=r"binlog_ignore_db = other keeps statements such as ALTER TABLE and TRUNCATE of shop out.*binlog-filters.accepted = true"
+        NotSetUp,
+        match=r"binlog_ignore_db = other keeps statements such as ALTER TABLE and TRUNCATE of shop out.*binlog-filters.accepted = true",
     ):
         shop.source().initial()
     assert shop.source(**{"binlog-filters.accepted": True}).initial()
 
 
-def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(start: Start, binlog_server: BinlogServer) -> None:
+def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(
+    start: Start, binlog_server: BinlogServer
+) -> None:
     shop = start(log_slave_updates="OFF", server_id="9")
     assert shop.source().initial(), "a server that is no replica logs all"
     word = "replication source" if isinstance(binlog_server, MySqlServer) else "master"
     host = "source_host" if isinstance(binlog_server, MySqlServer) else "master_host"
     shop(f"change {word} to {host} = '127.0.0.1'")
-    with pytest.raises(NotSetUp, match=r"is a replica and does not log what comes from its primary: set log_(slave|replica)_updates = ON"):
+    with pytest.raises(
+        NotSetUp,
+        match=r"is a replica and does not log what comes from its primary: set log_(slave|replica)_updates = ON",
+    ):
         shop.source().initial()
     shop(f"reset {'replica' if isinstance(binlog_server, MySqlServer) else 'slave'} all")
     assert shop.source().initial()
@@ -65,22 +89,36 @@ def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(start: Start, bi
 def test_all_that_is_wrong_is_one_message(start: Start, binlog_server: BinlogServer) -> None:
     shop = start(binlog_row_image="MINIMAL", binlog_ignore_db="shop", binlog_format="MIXED")
     if isinstance(binlog_server, MySqlServer):
-        shop("set global binlog_row_value_options = 'PARTIAL_JSON'", "set global binlog_transaction_compression = ON")
+        shop(
+            "set global binlog_row_value_options = 'PARTIAL_JSON'",
+            "set global binlog_transaction_compression = ON",
+        )
     with pytest.raises(NotSetUp) as raised:
         shop.source().initial()
     text = str(raised.value)
-    wanted = ["set binlog_format = ROW (it is MIXED)", "set binlog_row_image = FULL (it is MINIMAL)", "keeps the changes of shop"]
+    wanted = [
+        "set binlog_format = ROW (it is MIXED)",
+        "set binlog_row_image = FULL (it is MINIMAL)",
+        "keeps the changes of shop",
+    ]
     if isinstance(binlog_server, MySqlServer):
-        wanted += ["set binlog_row_value_options = '' (it is PARTIAL_JSON)", "set binlog_transaction_compression = OFF (it is ON)"]
+        wanted += [
+            "set binlog_row_value_options = '' (it is PARTIAL_JSON)",
+            "set binlog_transaction_compression = OFF (it is ON)",
+        ]
     assert [part for part in wanted if part not in text] == []
 
 
-def test_a_log_without_names_of_columns_is_warned_of(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_without_names_of_columns_is_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     shop = start()
     with caplog.at_level(logging.WARNING):
         shop.source().initial()
         assert "binlog_row_metadata" not in caplog.text
-        shop(f"set global binlog_row_metadata = {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}")
+        shop(
+            f"set global binlog_row_metadata = {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}"
+        )
         shop.source().initial()
     assert "set binlog_row_metadata = FULL" in caplog.text
 

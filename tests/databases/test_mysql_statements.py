@@ -18,20 +18,47 @@ def as_client(shop: BinlogShop, charset: str, *statements: str) -> None:
     """Run statements in a client's character set."""
     server = shop.server
     connection = pymysql.connect(
-        host="127.0.0.1", port=server.port, user="root", database=shop.name, autocommit=True, charset=charset, ssl_disabled=True, connect_timeout=60
+        host="127.0.0.1",
+        port=server.port,
+        user="root",
+        database=shop.name,
+        autocommit=True,
+        charset=charset,
+        ssl_disabled=True,
+        connect_timeout=60,
     )
     with connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
 
 
-@pytest.mark.parametrize(("charset", "name"), [("latin1", "tä"), ("cp1251", "таб"), ("sjis", "表ソ"), ("gbk", "表"), ("utf8mb4", "tä表")])
-@pytest.mark.parametrize("statement", ["truncate table `{}`", "alter table {} modify e enum('b','a')", "alter table `{}` add column `{}` int"])
-def test_statements_are_read_in_the_character_set_of_their_client(binlog_shop: BinlogShop, charset: str, name: str, statement: str) -> None:
-    binlog_shop(f"create table `{name}` (id int primary key, e enum('a','b'))", f"insert into `{name}` values (1, 'a')")
+@pytest.mark.parametrize(
+    ("charset", "name"),
+    [("latin1", "tä"), ("cp1251", "таб"), ("sjis", "表ソ"), ("gbk", "表"), ("utf8mb4", "tä表")],
+)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "truncate table `{}`",
+        "alter table {} modify e enum('b','a')",
+        "alter table `{}` add column `{}` int",
+    ],
+)
+def test_statements_are_read_in_the_character_set_of_their_client(
+    binlog_shop: BinlogShop, charset: str, name: str, statement: str
+) -> None:
+    binlog_shop(
+        f"create table `{name}` (id int primary key, e enum('a','b'))",
+        f"insert into `{name}` values (1, 'a')",
+    )
     with row_metadata(binlog_shop, full=False):
         job = Job(binlog_shop)
-        as_client(binlog_shop, charset, statement.format(name, name), f"insert into `{name}` (id, e) values (2, 'a')")
+        as_client(
+            binlog_shop,
+            charset,
+            statement.format(name, name),
+            f"insert into `{name}` (id, e) values (2, 'a')",
+        )
         stop = job.stops()
     assert stop.path == f"{binlog_shop.name}.{name}"
     assert name in stop.statement
@@ -45,7 +72,13 @@ def folding() -> Iterator[MariaDbServer]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["TRUNCATE TABLE Orders", "ALTER TABLE ORDERS MODIFY e ENUM('z','a','b')", "drop table other, `OrderS`", "rename table x to y, ORDERS to z"]
+    "statement",
+    [
+        "TRUNCATE TABLE Orders",
+        "ALTER TABLE ORDERS MODIFY e ENUM('z','a','b')",
+        "drop table other, `OrderS`",
+        "rename table x to y, ORDERS to z",
+    ],
 )
 def test_names_are_folded_as_the_server_folds_them(folding: MariaDbServer, statement: str) -> None:
     shop = shop_on(folding)
@@ -62,7 +95,9 @@ def test_names_are_folded_as_the_server_folds_them(folding: MariaDbServer, state
         assert job.stops().path == f"{shop.name}.orders"
 
 
-def test_a_table_is_read_by_a_name_in_another_case_where_the_server_ignores_it(folding: MariaDbServer) -> None:
+def test_a_table_is_read_by_a_name_in_another_case_where_the_server_ignores_it(
+    folding: MariaDbServer,
+) -> None:
     shop = shop_on(folding)
     shop("create table orders (id int primary key, v int)", "insert into orders values (1, 1)")
     job = Job(shop, **{"table-names": [f"{shop.name}.Orders"]})
@@ -73,10 +108,20 @@ def test_a_table_is_read_by_a_name_in_another_case_where_the_server_ignores_it(f
     job.stops("truncate")
 
 
-def test_quotes_and_backslashes_mean_what_the_mode_of_the_session_says(binlog_shop: BinlogShop) -> None:
-    binlog_shop("create table a (id int primary key)", "insert into a values (1)", "create table other (id int primary key)")
+def test_quotes_and_backslashes_mean_what_the_mode_of_the_session_says(
+    binlog_shop: BinlogShop,
+) -> None:
+    binlog_shop(
+        "create table a (id int primary key)",
+        "insert into a values (1)",
+        "create table other (id int primary key)",
+    )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
-    binlog_shop("set sql_mode = 'NO_BACKSLASH_ESCAPES'", r"alter table other comment 'x\', comment ', rename to a, '", "insert into a values (2)")
+    binlog_shop(
+        "set sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        r"alter table other comment 'x\', comment ', rename to a, '",
+        "insert into a values (2)",
+    )
     job.run()
     assert job.rows("a") == [(1,), (2,)]
     binlog_shop("set sql_mode = 'ANSI_QUOTES'", 'truncate table "a"')
@@ -101,7 +146,9 @@ BY_STATEMENT = [
 
 @pytest.mark.parametrize("mode", ["STATEMENT", "MIXED"])
 @pytest.mark.parametrize("statement", BY_STATEMENT)
-def test_a_statement_in_place_of_rows_stops_the_job(binlog_shop: BinlogShop, mode: str, statement: str) -> None:
+def test_a_statement_in_place_of_rows_stops_the_job(
+    binlog_shop: BinlogShop, mode: str, statement: str
+) -> None:
     binlog_shop(
         "create table a (id int primary key, v varchar(20))",
         "create table other (id int)",
@@ -117,9 +164,15 @@ def test_a_statement_in_place_of_rows_stops_the_job(binlog_shop: BinlogShop, mod
     )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     binlog_shop("insert into a values (2, 'y')")
-    binlog_shop(f"set session binlog_format = {mode}", *statement.format(db=binlog_shop.name).split("; "), "set session binlog_format = ROW")
+    binlog_shop(
+        f"set session binlog_format = {mode}",
+        *statement.format(db=binlog_shop.name).split("; "),
+        "set session binlog_format = ROW",
+    )
     binlog_shop("insert into a values (4, 'later')")
-    if mode == "MIXED" and ("f(1)" in statement or statement.startswith(("call", "insert into fires"))):
+    if mode == "MIXED" and (
+        "f(1)" in statement or statement.startswith(("call", "insert into fires"))
+    ):
         try:  # such statements are written as rows where the server deems them unsafe
             job.run()
         except TableChanged:
@@ -135,7 +188,10 @@ def test_a_statement_in_place_of_rows_stops_the_job(binlog_shop: BinlogShop, mod
 
 
 def test_statements_in_place_of_rows_of_other_tables_are_passed(binlog_shop: BinlogShop) -> None:
-    binlog_shop("create table a (id int primary key)", "create table other (id int primary key auto_increment, v double)")
+    binlog_shop(
+        "create table a (id int primary key)",
+        "create table other (id int primary key auto_increment, v double)",
+    )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a", **LATEST})
     binlog_shop(
         "set session binlog_format = STATEMENT",
@@ -152,20 +208,31 @@ def test_statements_in_place_of_rows_of_other_tables_are_passed(binlog_shop: Bin
     assert job.rows("a") == [(1,)]
 
 
-def test_a_file_that_is_loaded_by_a_statement_stops_the_job(binlog_shop: BinlogShop, tmp_path: object) -> None:
+def test_a_file_that_is_loaded_by_a_statement_stops_the_job(
+    binlog_shop: BinlogShop, tmp_path: object
+) -> None:
     binlog_shop("create table a (id int primary key, v varchar(20))")
     path = f"{tmp_path}/rows.txt"
     with open(path, "w", encoding="utf-8") as file:
         file.write("5\tx\n")
     job = Job(binlog_shop, **LATEST)
-    connection = pymysql.connect(host="127.0.0.1", port=binlog_shop.server.port, user="root", database=binlog_shop.name, autocommit=True, local_infile=True)
+    connection = pymysql.connect(
+        host="127.0.0.1",
+        port=binlog_shop.server.port,
+        user="root",
+        database=binlog_shop.name,
+        autocommit=True,
+        local_infile=True,
+    )
     with connection, connection.cursor() as cursor:
         cursor.execute("set session binlog_format = STATEMENT")
         cursor.execute(f"load data local infile '{path}' into table a")
     job.stops("instead of rows")
 
 
-def test_what_is_not_understood_stops_the_job_where_it_names_a_table(binlog_shop: BinlogShop) -> None:
+def test_what_is_not_understood_stops_the_job_where_it_names_a_table(
+    binlog_shop: BinlogShop,
+) -> None:
     """No statement of a server is left that is not understood, so one is made up."""
     from tidegate.databases.binlog.ddl import Effect, table_statement
 

@@ -15,24 +15,47 @@ def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
     return BinlogShop(mariadb, maria)
 
 
-@pytest.mark.parametrize("action", ["on delete cascade", "on update cascade", "on delete set null", "on update set null"])
-def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(shop: BinlogShop, action: str) -> None:
-    shop("create table p (id int primary key)", f"create table c (id int primary key, p int, constraint to_p foreign key (p) references p (id) {action})")
-    with pytest.raises(NotSetUp, match=rf"{shop.name}\.c by to_p \({shop.name}\.p: on delete .*foreign-key-cascades"):
+@pytest.mark.parametrize(
+    "action", ["on delete cascade", "on update cascade", "on delete set null", "on update set null"]
+)
+def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(
+    shop: BinlogShop, action: str
+) -> None:
+    shop(
+        "create table p (id int primary key)",
+        f"create table c (id int primary key, p int, constraint to_p foreign key (p) references p (id) {action})",
+    )
+    with pytest.raises(
+        NotSetUp,
+        match=rf"{shop.name}\.c by to_p \({shop.name}\.p: on delete .*foreign-key-cascades",
+    ):
         source_of(shop).tables()
     assert len(source_of(shop, **{"foreign-key-cascades": "ignore"}).tables()) == 2
-    assert len(source_of(shop, **{"table-pattern": rf"{shop.name}\.p"}).tables()) == 1  # the rows of the parent are all in the log
+    assert (
+        len(source_of(shop, **{"table-pattern": rf"{shop.name}\.p"}).tables()) == 1
+    )  # the rows of the parent are all in the log
 
 
 def test_a_foreign_key_that_changes_nothing_is_passed(shop: BinlogShop) -> None:
-    shop("create table p (id int primary key)", "create table c (id int primary key, p int, foreign key (p) references p (id) on delete restrict)")
+    shop(
+        "create table p (id int primary key)",
+        "create table c (id int primary key, p int, foreign key (p) references p (id) on delete restrict)",
+    )
     assert len(source_of(shop).tables()) == 2
 
 
 def test_a_foreign_key_that_comes_later_stops_the_job(shop: BinlogShop) -> None:
-    shop("create table p (id int primary key)", "create table c (id int primary key, p int)", "insert into p values (1)", "insert into c values (1, 1)")
+    shop(
+        "create table p (id int primary key)",
+        "create table c (id int primary key, p int)",
+        "insert into p values (1)",
+        "insert into c values (1, 1)",
+    )
     job = Job(shop)
-    shop("alter table c add constraint to_p foreign key (p) references p (id) on delete cascade", "delete from p")
+    shop(
+        "alter table c add constraint to_p foreign key (p) references p (id) on delete cascade",
+        "delete from p",
+    )
     with pytest.raises(NotSetUp, match=rf"{shop.name}\.c by to_p"):
         job.run()
     assert job.rows("c") == [(1, 1)]
@@ -53,7 +76,10 @@ def test_cascades_that_are_in_the_log_are_read(mysql: MySqlServer) -> None:
 
 
 def test_a_table_with_former_versions_of_its_rows_is_refused_by_name(shop: BinlogShop) -> None:
-    shop("create table kept (id int primary key)", "create table v (id int primary key, n int) with system versioning")
+    shop(
+        "create table kept (id int primary key)",
+        "create table v (id int primary key, n int) with system versioning",
+    )
     for options in ({}, {"table-names": [f"{shop.name}.v"]}):
         with pytest.raises(NoTables, match=rf"{shop.name}\.v keeps former versions"):
             source_of(shop, **options).tables()

@@ -40,7 +40,12 @@ def reading(shop: BinlogShop, **options: Any) -> Job:
 
 
 TAKEN_BACK = {
-    "rollback with a temporary table": ["begin", "insert into a values (1, 'undone')", "create temporary table t (id int)", "rollback"],
+    "rollback with a temporary table": [
+        "begin",
+        "insert into a values (1, 'undone')",
+        "create temporary table t (id int)",
+        "rollback",
+    ],
     "rollback after a temporary table was dropped": [
         "create temporary table t (id int)",
         "begin",
@@ -126,8 +131,18 @@ def test_what_is_taken_back_while_a_table_is_read_is_not_delivered_either(shop: 
     numbers = iter(range(1000))
 
     def write() -> None:
-        shop("begin", "delete from a where id % 2 = 0", "create temporary table t (id int)", "rollback")
-        undone = ["savepoint s", "delete from a", f"insert into plain values ({next(numbers)}, 'x')", "rollback to s"]
+        shop(
+            "begin",
+            "delete from a where id % 2 = 0",
+            "create temporary table t (id int)",
+            "rollback",
+        )
+        undone = [
+            "savepoint s",
+            "delete from a",
+            f"insert into plain values ({next(numbers)}, 'x')",
+            "rollback to s",
+        ]
         shop("begin", "update a set v = 'kept' where id % 3 = 0", *undone, "commit")
 
     for _ in range(5):
@@ -143,7 +158,9 @@ def xa(shop: BinlogShop, xid: str, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_xa_transaction_counts_from_its_commit_on(binlog_shop: BinlogShop, restarts: bool) -> None:
+def test_an_xa_transaction_counts_from_its_commit_on(
+    binlog_shop: BinlogShop, restarts: bool
+) -> None:
     shop, job = binlog_shop, reading(binlog_shop, **LATEST)
 
     def goes_on() -> None:
@@ -154,11 +171,22 @@ def test_an_xa_transaction_counts_from_its_commit_on(binlog_shop: BinlogShop, re
             assert job.mirror.offset["log"].get("xa") is not None or not shop("xa recover")
 
     shop("insert into a values (1, 'first'), (2, 'second')")
-    xa(shop, "'one'", "insert into a values (10, 'xa')", "update a set v = 'by xa' where id = 1", "insert into other values (1, 'x')")
+    xa(
+        shop,
+        "'one'",
+        "insert into a values (10, 'xa')",
+        "update a set v = 'by xa' where id = 1",
+        "insert into other values (1, 'x')",
+    )
     goes_on()
     assert job.rows("a") == [(1, "first"), (2, "second")]
     shop("insert into b values (1, 'between')", "flush binary logs")
-    xa(shop, "'two','branch',7", "delete from a where id = 2", "insert into b values (20, 'undone')")
+    xa(
+        shop,
+        "'two','branch',7",
+        "delete from a where id = 2",
+        "insert into b values (20, 'undone')",
+    )
     goes_on()
     shop("xa rollback 'two','branch',7", "update a set v = 'later' where id = 2")
     goes_on()
@@ -166,7 +194,12 @@ def test_an_xa_transaction_counts_from_its_commit_on(binlog_shop: BinlogShop, re
     goes_on()
     assert job.rows("a") == in_source(shop, "a")
     assert job.rows("b") == in_source(shop, "b")
-    shop("xa start 'three'", "insert into a values (12, 'one phase')", "xa end 'three'", "xa commit 'three' one phase")
+    shop(
+        "xa start 'three'",
+        "insert into a values (12, 'one phase')",
+        "xa end 'three'",
+        "xa commit 'three' one phase",
+    )
     goes_on()
     assert job.rows("a") == in_source(shop, "a")
     assert "xa" not in job.mirror.offset["log"]
@@ -187,10 +220,17 @@ def test_a_range_with_xa_is_the_same_whenever_it_is_read(binlog_shop: BinlogShop
     assert [row["id"] for _, row in rows_of(job.mirror.source, start, end)] == first
 
 
-def test_an_xa_transaction_that_was_prepared_before_the_job_began_is_found(binlog_shop: BinlogShop) -> None:
+def test_an_xa_transaction_that_was_prepared_before_the_job_began_is_found(
+    binlog_shop: BinlogShop,
+) -> None:
     shop = binlog_shop
     shop(*TABLES, "insert into a values (1, 'x')")
-    xa(shop, "'early'", "insert into a values (2, 'early')", "update a set v = 'by xa' where id = 1")
+    xa(
+        shop,
+        "'early'",
+        "insert into a values (2, 'early')",
+        "update a set v = 'by xa' where id = 1",
+    )
     xa(shop, "'others'", "insert into other values (1, 'x')")
     shop("flush binary logs", "flush binary logs", "insert into b values (1, 'x')")
     job = Job(shop, **{"table-pattern": rf"{shop.name}\.(a|b)"})
@@ -203,7 +243,12 @@ def test_an_xa_transaction_that_was_prepared_before_the_job_began_is_found(binlo
 def test_an_xa_transaction_is_taken_back_while_a_table_is_read(binlog_shop: BinlogShop) -> None:
     shop = binlog_shop
     shop(*TABLES, *(f"insert into a values ({n}, 'first')" for n in range(1, 301)))
-    xa(shop, "'one'", "update a set v = 'by xa' where id in (5, 150, 250)", "insert into a values (400, 'xa')")
+    xa(
+        shop,
+        "'one'",
+        "update a set v = 'by xa' where id in (5, 150, 250)",
+        "insert into a values (400, 'xa')",
+    )
     mirror = Mirror(source_of(shop, **{"table-pattern": rf"{shop.name}\.a"}))
     mirror.step(Limit(rows=100), between=lambda: shop("xa commit 'one'"))
     mirror.run(Limit(rows=100))
@@ -217,7 +262,9 @@ def test_the_log_of_a_prepared_transaction_is_needed_until_it_is_decided(shop: B
     job.run()
     prepared = job.mirror.offset["log"]["xa"]
     assert [entry[3] for entry in prepared.values()] == [[f"{shop.name}.a"]]
-    job.mirror.offset["log"]["xa"] = {xid: ["binlog.000000", *entry[1:]] for xid, entry in prepared.items()}
+    job.mirror.offset["log"]["xa"] = {
+        xid: ["binlog.000000", *entry[1:]] for xid, entry in prepared.items()
+    }
     assert not job.mirror.source.runway(job.mirror.offset).held
     with pytest.raises((PositionGone, LogRefused), match="XA transaction"):
         job.run()
@@ -244,15 +291,28 @@ def test_any_mixture_of_transactions_is_what_the_source_has(shop: BinlogShop, se
             steps.append(rng.choice(changes))
         if what < 0.3:
             points = [s.split()[1] for s in steps if s.startswith("savepoint")]
-            shop("begin", *steps, *([f"rollback to {rng.choice(points)}"] if points else []), f"insert into a values ({next(numbers)}, 'end')", "commit")
+            shop(
+                "begin",
+                *steps,
+                *([f"rollback to {rng.choice(points)}"] if points else []),
+                f"insert into a values ({next(numbers)}, 'end')",
+                "commit",
+            )
         elif what < 0.5:
             shop("begin", *steps, "create temporary table t (id int)", "rollback")
         elif what < 0.7:
             xid = f"'{shop.name}.{round_}'"
-            xa(shop, xid, f"insert into b values ({next(numbers)}, 'xa')", f"insert into other values ({next(numbers)}, 'xa')")
+            xa(
+                shop,
+                xid,
+                f"insert into b values ({next(numbers)}, 'xa')",
+                f"insert into other values ({next(numbers)}, 'xa')",
+            )
             open_xa.append(xid)
         elif open_xa:
-            shop(f"xa {rng.choice(['commit', 'rollback'])} {open_xa.pop(rng.randrange(len(open_xa)))}")
+            shop(
+                f"xa {rng.choice(['commit', 'rollback'])} {open_xa.pop(rng.randrange(len(open_xa)))}"
+            )
         if rng.random() < 0.5:
             job.restart()
             job.run()
@@ -263,14 +323,26 @@ def test_any_mixture_of_transactions_is_what_the_source_has(shop: BinlogShop, se
         assert job.rows(table) == in_source(shop, table)
 
 
-def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_table_that_is_read(mysql: MySqlServer) -> None:
+def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_table_that_is_read(
+    mysql: MySqlServer,
+) -> None:
     shop = shop_on(mysql)
-    shop("create table a (id int primary key, j json)", "create table other (id int primary key, j json)", """insert into a values (1, '{"x": [1,2,3]}')""")
+    shop(
+        "create table a (id int primary key, j json)",
+        "create table other (id int primary key, j json)",
+        """insert into a values (1, '{"x": [1,2,3]}')""",
+    )
     job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
-    shop("""insert into other values (1, '{"x": "long long long long long long long long long text", "y": 1}')""")
+    shop(
+        """insert into other values (1, '{"x": "long long long long long long long long long text", "y": 1}')"""
+    )
     partial = "update {} set j = json_set(j, '$.y', 2)"
     shop("set session binlog_row_value_options = PARTIAL_JSON", partial.format("other"))
-    shop("set session binlog_transaction_compression = ON", "insert into other values (2, '{}')", partial.format("other"))
+    shop(
+        "set session binlog_transaction_compression = ON",
+        "insert into other values (2, '{}')",
+        partial.format("other"),
+    )
     shop("insert into a values (2, '[]')")
     job.run()
     assert [row[0] for row in job.rows("a")] == [1, 2]
@@ -278,7 +350,10 @@ def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_tabl
     shop("set session binlog_transaction_compression = ON", "insert into a values (3, '{}')")
     with pytest.raises(Unsupported, match=rf"{shop.name}\.a.*binlog_transaction_compression = OFF"):
         job.run()
-    job.mirror.offset = {**offset, "log": job.mirror.source.log_begin(shop_session := shop.place.session())}
+    job.mirror.offset = {
+        **offset,
+        "log": job.mirror.source.log_begin(shop_session := shop.place.session()),
+    }
     shop_session.close()
     shop("set session binlog_row_value_options = PARTIAL_JSON", partial.format("a"))
     with pytest.raises(Unsupported, match=rf"{shop.name}\.a as partial JSON"):

@@ -40,8 +40,17 @@ Servers = dict[str, MariaDbServer | PostgresServer]
 @pytest.fixture
 def servers() -> Iterator[Servers]:
     """One of each, to be killed. A killed process loses nothing that it gave to the kernel, so that nobody has to wait for a disk."""
-    settings = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "fsync": "off", "max_connections": "100"}
-    with MariaDbServer(settings={"innodb-flush-method": "nosync", "sync-binlog": "0"}) as maria, PostgresServer(settings=settings) as postgres:
+    settings = {
+        "wal_level": "logical",
+        "max_replication_slots": "20",
+        "max_wal_senders": "20",
+        "fsync": "off",
+        "max_connections": "100",
+    }
+    with (
+        MariaDbServer(settings={"innodb-flush-method": "nosync", "sync-binlog": "0"}) as maria,
+        PostgresServer(settings=settings) as postgres,
+    ):
         yield {"maria": maria, "postgres": postgres}
 
 
@@ -63,16 +72,28 @@ class World:
     def __init__(self, servers: Servers, files: Path, chance: random.Random) -> None:
         self.files = files
         self.sources = {kind: Side(servers[kind], "source_db") for kind in KINDS}
-        self.targets = {(source, target): Side(servers[target], f"from_{source}") for source in KINDS for target in KINDS}
-        self.copies = [Copy(self.sources[source], self.targets[source, target]) for source, target in (KINDS, KINDS[::-1])]
+        self.targets = {
+            (source, target): Side(servers[target], f"from_{source}")
+            for source in KINDS
+            for target in KINDS
+        }
+        self.copies = [
+            Copy(self.sources[source], self.targets[source, target])
+            for source, target in (KINDS, KINDS[::-1])
+        ]
         for side in (*self.sources.values(), *self.targets.values()):
             side.create()
         for side in self.sources.values():
             side.create_tables()
         for copy in self.copies:
             copy.fill()
-        self.writers = {kind: Writer(side, random.Random(chance.random())) for kind, side in self.sources.items()}
-        self.observers = {pair: Observer(side, self.writers[pair[0]]) for pair, side in self.targets.items()}
+        self.writers = {
+            kind: Writer(side, random.Random(chance.random()))
+            for kind, side in self.sources.items()
+        }
+        self.observers = {
+            pair: Observer(side, self.writers[pair[0]]) for pair, side in self.targets.items()
+        }
 
     def start(self) -> None:
         for thread in (*self.writers.values(), *self.observers.values()):
@@ -80,8 +101,19 @@ class World:
 
     @property
     def violations(self) -> list[str]:
-        troubled = [f"the writer of {kind}: {writer.trouble!r}" for kind, writer in self.writers.items() if writer.trouble is not None]
-        return [*troubled, *(f"{pair}: {text}" for pair, observer in self.observers.items() for text in observer.violations)]
+        troubled = [
+            f"the writer of {kind}: {writer.trouble!r}"
+            for kind, writer in self.writers.items()
+            if writer.trouble is not None
+        ]
+        return [
+            *troubled,
+            *(
+                f"{pair}: {text}"
+                for pair, observer in self.observers.items()
+                for text in observer.violations
+            ),
+        ]
 
     def seen(self) -> int:
         """How many commits have arrived everywhere."""
@@ -89,7 +121,10 @@ class World:
 
     def arrived(self) -> bool:
         """Whether everything that was ever written is in all targets; the writers have stopped."""
-        return all(observer.whole and observer.number == self.writers[pair[0]].last for pair, observer in self.observers.items())
+        return all(
+            observer.whole and observer.number == self.writers[pair[0]].last
+            for pair, observer in self.observers.items()
+        )
 
     def stop(self) -> None:
         for thread in (*self.writers.values(), *self.observers.values()):
@@ -97,7 +132,14 @@ class World:
 
     def changes(self) -> str:
         """The job of the logs."""
-        blocks = [(f"{source}_{target}", source, self._database(self.targets[source, target], f"{source}_{target}")) for source, target in self.targets]
+        blocks = [
+            (
+                f"{source}_{target}",
+                source,
+                self._database(self.targets[source, target], f"{source}_{target}"),
+            )
+            for source, target in self.targets
+        ]
         blocks.append(("history", "postgres", self._files()))
         sources = "\n".join(reader(self.sources[source], name) for name, source, _ in blocks)
         return f"""env {{ job.mode = "STREAMING", batch.max-rows = 2000, {ENV} }}
@@ -136,26 +178,40 @@ def reader(side: Side, name: str) -> str:
 class Demon:
     """Kills one thing after the other; each kind in every round, in an order by chance."""
 
-    def __init__(self, cluster: Cluster, world: World, jobs: list[Job], chance: random.Random) -> None:
+    def __init__(
+        self, cluster: Cluster, world: World, jobs: list[Job], chance: random.Random
+    ) -> None:
         self.cluster, self.world, self.jobs, self.chance = cluster, world, jobs, chance
         self.log: list[str] = []
 
     def round(self) -> None:
         """Everything. After one blow the world may recover until rows arrive again, the next one comes before anybody has noticed."""
-        acts: list[Callable[[], str]] = [self._kill_driver, self._kill_driver, self._kill_worker, self._kill_leader]
+        acts: list[Callable[[], str]] = [
+            self._kill_driver,
+            self._kill_driver,
+            self._kill_worker,
+            self._kill_leader,
+        ]
         acts += [lambda side=side: self._restart(side) for side in self.world.sources.values()]
         self.chance.shuffle(acts)
         for act in acts:
             if self.chance.random() < 0.5:
                 before = self.world.seen()
-                self.jobs[0].until("rows", lambda before=before: self.world.violations or self.world.seen() > before, PATIENCE_S)
-            time.sleep(self.chance.choice([0.1, 0.5, 1.0]))  # how far the world gets in between is part of the chance
+                self.jobs[0].until(
+                    "rows",
+                    lambda before=before: self.world.violations or self.world.seen() > before,
+                    PATIENCE_S,
+                )
+            # How far the job gets in between is part of the seed.
+            time.sleep(self.chance.choice([0.1, 0.5, 1.0]))  # see above
             self.log.append(act())
             self.cluster.complete(servers=2, workers=1)
 
     def _kill_driver(self) -> str:
         drivers = [job.known().driver for job in self.jobs]
-        there = [driver.value for driver in drivers if driver is not None and driver.value.end is None]
+        there = [
+            driver.value for driver in drivers if driver is not None and driver.value.end is None
+        ]
         if there:
             kill_session(self.chance.choice(there).process)
         return "driver" if there else "no driver"
@@ -179,14 +235,18 @@ class Demon:
 
 def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None:
     """Kills for a while, then peace."""
-    print(f'seed {seed}; again with: PAIR_SECONDS={seconds:g} TIDEGATE_TEST_SEED={seed} make soak ARGS="-k pairs"')  # shown where it fails
+    print(
+        f'seed {seed}; again with: PAIR_SECONDS={seconds:g} TIDEGATE_TEST_SEED={seed} make soak ARGS="-k pairs"'
+    )  # shown where it fails
     chance = random.Random(f"pairs {seed}")
     world = World(servers, cluster.root / "files", chance)
     cluster.complete(servers=2, workers=1)
     world.start()
     try:
         changes = cluster.submit(world.changes())
-        copies = cluster.submit(f'env {{ job.mode = "BATCH", batch.max-rows = 100, read_limit.rows_per_second = {RATE}, {ENV} }}\n{Copy.text(world.copies)}')
+        copies = cluster.submit(
+            f'env {{ job.mode = "BATCH", batch.max-rows = 100, read_limit.rows_per_second = {RATE}, {ENV} }}\n{Copy.text(world.copies)}'
+        )
         demon = Demon(cluster, world, [changes, copies], chance)
         end_s = time.monotonic() + seconds
         while True:
@@ -195,16 +255,35 @@ def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None
                 break
         for writer in world.writers.values():
             writer.stop()
-        print("acts:", dict(Counter(demon.log)), "commits:", [w.last for w in world.writers.values()], "looks:", [o.looks for o in world.observers.values()])
-        changes.until("the last commit in all targets", lambda: world.violations or world.arrived(), PATIENCE_S)
+        print(
+            "acts:",
+            dict(Counter(demon.log)),
+            "commits:",
+            [w.last for w in world.writers.values()],
+            "looks:",
+            [o.looks for o in world.observers.values()],
+        )
+        changes.until(
+            "the last commit in all targets",
+            lambda: world.violations or world.arrived(),
+            PATIENCE_S,
+        )
     finally:
         world.stop()
-        print("arrived:", {pair: (o.number, "whole" if o.whole else "in part") for pair, o in world.observers.items()})
+        print(
+            "arrived:",
+            {
+                pair: (o.number, "whole" if o.whole else "in part")
+                for pair, o in world.observers.items()
+            },
+        )
     assert world.violations == [], world.violations
     copies.ends(JobStatus.FINISHED)
     for copy in world.copies:
         copy.check()
-    changes.until("the last change in the files", lambda: adds_up(world.files, world.writers["postgres"].rows))
+    changes.until(
+        "the last change in the files", lambda: adds_up(world.files, world.writers["postgres"].rows)
+    )
     changes.stop()
     changes.has_no_process()
     world.check()
@@ -212,11 +291,15 @@ def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cluster", ["plain"], indirect=True)
-def test_every_pair_holds_under_kills_for_a_moment(cluster: Cluster, servers: Servers, seed: int) -> None:
+def test_every_pair_holds_under_kills_for_a_moment(
+    cluster: Cluster, servers: Servers, seed: int
+) -> None:
     holds(cluster, servers, seed, 0)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("cluster", ["plain", "spark"], indirect=True)
-def test_every_pair_holds_under_kills_for_a_while(cluster: Cluster, servers: Servers, seed: int) -> None:
+def test_every_pair_holds_under_kills_for_a_while(
+    cluster: Cluster, servers: Servers, seed: int
+) -> None:
     holds(cluster, servers, seed, float(os.environ.get("PAIR_SECONDS") or 120))

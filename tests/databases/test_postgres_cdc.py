@@ -24,9 +24,13 @@ def change(rng: random.Random, number: int) -> list[str]:
         key, what = rng.randrange(1, 500), rng.random()
         fresh = 1000 + number * 100 + step
         if what < 0.4:
-            steps.append(f"insert into orders values ({fresh}, 'new {number}', {number} / 100.0, null)")
+            steps.append(
+                f"insert into orders values ({fresh}, 'new {number}', {number} / 100.0, null)"
+            )
         elif what < 0.7:
-            steps.append(f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}")
+            steps.append(
+                f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}"
+            )
         elif what < 0.85:
             steps.append(f"delete from orders where id = {key}")
         else:
@@ -34,7 +38,9 @@ def change(rng: random.Random, number: int) -> list[str]:
     return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
 
 
-def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(shop: Shop, seed: int) -> None:
+def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
+    shop: Shop, seed: int
+) -> None:
     shop(ORDERS, FULL, ROWS.format(500))
     rng = random.Random(seed)
     mirror = Mirror(shop.source())
@@ -83,10 +89,18 @@ VALUES = [
 
 
 def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop) -> None:
-    shop("create type mood as enum ('sad', 'ok')", EVERY_TYPE, "alter table everything replica identity full")
+    shop(
+        "create type mood as enum ('sad', 'ok')",
+        EVERY_TYPE,
+        "alter table everything replica identity full",
+    )
     mirror = Mirror(shop.source())
     mirror.run()
-    shop("set time zone 'Asia/Tokyo'", "set datestyle = 'German'", *(f"insert into everything values {values}" for values in VALUES))
+    shop(
+        "set time zone 'Asia/Tokyo'",
+        "set datestyle = 'German'",
+        *(f"insert into everything values {values}" for values in VALUES),
+    )
     shop("update everything set s = 7", "update everything set c = 'x' where id = 1", "reset all")
     mirror.run()
     got = mirror.table(shop.path("everything"))
@@ -119,10 +133,15 @@ def test_tables_that_could_not_be_changed_any_more_once_published_are_refused(sh
         "create table first_half partition of halves for values from (0) to (9)",
     )
     shop("alter table halves replica identity full")
-    with pytest.raises(NotSetUp, match=r'run: ALTER TABLE "public"\."first_half" REPLICA IDENTITY FULL \(or'):
+    with pytest.raises(
+        NotSetUp, match=r'run: ALTER TABLE "public"\."first_half" REPLICA IDENTITY FULL \(or'
+    ):
         shop.source().initial()
     shop("alter table orders replica identity nothing")
-    with pytest.raises(NotSetUp, match=r'refuses updates and deletes.*ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL$'):
+    with pytest.raises(
+        NotSetUp,
+        match=r'refuses updates and deletes.*ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL$',
+    ):
         shop.source(**{"require-replica-identity-full": False}).initial()
 
 
@@ -135,7 +154,11 @@ def test_tables_with_only_keys_in_the_log_are_refused_or_settled_by_upserts(shop
     rows: dict[int, Any] = {}
     for _ in range(2):
         end = kept(source.latest(offset, Limit()))
-        shop("update orders set name = 'new' where id = 3", "delete from orders where id = 4", "update orders set id = 105 where id = 5")
+        shop(
+            "update orders set name = 'new' where id = 3",
+            "delete from orders where id = 4",
+            "update orders set id = 105 where id = 5",
+        )
         for _, row in rows_of(source, offset, end):
             if row.pop("__row_kind") in (0, 2):
                 rows[row["id"]] = row
@@ -145,7 +168,9 @@ def test_tables_with_only_keys_in_the_log_are_refused_or_settled_by_upserts(shop
     assert sorted(rows.values(), key=lambda r: str(r["id"])) == shop.rows("orders")
 
 
-def test_a_transaction_belongs_to_the_range_of_its_commit(shop: Shop, postgres: PostgresServer) -> None:
+def test_a_transaction_belongs_to_the_range_of_its_commit(
+    shop: Shop, postgres: PostgresServer
+) -> None:
     shop(ORDERS, FULL)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -159,13 +184,18 @@ def test_a_transaction_belongs_to_the_range_of_its_commit(shop: Shop, postgres: 
     assert [row["id"] for row in mirror.table(shop.path("orders"))] == [1, 2]
 
 
-def test_a_slot_that_somebody_reads_is_read_all_the_same(shop: Shop, postgres: PostgresServer) -> None:
+def test_a_slot_that_somebody_reads_is_read_all_the_same(
+    shop: Shop, postgres: PostgresServer
+) -> None:
     shop(ORDERS, FULL)
     source = shop.source(startup__mode="latest")
     start = kept(source.initial())
     shop(ROWS.format(400))
     end = kept(source.latest(start, Limit()))
-    other = psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}?replication=database", autocommit=True)
+    other = psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}?replication=database",
+        autocommit=True,
+    )
     try:
         begin = f"START_REPLICATION SLOT {shop.slot} LOGICAL 0/0 (proto_version '1', publication_names 'tidegate_{shop.slot}')"
         assert other.pgconn.exec_(begin.encode()).status == psycopg.pq.ExecStatus.COPY_BOTH
@@ -203,7 +233,11 @@ def test_the_slot_moves_on_only_by_release_and_with_other_tables(shop: Shop) -> 
 
 
 def _confirmed(shop: Shop) -> int:
-    return lsn.number(shop(f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{shop.slot}'")[0][0])
+    return lsn.number(
+        shop(
+            f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{shop.slot}'"
+        )[0][0]
+    )
 
 
 def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> None:
@@ -213,7 +247,10 @@ def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> No
     assert source.runway(old).held
     shop("update orders set name = 'x'")
     shop(f"select pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
-    with pytest.raises(PositionGone, match=f"(?s)from {old['log']['lsn']} on.*moved on by somebody else.*oldest position that it has is .*--restore fresh"):
+    with pytest.raises(
+        PositionGone,
+        match=f"(?s)from {old['log']['lsn']} on.*moved on by somebody else.*oldest position that it has is .*--restore fresh",
+    ):
         source.latest(old, Limit())
     shop(f"select pg_drop_replication_slot('{shop.slot}')")
     with pytest.raises(PositionGone, match="there is no replication slot"):
@@ -222,15 +259,28 @@ def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> No
 
 
 def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: Shop) -> None:
-    shop(ORDERS, FULL, "create table codes (code text, part int, v int, primary key (code, part))", "alter table codes replica identity full")
+    shop(
+        ORDERS,
+        FULL,
+        "create table codes (code text, part int, v int, primary key (code, part))",
+        "alter table codes replica identity full",
+    )
     shop("insert into codes values ('a', 1, 1), ('B', 2, 2)")
     mirror = Mirror(shop.source())
     mirror.run()
-    shop(ROWS.format(20), "update codes set code = 'A' where code = 'a'", "insert into codes values ('c', 1, 1)")
+    shop(
+        ROWS.format(20),
+        "update codes set code = 'A' where code = 'a'",
+        "insert into codes values ('c', 1, 1)",
+    )
     end = mirror.source.latest(mirror.offset, Limit())
     assert [split.table for split in mirror.source.joint_splits(mirror.offset, end, 4)] == [""]
     mirror.step(joint=False)
-    shop("create table later (id int primary key, v int)", "alter table later replica identity full", "insert into later values (1, 1), (2, 2)")
+    shop(
+        "create table later (id int primary key, v int)",
+        "alter table later replica identity full",
+        "insert into later values (1, 1), (2, 2)",
+    )
     mirror.source = shop.source()  # as a new driver sees it
     mirror.step(between=lambda: shop("update later set v = 9 where id = 1"))
     mirror.run()
@@ -243,7 +293,10 @@ def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None
     source = shop.source(startup__mode="snapshot-only")
     assert len(_all(source)) == 10
     shop("update orders set name = 'x' where id = 1")
-    assert [row["__row_kind"] for row in _all(shop.source(startup__mode="committed-offset", stop__mode="latest"))] == [1, 2]
+    assert [
+        row["__row_kind"]
+        for row in _all(shop.source(startup__mode="committed-offset", stop__mode="latest"))
+    ] == [1, 2]
     assert _all(shop.source(startup__mode="latest", stop__mode="latest")) == []
 
 
@@ -262,15 +315,25 @@ def _all(source: Any) -> list[dict[str, Any]]:
 def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Shop) -> None:
     shop(ORDERS, FULL)
     mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
-    shop("insert into orders values (1, 'x', 1, null)", "alter table orders add column extra int", "insert into orders values (2, 'y', 1, null, 7)")
+    shop(
+        "insert into orders values (1, 'x', 1, null)",
+        "alter table orders add column extra int",
+        "insert into orders values (2, 'y', 1, null, 7)",
+    )
     mirror.step()
     assert [row["id"] for row in mirror.table(shop.path("orders"))] == [1]
     with pytest.raises(ColumnsAdded, match="extra"):
         mirror.run()
-    mirror.source = shop.source(startup__mode="latest", **{"schema-changes.enabled": True})  # the pipeline is built anew
+    mirror.source = shop.source(
+        startup__mode="latest", **{"schema-changes.enabled": True}
+    )  # the pipeline is built anew
     mirror.run()
     assert mirror.table(shop.path("orders"))[1]["extra"] == 7
-    shop("insert into orders values (3, 'z', 1, null, 8)", "alter table orders drop column note", "insert into orders values (4, 'z', 1, 9)")
+    shop(
+        "insert into orders values (3, 'z', 1, null, 8)",
+        "alter table orders drop column note",
+        "insert into orders values (4, 'z', 1, 9)",
+    )
     mirror.step()
     assert len(mirror.rows) == 3
     with pytest.raises(TableChanged, match="its columns were"):
@@ -278,13 +341,30 @@ def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Sh
 
 
 def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
-    shop(ORDERS, FULL, ROWS.format(3), "create table other (id int primary key)", "alter table other replica identity full")
+    shop(
+        ORDERS,
+        FULL,
+        ROWS.format(3),
+        "create table other (id int primary key)",
+        "alter table other replica identity full",
+    )
     mirror = Mirror(shop.source())
     mirror.run()
-    shop("insert into orders values (4, 'x', 1, null)", "vacuum full orders", "insert into orders values (5, 'y', 1, null)")
+    shop(
+        "insert into orders values (4, 'x', 1, null)",
+        "vacuum full orders",
+        "insert into orders values (5, 'y', 1, null)",
+    )
     mirror.run()
     assert len(mirror.rows) == 5  # new files, and nothing was taken away
-    shop("insert into orders values (6, 'z', 1, null)", "begin", "insert into other values (1)", "truncate orders", "commit", "insert into other values (2)")
+    shop(
+        "insert into orders values (6, 'z', 1, null)",
+        "begin",
+        "insert into other values (1)",
+        "truncate orders",
+        "commit",
+        "insert into other values (2)",
+    )
     mirror.source = shop.source()  # as a new driver sees it
     assert mirror.step()
     assert len(mirror.rows) == 6
@@ -294,12 +374,16 @@ def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
         mirror.step()
 
 
-def test_an_emptied_table_is_seen_without_a_look_at_every_message(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emptied_table_is_seen_without_a_look_at_every_message(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop(ORDERS, FULL, ROWS.format(3))
     mirror = Mirror(shop.source())
     mirror.run()
     looks: list[Any] = []
-    monkeypatch.setattr("tidegate.connectors.postgrescdc.check.scan", lambda *given: looks.append(given))
+    monkeypatch.setattr(
+        "tidegate.connectors.postgrescdc.check.scan", lambda *given: looks.append(given)
+    )
     shop("insert into orders values (4, 'x', 1, null)")
     mirror.run()
     assert looks == []
@@ -309,7 +393,9 @@ def test_an_emptied_table_is_seen_without_a_look_at_every_message(shop: Shop, mo
     assert looks == []  # a new driver has the files from the offset
 
 
-def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(shop: Shop) -> None:
+def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(
+    shop: Shop,
+) -> None:
     wanting = {"schema-changes.enabled": True}
     shop(ORDERS, FULL)
     mirror = Mirror(shop.source(startup__mode="latest", **wanting))
@@ -324,13 +410,22 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         try:
             mirror.run()
         except ColumnsAdded:
-            mirror.source = shop.source(startup__mode="latest", **wanting)  # the pipeline is built anew
+            mirror.source = shop.source(
+                startup__mode="latest", **wanting
+            )  # the pipeline is built anew
     (table,) = mirror.source.tables()
-    assert {name: value for name, value in table.options["defaults"].items() if name in "abd"} == {"a": "5", "b": "it's, {so}", "d": True}
+    assert {name: value for name, value in table.options["defaults"].items() if name in "abd"} == {
+        "a": "5",
+        "b": "it's, {so}",
+        "d": True,
+    }
     first, second, third = mirror.table(shop.path("orders"))
     assert [{**table.options["defaults"], **first}["a"], second["a"], third["a"]] == ["5", 5, 6]
     assert second == shop.rows("orders")[1]
-    shop("alter table orders add column e double precision default random()", "insert into orders values (4, 'z', 1, null)")
+    shop(
+        "alter table orders add column e double precision default random()",
+        "insert into orders values (4, 'z', 1, null)",
+    )
     with pytest.raises(TableChanged, match="what the rows of before have in it cannot be told"):
         mirror.run()
 
@@ -342,7 +437,9 @@ def test_a_server_that_was_killed_is_asked_again(shop: Shop, postgres: PostgresS
     shop.connection.close()
     postgres.kill()
     postgres.start()
-    shop.connection = psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}", autocommit=True)
+    shop.connection = psycopg.connect(
+        f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}", autocommit=True
+    )
     shop("update orders set name = 'after' where id < 20")
     mirror.run()
     assert mirror.table(shop.path("orders")) == shop.rows("orders")

@@ -29,22 +29,55 @@ PARTS = (
     "insert into p values (1, 1, 'x'), (2, 2, 'y')",
 )
 SHOWN = {
-    "bool to int": (["alter table a alter f type int using f::int"], "insert into a (id, f) values (9, 1)", "its columns were"),
-    "int to double": (["alter table a alter b type double precision"], "insert into a (id, b) values (9, 0.5)", "its columns were"),
-    "text to bytea": (["alter table a alter c type bytea using c::bytea"], "insert into a (id, c) values (9, 'x')", "its columns were"),
-    "longer text": (["alter table a alter c type varchar(30)"], "insert into a (id, c) values (9, 'x')", "its columns were"),
+    "bool to int": (
+        ["alter table a alter f type int using f::int"],
+        "insert into a (id, f) values (9, 1)",
+        "its columns were",
+    ),
+    "int to double": (
+        ["alter table a alter b type double precision"],
+        "insert into a (id, b) values (9, 0.5)",
+        "its columns were",
+    ),
+    "text to bytea": (
+        ["alter table a alter c type bytea using c::bytea"],
+        "insert into a (id, c) values (9, 'x')",
+        "its columns were",
+    ),
+    "longer text": (
+        ["alter table a alter c type varchar(30)"],
+        "insert into a (id, c) values (9, 'x')",
+        "its columns were",
+    ),
     "another type in the same words": (
-        ["alter type mood rename to feeling", "create type mood as enum ('ok', 'sad')", "alter table a alter m type mood using m::text::mood"],
+        [
+            "alter type mood rename to feeling",
+            "create type mood as enum ('ok', 'sad')",
+            "alter table a alter m type mood using m::text::mood",
+        ],
         "insert into a (id, m) values (9, 'ok')",
         "the type of m was changed|its columns were",
     ),
-    "drop and add": (["alter table a drop column b, add column b int default 5"], "insert into a (id) values (9)", "in this order|its columns were"),
+    "drop and add": (
+        ["alter table a drop column b, add column b int default 5"],
+        "insert into a (id) values (9)",
+        "in this order|its columns were",
+    ),
     "swap of names": (
-        ["alter table a rename b to t", "alter table a alter c type int using 3", "alter table a rename c to b", "alter table a rename t to c"],
+        [
+            "alter table a rename b to t",
+            "alter table a alter c type int using 3",
+            "alter table a rename c to b",
+            "alter table a rename t to c",
+        ],
         "insert into a (id) values (9)",
         "its columns were",
     ),
-    "drop and create": (["drop table a", TABLE, "alter table a replica identity full"], "insert into a (id) values (9)", "dropped and made again"),
+    "drop and create": (
+        ["drop table a", TABLE, "alter table a replica identity full"],
+        "insert into a (id) values (9)",
+        "dropped and made again",
+    ),
     "rename swap": (
         [
             "create table a_new (like a including all)",
@@ -57,38 +90,94 @@ SHOWN = {
         "insert into a_old (id) values (9)",
         "another table has its name now",
     ),
-    "renamed away": (["alter table a rename to z"], "insert into z (id) values (9)", "the table is gone|does not have it any more"),
+    "renamed away": (
+        ["alter table a rename to z"],
+        "insert into z (id) values (9)",
+        "the table is gone|does not have it any more",
+    ),
     "dropped": (["drop table a"], "select 1", "the table is gone|does not have it any more"),
     "changed and back": (
-        ["alter table a alter f type int using f::int", "insert into a (id, f) values (8, 1)", "alter table a alter f type boolean using f = 1"],
+        [
+            "alter table a alter f type int using f::int",
+            "insert into a (id, f) values (8, 1)",
+            "alter table a alter f type boolean using f = 1",
+        ],
         "insert into a (id) values (9)",
         "was altered and all rows were written anew",
     ),
     "added and dropped": (
-        ["alter table a add column e int", "insert into a (id, e) values (8, 1)", "alter table a drop column e"],
+        [
+            "alter table a add column e int",
+            "insert into a (id, e) values (8, 1)",
+            "alter table a drop column e",
+        ],
         "select 1",
         "it got e|columns were",
     ),
-    "identity": (["alter table a replica identity default"], "update a set b = 8", "REPLICA IDENTITY was FULL and is DEFAULT"),
-    "identity and back": (["alter table a replica identity default", "update a set b = 8", "alter table a replica identity full"], "select 1", "is DEFAULT"),
+    "identity": (
+        ["alter table a replica identity default"],
+        "update a set b = 8",
+        "REPLICA IDENTITY was FULL and is DEFAULT",
+    ),
+    "identity and back": (
+        [
+            "alter table a replica identity default",
+            "update a set b = 8",
+            "alter table a replica identity full",
+        ],
+        "select 1",
+        "is DEFAULT",
+    ),
 }
 AT_ONCE = ("changed and back",)
 """Rows after it look as those before it."""
-AT_ONCE_WHEN_RESTARTED = ("bool to int", "int to double", "text to bytea", "swap of names", "dropped", "renamed away")
+AT_ONCE_WHEN_RESTARTED = (
+    "bool to int",
+    "int to double",
+    "text to bytea",
+    "swap of names",
+    "dropped",
+    "renamed away",
+)
 """The pipeline is built for the new types, or without the table: rows of before do not fit it."""
 SILENT = {
-    "rewritten by an expression": (["alter table a alter b type int using b * 100"], "all rows were written anew"),
-    "drop and add of the last column": (["alter table a drop column p", "alter table a add column p pair"], "p was dropped"),
-    "label renamed": (["alter type mood rename value 'sad' to 'down'"], "labels of an enum were renamed: sad"),
-    "label renamed and back": (
-        ["alter type mood rename value 'sad' to 'down'", "insert into a (id, m) values (8, 'down')", "alter type mood rename value 'down' to 'sad'"],
+    "rewritten by an expression": (
+        ["alter table a alter b type int using b * 100"],
+        "all rows were written anew",
+    ),
+    "drop and add of the last column": (
+        ["alter table a drop column p", "alter table a add column p pair"],
+        "p was dropped",
+    ),
+    "label renamed": (
+        ["alter type mood rename value 'sad' to 'down'"],
         "labels of an enum were renamed: sad",
     ),
-    "attribute added": (["alter type pair add attribute z int"], "a composite type of its columns was altered"),
-    "attribute renamed": (["alter type pair rename attribute x to u"], "a composite type of its columns was altered"),
-    "longer key": (["alter table a drop constraint a_pkey, alter b set not null, add primary key (id, b)"], "its key was id and is id, b"),
+    "label renamed and back": (
+        [
+            "alter type mood rename value 'sad' to 'down'",
+            "insert into a (id, m) values (8, 'down')",
+            "alter type mood rename value 'down' to 'sad'",
+        ],
+        "labels of an enum were renamed: sad",
+    ),
+    "attribute added": (
+        ["alter type pair add attribute z int"],
+        "a composite type of its columns was altered",
+    ),
+    "attribute renamed": (
+        ["alter type pair rename attribute x to u"],
+        "a composite type of its columns was altered",
+    ),
+    "longer key": (
+        ["alter table a drop constraint a_pkey, alter b set not null, add primary key (id, b)"],
+        "its key was id and is id, b",
+    ),
     "key dropped": (["alter table a drop constraint a_pkey"], "its key was id and is gone"),
-    "key made anew": (["alter table a drop constraint a_pkey", "alter table a add primary key (id)"], "dropped and made again"),
+    "key made anew": (
+        ["alter table a drop constraint a_pkey", "alter table a add primary key (id)"],
+        "dropped and made again",
+    ),
 }
 HARMLESS = {
     "vacuum full": ["vacuum full a"],
@@ -96,9 +185,17 @@ HARMLESS = {
     "reindex": ["reindex table a", "reindex index concurrently a_pkey"],
     "statistics": ["analyze a", "alter table a alter b set statistics 200", "vacuum a"],
     "index": ["create index on a (b)", "create unique index on a (id, c)"],
-    "grant": ["grant select on a to public", "comment on table a is 'x'", "alter table a set (fillfactor = 90)"],
+    "grant": [
+        "grant select on a to public",
+        "comment on table a is 'x'",
+        "alter table a set (fillfactor = 90)",
+    ],
     "new label": ["alter type mood add value 'fine' before 'ok'"],
-    "default and checks": ["alter table a alter b set default 3", "alter table a add check (b > 0)", "alter table a alter c set not null"],
+    "default and checks": [
+        "alter table a alter b set default 3",
+        "alter table a add check (b > 0)",
+        "alter table a alter c set not null",
+    ],
     "tablespace": ["alter table a set tablespace pg_default"],
     "full again": ["alter table a replica identity full"],
 }
@@ -127,18 +224,27 @@ def go_on(shop: Shop, mirror: Mirror, stop: TableChanged, choice: str) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("case", SHOWN)
-def test_rows_before_a_change_are_delivered_and_the_job_stops_there(shop: Shop, case: str, restarted: bool) -> None:
+def test_rows_before_a_change_are_delivered_and_the_job_stops_there(
+    shop: Shop, case: str, restarted: bool
+) -> None:
     statements, row, said = SHOWN[case]
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
-    shop("insert into a values (2, 8, 'y', false, 'ok', null)", *statements, row, "insert into b values (1)")
+    shop(
+        "insert into a values (2, 8, 'y', false, 'ok', null)",
+        *statements,
+        row,
+        "insert into b values (1)",
+    )
     if restarted:
         mirror.source = shop.source()
     stop = stop_of(mirror)
     assert re.search(said, stop.statement), stop.statement
     assert stop.path == shop.path("a")
-    assert [r["id"] for r in mirror.table(shop.path("a"))] == ([1] if case in AT_ONCE or (restarted and case in AT_ONCE_WHEN_RESTARTED) else [1, 2])
+    assert [r["id"] for r in mirror.table(shop.path("a"))] == (
+        [1] if case in AT_ONCE or (restarted and case in AT_ONCE_WHEN_RESTARTED) else [1, 2]
+    )
     if restarted and "gone" in said:
         go_on(shop, mirror, stop, "skip")
         shop("insert into b values (2)")
@@ -148,14 +254,22 @@ def test_rows_before_a_change_are_delivered_and_the_job_stops_there(shop: Shop, 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("case", SILENT)
-def test_a_change_that_rows_do_not_show_stops_the_job_at_its_checkpoint(shop: Shop, case: str, restarted: bool) -> None:
+def test_a_change_that_rows_do_not_show_stops_the_job_at_its_checkpoint(
+    shop: Shop, case: str, restarted: bool
+) -> None:
     statements, said = SILENT[case]
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
     shop(*statements, "insert into a (id, b) values (9, 1)")
     if restarted:
-        mirror.source = shop.source(**({"table-names-config": [{"table": shop.path("a"), "primaryKeys": ["id"]}]} if case == "key dropped" else {}))
+        mirror.source = shop.source(
+            **(
+                {"table-names-config": [{"table": shop.path("a"), "primaryKeys": ["id"]}]}
+                if case == "key dropped"
+                else {}
+            )
+        )
     stop = stop_of(mirror)
     if restarted and case == "key dropped":
         said = "nothing keeps its key id unique"
@@ -169,14 +283,20 @@ def test_what_leaves_the_rows_alone_does_not_stop_the_job(shop: Shop, case: str)
     mirror = Mirror(shop.source())
     mirror.run()
     for number, statement in enumerate(HARMLESS[case]):
-        shop(f"insert into a (id, b, c) values ({10 + number}, 1, 'x')", statement, f"insert into a (id, b, c) values ({50 + number}, 2, 'y')")
+        shop(
+            f"insert into a (id, b, c) values ({10 + number}, 1, 'x')",
+            statement,
+            f"insert into a (id, b, c) values ({50 + number}, 2, 'y')",
+        )
         mirror.run()
         mirror.source = shop.source()
         mirror.run()
     assert mirror.table(shop.path("a")) == shop.rows("a")
 
 
-def test_a_rewrite_of_a_table_with_an_added_default_is_told_from_one_that_changes_values(shop: Shop) -> None:
+def test_a_rewrite_of_a_table_with_an_added_default_is_told_from_one_that_changes_values(
+    shop: Shop,
+) -> None:
     shop(*SET_UP, "alter table a add column e int default 5")
     mirror = Mirror(shop.source())
     mirror.run()
@@ -193,7 +313,14 @@ def test_a_rewrite_of_a_table_with_an_added_default_is_told_from_one_that_change
 
 ONLY_REREAD = ("changed and back", "added and dropped", "drop and create", "label renamed and back")
 """The log has rows of an interim definition, or of another table."""
-NO_CHOICE = ("dropped", "renamed away", "identity", "identity and back", "rename swap", "key dropped")
+NO_CHOICE = (
+    "dropped",
+    "renamed away",
+    "identity",
+    "identity and back",
+    "rename swap",
+    "key dropped",
+)
 CHOICES = [
     *((case, "reread") for case in (*SHOWN, *SILENT) if case not in NO_CHOICE),
     *((case, "adopt") for case in (*SHOWN, *SILENT) if case not in (*NO_CHOICE, *ONLY_REREAD)),
@@ -211,7 +338,11 @@ def test_each_choice_goes_on_from_the_stop(shop: Shop, case: str, choice: str) -
     mirror.rows.clear()  # as who empties the target, or has changed it by hand
     if choice == "adopt":
         mirror.source = shop.source(accept=[f"{stop.path}@{stop.at}=adopt"])
-        mirror.rows = {(shop.path("a"), *([r["id"], r["b"]] if case == "longer key" else [r["id"]])): r for r in shop.rows("a") if r["id"] == 1}
+        mirror.rows = {
+            (shop.path("a"), *([r["id"], r["b"]] if case == "longer key" else [r["id"]])): r
+            for r in shop.rows("a")
+            if r["id"] == 1
+        }
     go_on(shop, mirror, stop, choice)
     shop("update a set b = 3", "insert into a (id, b) values (20, 4)", "delete from a where id = 1")
     mirror.source = shop.source()  # what was chosen is part of the checkpoint now
@@ -243,10 +374,23 @@ def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop)
         (["drop table p1"], "its partition .*p1.* was dropped or detached"),
         (["alter table p detach partition p1"], "was dropped or detached"),
         (["truncate p1"], "its partition .*p1.* was emptied"),
-        (["truncate p1", "insert into p values (8, 1, 'n')", "vacuum full p1", "analyze p1"], "its partition .*p1.* was emptied .*or written anew"),
-        (["alter table p detach partition p1", "alter table p attach partition p1 for values in (1)"], "detached and attached again"),
         (
-            ["create table p3 (like p including all)", "insert into p3 values (9, 3, 'z')", "alter table p attach partition p3 for values in (3)"],
+            ["truncate p1", "insert into p values (8, 1, 'n')", "vacuum full p1", "analyze p1"],
+            "its partition .*p1.* was emptied .*or written anew",
+        ),
+        (
+            [
+                "alter table p detach partition p1",
+                "alter table p attach partition p1 for values in (1)",
+            ],
+            "detached and attached again",
+        ),
+        (
+            [
+                "create table p3 (like p including all)",
+                "insert into p3 values (9, 3, 'z')",
+                "alter table p attach partition p3 for values in (3)",
+            ],
             "attached with rows",
         ),
         (
@@ -263,7 +407,9 @@ def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop)
     ],
 )
 @pytest.mark.parametrize("restarted", [False, True])
-def test_partitions_that_come_with_rows_or_go_with_them_stop_the_job(shop: Shop, statements: list[str], said: str, restarted: bool) -> None:
+def test_partitions_that_come_with_rows_or_go_with_them_stop_the_job(
+    shop: Shop, statements: list[str], said: str, restarted: bool
+) -> None:
     shop(*PARTS)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -285,11 +431,30 @@ def test_new_partitions_and_moves_between_them_are_carried_on(shop: Shop) -> Non
     shop(*PARTS)
     mirror = Mirror(shop.source())
     mirror.run()
-    shop("create table p3 partition of p for values in (3)", "alter table p3 replica identity full", "insert into p values (3, 3, 'new')")
+    shop(
+        "create table p3 partition of p for values in (3)",
+        "alter table p3 replica identity full",
+        "insert into p values (3, 3, 'new')",
+    )
     mirror.run()
-    shop("begin", "create table p4 partition of p for values in (4)", "alter table p4 replica identity full", "insert into p values (4, 4, 'n')", "commit")
-    shop("create table p5 (like p including all)", "alter table p5 replica identity full", "alter table p attach partition p5 for values in (5)")
-    shop("insert into p values (5, 5, 'z')", "update p set part = 3 where id = 1", "vacuum p2", "update p set v = 'w' where id = 2")
+    shop(
+        "begin",
+        "create table p4 partition of p for values in (4)",
+        "alter table p4 replica identity full",
+        "insert into p values (4, 4, 'n')",
+        "commit",
+    )
+    shop(
+        "create table p5 (like p including all)",
+        "alter table p5 replica identity full",
+        "alter table p attach partition p5 for values in (5)",
+    )
+    shop(
+        "insert into p values (5, 5, 'z')",
+        "update p set part = 3 where id = 1",
+        "vacuum p2",
+        "update p set v = 'w' where id = 2",
+    )
     mirror.run()
     assert mirror.table(shop.path("p")) == shop.rows("p")
     mirror.source = shop.source()
@@ -297,13 +462,22 @@ def test_new_partitions_and_moves_between_them_are_carried_on(shop: Shop) -> Non
     shop("create table p6 partition of p for values in (6)")
     with pytest.raises(NotSetUp, match=r'"public"."p6" REPLICA IDENTITY FULL'):
         mirror.run()
-    shop("insert into p values (6, 6, 'z')", "update p set v = 'keys only' where id = 6", "alter table p6 replica identity full")
+    shop(
+        "insert into p values (6, 6, 'z')",
+        "update p set v = 'keys only' where id = 6",
+        "alter table p6 replica identity full",
+    )
     with pytest.raises(Exception, match="came without the whole row before it"):
         mirror.run()
 
 
 def test_a_schema_that_is_renamed_stops_the_job(shop: Shop) -> None:
-    shop("create schema s", "create table s.a (id int primary key)", "alter table s.a replica identity full", *SET_UP)
+    shop(
+        "create schema s",
+        "create table s.a (id int primary key)",
+        "alter table s.a replica identity full",
+        *SET_UP,
+    )
     mirror = Mirror(shop.source(**{"table-pattern": rf"{shop.name}\.(s|public)\.a"}))
     mirror.run()
     shop("alter schema s rename to t", "insert into t.a values (1)")

@@ -16,15 +16,28 @@ from tidegate.databases.errors import AccessDenied
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer
 
-A = ("create table a (id int primary key, v text)", "alter table a replica identity full", "insert into a values (1, 'x'), (2, 'y')")
+A = (
+    "create table a (id int primary key, v text)",
+    "alter table a replica identity full",
+    "insert into a values (1, 'x'), (2, 'y')",
+)
 
 
 def test_rows_of_a_table_that_inherits_are_its_own_only(shop: Shop) -> None:
-    shop(*A, "create table child (primary key (id)) inherits (a)", "alter table child replica identity full", "insert into child values (2, 'child'), (3, 'c')")
+    shop(
+        *A,
+        "create table child (primary key (id)) inherits (a)",
+        "alter table child replica identity full",
+        "insert into child values (2, 'child'), (3, 'c')",
+    )
     mirror = Mirror(shop.source())
     mirror.run()
     assert [(row["id"], row["v"]) for row in mirror.table(shop.path("a"))] == [(1, "x"), (2, "y")]
-    shop("update a set v = v || '!'", "delete from a where id = 2", "insert into child values (4, 'd')")
+    shop(
+        "update a set v = v || '!'",
+        "delete from a where id = 2",
+        "insert into child values (4, 'd')",
+    )
     mirror.run()
     assert [(row["id"], row["v"]) for row in mirror.table(shop.path("a"))] == [(1, "x!")]
     assert mirror.table(shop.path("child")) == shop.rows("child")
@@ -33,8 +46,16 @@ def test_rows_of_a_table_that_inherits_are_its_own_only(shop: Shop) -> None:
 @pytest.fixture
 def reader(shop: Shop) -> Iterator[Place]:
     """A user that sees rows with id < 2 only."""
-    shop(*A, "drop role if exists only_some", "create role only_some login replication", "grant select on a to only_some")
-    shop("alter table a enable row level security", "create policy few on a for select to only_some using (id < 2)")
+    shop(
+        *A,
+        "drop role if exists only_some",
+        "create role only_some login replication",
+        "grant select on a to only_some",
+    )
+    shop(
+        "alter table a enable row level security",
+        "create policy few on a for select to only_some using (id < 2)",
+    )
     yield Place(url=shop.place.url, user="only_some", password="any", database=shop.name)
     shop("drop owned by only_some", "drop role only_some")
 
@@ -44,7 +65,13 @@ def test_a_policy_that_hides_rows_is_refused_and_never_obeyed(shop: Shop, reader
         everything(jdbc_source(reader, query="select id, v from a"))
     with pytest.raises(AccessDenied, match="row-level security"):
         everything(jdbc_source(reader, table_path=shop.path("a")))
-    options = {"url": reader.url, "username": reader.user, "password": "any", "slot.name": shop.slot, "table-names": [shop.path("a")]}
+    options = {
+        "url": reader.url,
+        "username": reader.user,
+        "password": "any",
+        "slot.name": shop.slot,
+        "table-names": [shop.path("a")],
+    }
     with pytest.raises(NotSetUp, match=r"row security hides rows of .*a from the user only_some"):
         make_source("Postgres-CDC", options).initial()
     shop("alter role only_some bypassrls", "create publication mine for table a")
@@ -70,10 +97,21 @@ def execute(server: PostgresServer, *statements: str) -> list[Any]:
 
 def source_of(server: PostgresServer) -> Any:
     url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
-    return make_source("Postgres-CDC", {"url": url, "username": "postgres", "password": "any", "slot.name": "s", "table-pattern": r"postgres\.public\..*"})
+    return make_source(
+        "Postgres-CDC",
+        {
+            "url": url,
+            "username": "postgres",
+            "password": "any",
+            "slot.name": "s",
+            "table-pattern": r"postgres\.public\..*",
+        },
+    )
 
 
-def test_a_position_of_another_server_or_of_another_past_is_not_believed(own: PostgresServer, postgres: PostgresServer) -> None:
+def test_a_position_of_another_server_or_of_another_past_is_not_believed(
+    own: PostgresServer, postgres: PostgresServer
+) -> None:
     execute(own, *A)
     mirror = Mirror(source_of(own))
     mirror.run()
@@ -82,7 +120,11 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(own: Po
     shutil.copytree(own._data, earlier, symlinks=True, copy_function=shutil.copy2)
     _give(earlier, own)
     own.start()
-    execute(own, "insert into a select s, 'later' from generate_series(10, 2000) s", "select pg_switch_wal()")
+    execute(
+        own,
+        "insert into a select s, 'later' from generate_series(10, 2000) s",
+        "select pg_switch_wal()",
+    )
     mirror.source = source_of(own)
     mirror.run()
     later = mirror.offset
@@ -102,16 +144,26 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(own: Po
     own.start()
     execute(own, "select pg_promote()")
     source = source_of(own)
-    with pytest.raises(PositionGone, match="another history: it is on timeline 2, and the position is of timeline 1"):
+    with pytest.raises(
+        PositionGone,
+        match="another history: it is on timeline 2, and the position is of timeline 1",
+    ):
         source.latest(mirror.offset, Limit())
     execute(postgres, "drop table if exists a", *A)
     other = source_of(postgres)
     other.initial()
     try:
         with pytest.raises(PositionGone, match="this is another server: its system identifier is"):
-            other.latest(kept({**mirror.offset, "log": {**mirror.offset["log"], "lsn": "0/1"}}), Limit())
+            other.latest(
+                kept({**mirror.offset, "log": {**mirror.offset["log"], "lsn": "0/1"}}), Limit()
+            )
     finally:
-        execute(postgres, "select pg_drop_replication_slot('s')", "drop publication tidegate_s", "drop table a")
+        execute(
+            postgres,
+            "select pg_drop_replication_slot('s')",
+            "drop publication tidegate_s",
+            "drop table a",
+        )
 
 
 def _give(path: Any, server: PostgresServer) -> None:
@@ -128,7 +180,10 @@ def _give(path: Any, server: PostgresServer) -> None:
         ("create materialized view x as select * from a", "is a materialized view"),
         ("create sequence x", "is a sequence"),
         ("create unlogged table x (id int primary key)", "is unlogged"),
-        ("create foreign data wrapper w; create server s foreign data wrapper w; create foreign table x (id int) server s", "is a foreign table"),
+        (
+            "create foreign data wrapper w; create server s foreign data wrapper w; create foreign table x (id int) server s",
+            "is a foreign table",
+        ),
     ],
 )
 def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: str) -> None:
@@ -144,15 +199,30 @@ def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: s
 
 
 def test_a_slot_that_was_lost_is_made_anew_by_a_fresh_start() -> None:
-    settings = {"wal_level": "logical", "fsync": "off", "max_slot_wal_keep_size": "1MB", "wal_keep_size": "0", "min_wal_size": "32MB", "max_wal_size": "32MB"}
+    settings = {
+        "wal_level": "logical",
+        "fsync": "off",
+        "max_slot_wal_keep_size": "1MB",
+        "wal_keep_size": "0",
+        "min_wal_size": "32MB",
+        "max_wal_size": "32MB",
+    }
     with PostgresServer(settings=settings) as server:
         execute(server, *A)
         mirror = Mirror(source_of(server))
         mirror.run()
         for _ in range(6):
-            execute(server, "insert into a select s, repeat('x', 900) from generate_series(10, 9000) s", "delete from a where id >= 10", "checkpoint")
+            execute(
+                server,
+                "insert into a select s, repeat('x', 900) from generate_series(10, 9000) s",
+                "delete from a where id >= 10",
+                "checkpoint",
+            )
             execute(server, "select pg_switch_wal()", "checkpoint")
-        with pytest.raises(PositionGone, match=r"was invalidated, as it held back more log than max_slot_wal_keep_size allows.*--restore fresh"):
+        with pytest.raises(
+            PositionGone,
+            match=r"was invalidated, as it held back more log than max_slot_wal_keep_size allows.*--restore fresh",
+        ):
             mirror.run()
         mirror = Mirror(source_of(server))
         mirror.run()

@@ -33,15 +33,30 @@ def applied(source: Any, offset: Any, rows: dict[Any, Any], keys: tuple[str, ...
     ("statements", "said"),
     [
         (
-            ["create table a (id int primary key, n int not null, v text)", "create unique index u on a (n)", "alter table a replica identity using index u"],
+            [
+                "create table a (id int primary key, n int not null, v text)",
+                "create unique index u on a (n)",
+                "alter table a replica identity using index u",
+            ],
             r"only n, and not id, which belongs to the key.*ALTER TABLE \"public\".\"a\" REPLICA IDENTITY FULL",
         ),
-        (["create table a (id int, v text, primary key (id) deferrable)"], "a published table whose rows its log could not tell apart.*deferrable"),
-        (["create table a (id int primary key, v text)", "alter table a replica identity nothing"], "could not tell apart"),
+        (
+            ["create table a (id int, v text, primary key (id) deferrable)"],
+            "a published table whose rows its log could not tell apart.*deferrable",
+        ),
+        (
+            [
+                "create table a (id int primary key, v text)",
+                "alter table a replica identity nothing",
+            ],
+            "could not tell apart",
+        ),
         (["create table a (id int not null unique, v text)"], "could not tell apart"),
     ],
 )
-def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anything_is_published(shop: Shop, statements: list[str], said: str) -> None:
+def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anything_is_published(
+    shop: Shop, statements: list[str], said: str
+) -> None:
     shop(*statements)
     with pytest.raises(NotSetUp, match=said):
         shop.source(**KEYS_ONLY).initial()
@@ -49,31 +64,63 @@ def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anythin
 
 
 def test_an_identity_of_an_index_that_has_the_key_is_enough(shop: Shop) -> None:
-    shop("create table a (id int primary key, n int not null, v text)", "create unique index u on a (id, n)", "alter table a replica identity using index u")
+    shop(
+        "create table a (id int primary key, n int not null, v text)",
+        "create unique index u on a (id, n)",
+        "alter table a replica identity using index u",
+    )
     shop("insert into a values (1, 1, 'x'), (2, 2, 'y'), (3, 3, 'z')")
     source, rows = shop.source(**KEYS_ONLY), {}
     offset = applied(source, kept(source.initial()), rows)
-    shop("update a set n = 7 where id = 1", "delete from a where id = 2", "update a set id = 9 where id = 3", "update a set v = 'w' where id = 9")
+    shop(
+        "update a set n = 7 where id = 1",
+        "delete from a where id = 2",
+        "update a set id = 9 where id = 3",
+        "update a set v = 'w' where id = 9",
+    )
     offset = applied(source, offset, rows)
     assert sorted(rows.values(), key=str) == sorted(shop.rows("a"), key=str)
-    shop("create unique index w on a (n)", "alter table a replica identity using index w", "delete from a where id = 9")
+    shop(
+        "create unique index w on a (n)",
+        "alter table a replica identity using index w",
+        "delete from a where id = 9",
+    )
     with pytest.raises(TableChanged, match=r"identity was .* and is "):
         applied(source, offset, rows)
 
 
-DEFERRED = ("create table a (id int, v text, primary key (id) deferrable initially deferred)", "alter table a replica identity full")
+DEFERRED = (
+    "create table a (id int, v text, primary key (id) deferrable initially deferred)",
+    "alter table a replica identity full",
+)
 
 
 def test_keys_that_change_places_in_one_statement_lose_no_row(shop: Shop) -> None:
     shop(*DEFERRED, "insert into a values (1, 'x'), (2, 'y'), (3, 'z')")
     source, rows = shop.source(), {}
     offset = applied(source, kept(source.initial()), rows)
-    for statement in ("update a set id = 3 - id where id < 3", "update a set id = id + 1", "update a set id = id - 1", "update a set id = 4 - id"):
+    for statement in (
+        "update a set id = 3 - id where id < 3",
+        "update a set id = id + 1",
+        "update a set id = id - 1",
+        "update a set id = 4 - id",
+    ):
         shop(statement)
         offset = applied(source, offset, rows)
         assert sorted(rows.values(), key=str) == sorted(shop.rows("a"), key=str), statement
-    shop("begin", "insert into a values (1, 'new')", "delete from a where id = 1 and v <> 'new'", "commit")
-    shop("begin", "insert into a values (1, 'newer')", "update a set v = 'changed' where v = 'newer'", "delete from a where v = 'new'", "commit")
+    shop(
+        "begin",
+        "insert into a values (1, 'new')",
+        "delete from a where id = 1 and v <> 'new'",
+        "commit",
+    )
+    shop(
+        "begin",
+        "insert into a values (1, 'newer')",
+        "update a set v = 'changed' where v = 'newer'",
+        "delete from a where v = 'new'",
+        "commit",
+    )
     shop(
         "begin",
         "insert into a values (2, 'first'), (2, 'second')",
@@ -95,11 +142,18 @@ def test_random_transactions_with_deferred_keys_are_the_table(shop: Shop, seed: 
         for step in range(rng.randrange(1, 6)):
             what, one, two = rng.randrange(4), rng.randrange(1, 8), rng.randrange(1, 8)
             if what == 0:
-                steps.append(f"update a set id = case id when {one} then {two} else {one} end where id in ({one}, {two})")
+                steps.append(
+                    f"update a set id = case id when {one} then {two} else {one} end where id in ({one}, {two})"
+                )
             elif what == 1:
-                steps.append(f"update a set id = 8 - id where id between {min(one, two)} and {max(one, two)}")
+                steps.append(
+                    f"update a set id = 8 - id where id between {min(one, two)} and {max(one, two)}"
+                )
             elif what == 2:
-                steps += [f"insert into a values ({one}, 'n{number}.{step}')", f"delete from a where id = {one} and v <> 'n{number}.{step}'"]
+                steps += [
+                    f"insert into a values ({one}, 'n{number}.{step}')",
+                    f"delete from a where id = {one} and v <> 'n{number}.{step}'",
+                ]
             else:
                 steps.append(f"update a set v = v || '.' where id = {one}")
         try:

@@ -10,7 +10,11 @@ from postgres_kit import Shop
 from tidegate.databases.capture.errors import NotSetUp, TableChanged
 from tidegate.plugin.contract import Limit
 
-A = ("create table a (id int primary key, v text)", "alter table a replica identity full", "insert into a values (1, 'x'), (2, 'y')")
+A = (
+    "create table a (id int primary key, v text)",
+    "alter table a replica identity full",
+    "insert into a values (1, 'x'), (2, 'y')",
+)
 P = (
     "create table p (id int primary key, v text) partition by range (id)",
     "create table p1 partition of p for values from (0) to (100)",
@@ -28,12 +32,20 @@ MINE = {"publication.name": "mine"}
             "create publication mine for table a with (publish = 'insert')",
             r"does not publish update, delete, truncate.*SET \(publish = 'insert, update, delete, truncate'\)",
         ),
-        ("create publication mine for all tables with (publish = 'insert, update, delete')", "does not publish truncate"),
-        ("create publication mine for table a where (id > 1)", r"publishes only rows of .*a.* where \(id > 1\)"),
+        (
+            "create publication mine for all tables with (publish = 'insert, update, delete')",
+            "does not publish truncate",
+        ),
+        (
+            "create publication mine for table a where (id > 1)",
+            r"publishes only rows of .*a.* where \(id > 1\)",
+        ),
         ("create publication mine for table a (id)", "publishes only the columns id of"),
     ],
 )
-def test_a_publication_that_leaves_changes_out_is_refused_before_anything_is_read(shop: Shop, made: str, said: str) -> None:
+def test_a_publication_that_leaves_changes_out_is_refused_before_anything_is_read(
+    shop: Shop, made: str, said: str
+) -> None:
     shop(*A, made)
     with pytest.raises(NotSetUp, match=said):
         shop.source(**MINE).initial()
@@ -41,11 +53,21 @@ def test_a_publication_that_leaves_changes_out_is_refused_before_anything_is_rea
 
 
 @pytest.mark.parametrize(
-    "made", ["create publication mine for all tables", "create publication mine for table p", "create publication mine for tables in schema public"]
+    "made",
+    [
+        "create publication mine for all tables",
+        "create publication mine for table p",
+        "create publication mine for tables in schema public",
+    ],
 )
-def test_partitions_that_are_published_under_their_own_names_are_refused(shop: Shop, made: str) -> None:
+def test_partitions_that_are_published_under_their_own_names_are_refused(
+    shop: Shop, made: str
+) -> None:
     shop(*P, made)
-    with pytest.raises(NotSetUp, match=r"under the names of its partitions; run: ALTER PUBLICATION \"mine\" SET \(publish_via_partition_root = true\)"):
+    with pytest.raises(
+        NotSetUp,
+        match=r"under the names of its partitions; run: ALTER PUBLICATION \"mine\" SET \(publish_via_partition_root = true\)",
+    ):
         shop.source(**MINE).initial()
     shop("alter publication mine set (publish_via_partition_root = true)")
     mirror = Mirror(shop.source(**MINE))
@@ -56,12 +78,23 @@ def test_partitions_that_are_published_under_their_own_names_are_refused(shop: S
     assert mirror.table(shop.path("p")) == shop.rows("p")
 
 
-@pytest.mark.parametrize("made", ["create publication mine", "create publication mine for table a", "create publication mine for all tables"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create publication mine",
+        "create publication mine for table a",
+        "create publication mine for all tables",
+    ],
+)
 def test_a_publication_of_somebody_else_is_used_and_completed(shop: Shop, made: str) -> None:
     shop(*A, "create table c (id int primary key)", "alter table c replica identity full", made)
     mirror = Mirror(shop.source(**MINE))
     mirror.run()
-    shop("insert into c values (1)", "update a set v = 'u' where id = 1", "delete from a where id = 2")
+    shop(
+        "insert into c values (1)",
+        "update a set v = 'u' where id = 1",
+        "delete from a where id = 2",
+    )
     mirror.source = shop.source(**MINE)
     mirror.run()
     assert mirror.table(shop.path("a")) == shop.rows("a")
@@ -72,7 +105,12 @@ def test_a_publication_of_somebody_else_is_used_and_completed(shop: Shop, made: 
 @pytest.mark.parametrize(
     ("made", "altered", "said", "mended"),
     [
-        ("for table a", ["alter publication mine drop table a"], "does not have the table", "alter publication mine add table a"),
+        (
+            "for table a",
+            ["alter publication mine drop table a"],
+            "does not have the table",
+            "alter publication mine add table a",
+        ),
         (
             "for table a",
             ["alter publication mine set (publish = 'insert')"],
@@ -85,10 +123,19 @@ def test_a_publication_of_somebody_else_is_used_and_completed(shop: Shop, made: 
             "does not publish truncate",
             "alter publication mine set (publish = 'insert, update, delete, truncate')",
         ),
-        ("for table a", ["alter publication mine set table a where (id > 5)"], "publishes only rows of", "alter publication mine set table a"),
         (
             "for table a",
-            ["alter publication mine drop table a", "update a set v = 'lost'", "alter publication mine add table a"],
+            ["alter publication mine set table a where (id > 5)"],
+            "publishes only rows of",
+            "alter publication mine set table a",
+        ),
+        (
+            "for table a",
+            [
+                "alter publication mine drop table a",
+                "update a set v = 'lost'",
+                "alter publication mine add table a",
+            ],
             "the table was taken out of it",
             "",
         ),
@@ -116,7 +163,12 @@ def test_a_publication_that_is_altered_stops_the_job_until_the_table_is_read_aga
     shop(*A, f"create publication mine {made}")
     mirror = Mirror(shop.source(**MINE))
     mirror.run()
-    shop(*altered, "update a set v = 'u' where id = 1", "delete from a where id = 2", "insert into a values (3, 'z')")
+    shop(
+        *altered,
+        "update a set v = 'u' where id = 1",
+        "delete from a where id = 2",
+        "insert into a values (3, 'z')",
+    )
     if restarted:
         mirror.source = shop.source(**MINE)
     with pytest.raises(TableChanged) as raised:
@@ -159,7 +211,13 @@ def test_other_tables_of_a_publication_do_not_matter(shop: Shop) -> None:
     source = shop.source(**MINE, **{"table-names": [shop.path("a")]})
     offset: Any = kept(source.initial())
     for _ in range(3):
-        shop("alter table z add column c int", "insert into z (id) values (1)", "drop table z", "create table z (id int)", "update a set v = v || '.'")
+        shop(
+            "alter table z add column c int",
+            "insert into z (id) values (1)",
+            "drop table z",
+            "create table z (id int)",
+            "update a set v = v || '.'",
+        )
         end = kept(source.latest(offset, Limit()))
         assert {path for path, _ in rows_of(source, offset, end)} == {shop.path("a")}
         offset = end

@@ -92,7 +92,9 @@ def test_ranges_hold_each_transaction_once_wherever_they_are_cut(log: Log, seed:
     around = [commit + more for commit, _ in chance.sample(whole, 25) for more in (0, 1, 7, 24)]
     cuts = sorted({begin, *around, *(chance.randrange(begin, end) for _ in range(20)), end})
     for low, high in itertools.pairwise(cuts):
-        assert log.read(low, high) == [(commit, rows) for commit, rows in whole if low <= commit < high]
+        assert log.read(low, high) == [
+            (commit, rows) for commit, rows in whole if low <= commit < high
+        ]
     assert len(log.senders()) == 1
 
 
@@ -118,28 +120,53 @@ def log_writer(log: Log) -> Any:
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-def test_rows_are_the_same_from_any_range_with_both_decoders(log: Log, pure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_the_same_from_any_range_with_both_decoders(
+    log: Log, pure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", pure)
     path = f"{log.database}.public.t"
-    columns = (Column(name="id", type=parse_type("bigint")), Column(name="note", type=parse_type("string")))
-    tables = {path: SlotTable(layout=layout_of([["id", "bigint"], ["note", "text"]]), table=Table(path=path, columns=columns, primary_key=("id",), kinds=True))}
+    columns = (
+        Column(name="id", type=parse_type("bigint")),
+        Column(name="note", type=parse_type("string")),
+    )
+    tables = {
+        path: SlotTable(
+            layout=layout_of([["id", "bigint"], ["note", "text"]]),
+            table=Table(path=path, columns=columns, primary_key=("id",), kinds=True),
+        )
+    }
     cuts = [log.now()]
     for turn in range(5):
-        log(f"insert into t select n, 'note ' || n from generate_series({turn * 100}, {turn * 100 + 99}) n", f"delete from t where id = {turn * 100}")
+        log(
+            f"insert into t select n, 'note ' || n from generate_series({turn * 100}, {turn * 100 + 99}) n",
+            f"delete from t where id = {turn * 100}",
+        )
         cuts.append(log.now())
     for _ in range(2):
         for turn, (low, high) in enumerate(itertools.pairwise(cuts)):
-            batches = [b for _, b in read_range(log.open, log.range(low, high), tables, log.database)]
+            batches = [
+                b for _, b in read_range(log.open, log.range(low, high), tables, log.database)
+            ]
             rows = [(r["id"], r["note"], r["__row_kind"]) for b in batches for r in b.to_pylist()]
             first = turn * 100
-            assert rows == [(n, f"note {n}", 0) for n in range(first, first + 100)] + [(first, f"note {first}", 3)]
+            assert rows == [(n, f"note {n}", 0) for n in range(first, first + 100)] + [
+                (first, f"note {first}", 3)
+            ]
 
 
-def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begin = log.now()
-    log("insert into t select n, repeat('x', 100) from generate_series(1, 3000) n", "insert into u select n from generate_series(1, 3000) n")
+    log(
+        "insert into t select n, repeat('x', 100) from generate_series(1, 3000) n",
+        "insert into u select n from generate_series(1, 3000) n",
+    )
     middle = log.now()
-    log("insert into t select n, repeat('y', 100) from generate_series(3001, 6000) n", "delete from u where id < 100")
+    log(
+        "insert into t select n, repeat('y', 100) from generate_series(3001, 6000) n",
+        "delete from u where id < 100",
+    )
     end = log.now()
     first, second = log.read(begin, middle), log.read(middle, end)
     (sender,) = log.senders()
@@ -159,10 +186,15 @@ def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(log: Log, monk
     assert [len(rows) for _, rows in first] == [3000, 3000]
 
 
-def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 200_000)
     begin = log.now()
-    log("insert into t select n, repeat('x', 1000) from generate_series(1, 5000) n", "insert into u values (1)")
+    log(
+        "insert into t select n, repeat('x', 1000) from generate_series(1, 5000) n",
+        "insert into u values (1)",
+    )
     middle = log.now()
     log("insert into u values (2)")
     sizes = []
@@ -178,7 +210,9 @@ def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(l
     assert [len(rows) for _, rows in log.read(begin, middle)] == [5000, 1]
 
 
-def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError("no space left")
 
@@ -195,14 +229,19 @@ def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(log
 
 def test_a_reader_that_stops_early_loses_nothing(log: Log) -> None:
     begin = log.now()
-    log("insert into t select n, repeat('x', 100) from generate_series(1, 20000) n", "insert into u values (1)")
+    log(
+        "insert into t select n, repeat('x', 100) from generate_series(1, 20000) n",
+        "insert into u values (1)",
+    )
     end = log.now()
     with closing(message_lists(log.open, log.range(begin, end))) as found:
         next(found)
     assert [len(rows) for _, rows in log.read(begin, end)] == [20000, 1]
 
 
-def test_a_sender_that_is_terminated_within_a_range_fails_it_and_not_the_next_read(log: Log) -> None:
+def test_a_sender_that_is_terminated_within_a_range_fails_it_and_not_the_next_read(
+    log: Log,
+) -> None:
     begin = log.now()
     log("insert into t select n, repeat('x', 1000) from generate_series(1, 60000) n")
     end = log.now()
@@ -234,7 +273,13 @@ def test_layouts_come_with_the_first_row_that_needs_them(log: Log) -> None:
     begin = log.now()
     log("insert into t values (1, 'x')", "insert into u values (1)")
     cuts = [begin, log.now()]
-    for statement in ("insert into u values (2)", "alter table t add column more int", "insert into t values (2, 'y', 5)", "truncate u", "delete from t"):
+    for statement in (
+        "insert into u values (2)",
+        "alter table t add column more int",
+        "insert into t values (2, 'y', 5)",
+        "truncate u",
+        "delete from t",
+    ):
         log(statement)
         cuts.append(log.now())
     names = []
@@ -252,13 +297,17 @@ def test_a_slot_that_somebody_reads_is_neither_needed_nor_moved(log: Log) -> Non
     log("insert into t values (1, 'x')")
     url = f"postgresql://postgres@127.0.0.1:{log.port}/{log.database}"
     with closing(psycopg.connect(url, autocommit=True, replication="database")) as other:
-        other.pgconn.exec_(f"START_REPLICATION SLOT {log.slot} LOGICAL 0/0 (proto_version '1', publication_names 'p')".encode())
+        other.pgconn.exec_(
+            f"START_REPLICATION SLOT {log.slot} LOGICAL 0/0 (proto_version '1', publication_names 'p')".encode()
+        )
         assert len(log.read(begin, log.now())) == 1
     assert log.confirmed() == before
 
 
 @pytest.mark.parametrize("near", [-1, 8 << 20])
-def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_rows(log: Log, near: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_rows(
+    log: Log, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "NEAR_BYTES", near)
     begin = log.now()
     log("insert into t values (1, 'x')")
@@ -279,7 +328,9 @@ def test_reading_moves_no_slot(log: Log) -> None:
     assert log.confirmed() == before
 
 
-def test_a_server_is_told_that_a_slow_reader_lives(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_told_that_a_slow_reader_lives(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(replication, "SENDER_TIMEOUT", "1s")
     monkeypatch.setattr(replication, "REPORT_S", 0.1)
     begin = log.now()
@@ -320,9 +371,19 @@ def test_a_server_restarts_beside_an_open_stream() -> None:
 
 
 @pytest.mark.usefixtures("far")
-@pytest.mark.parametrize("settings", [{"max_replication_slots": "1"}, {"max_wal_senders": "0"}, {"synchronous_standby_names": "*"}])
-def test_a_server_without_room_for_a_stream_is_read_without_one(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    with PostgresServer(settings={"wal_level": "logical", "synchronous_commit": "local", **settings}) as server, log_of(server) as log:
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_replication_slots": "1"}, {"max_wal_senders": "0"}, {"synchronous_standby_names": "*"}],
+)
+def test_a_server_without_room_for_a_stream_is_read_without_one(
+    settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        PostgresServer(
+            settings={"wal_level": "logical", "synchronous_commit": "local", **settings}
+        ) as server,
+        log_of(server) as log,
+    ):
         begin = log.now()
         log("insert into t values (1, 'x')", "insert into t values (2, 'x')")
         assert len(log.read(begin, log.now())) == 2
@@ -352,13 +413,17 @@ class Worker:
     def __init__(self, log: Log) -> None:
         url = f"jdbc:postgresql://127.0.0.1:{log.port}/{log.database}"
         command = [sys.executable, "-c", READER, url, log.slot]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def read(self, start: int, end: int) -> list[Transaction]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(json.dumps([start, end]), file=self.process.stdin, flush=True)
-        return transactions([bytes.fromhex(text) for text in json.loads(self.process.stdout.readline())])
+        return transactions(
+            [bytes.fromhex(text) for text in json.loads(self.process.stdout.readline())]
+        )
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -368,13 +433,18 @@ class Worker:
             file.close()
 
 
-def test_processes_of_a_host_read_one_stream_and_the_next_takes_over_from_one_that_was_killed(log: Log) -> None:
+def test_processes_of_a_host_read_one_stream_and_the_next_takes_over_from_one_that_was_killed(
+    log: Log,
+) -> None:
     workers = [Worker(log) for _ in range(3)]
     try:
         at = begin = log.now()
         senders = set()
         for turn in range(6):
-            log(f"insert into t select n, 'x' from generate_series({turn * 10}, {turn * 10 + 9}) n", f"insert into u values ({turn})")
+            log(
+                f"insert into t select n, 'x' from generate_series({turn * 10}, {turn * 10 + 9}) n",
+                f"insert into u values ({turn})",
+            )
             end = log.now()
             assert [len(rows) for _, rows in workers[turn % 3].read(at, end)] == [10, 1]
             senders |= set(log.senders())
@@ -419,7 +489,9 @@ def test_a_range_that_ends_after_the_log_waits_for_it(log: Log) -> None:
     begin = log.now()
     end = begin + 50_000
     writer = log.connect()
-    thread = threading.Timer(0.5, lambda: writer.execute("insert into t select n, 'x' from generate_series(1, 2000) n"))
+    thread = threading.Timer(
+        0.5, lambda: writer.execute("insert into t select n, 'x' from generate_series(1, 2000) n")
+    )
     thread.start()
     log.read(begin, end)
     thread.join()

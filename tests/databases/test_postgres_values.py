@@ -23,15 +23,45 @@ VALUES: dict[str, list[str]] = {
     "smallint": ["-32768", "32767"],
     "int": ["-2147483648", "2147483647"],
     "bigint": ["-9223372036854775808", "9223372036854775807"],
-    "real": ["'NaN'", "'Infinity'", "'-Infinity'", "3.4028235e38", "1e-45", "0.1", "-0.0", "16777217"],
-    "double precision": ["'NaN'", "'Infinity'", "'-Infinity'", "1.7976931348623157e308", "5e-324", "0.1", "-0.0", "0.30000000000000004", "123456789012345680"],
+    "real": [
+        "'NaN'",
+        "'Infinity'",
+        "'-Infinity'",
+        "3.4028235e38",
+        "1e-45",
+        "0.1",
+        "-0.0",
+        "16777217",
+    ],
+    "double precision": [
+        "'NaN'",
+        "'Infinity'",
+        "'-Infinity'",
+        "1.7976931348623157e308",
+        "5e-324",
+        "0.1",
+        "-0.0",
+        "0.30000000000000004",
+        "123456789012345680",
+    ],
     "numeric(12,2)": ["0", "-0.01", "9999999999.99"],
     "numeric(38,10)": ["9999999999999999999999999999.9999999999"],
-    "numeric(60,30)": ["0", "123456789012345678901234567890.123456789012345678901234567890", "'NaN'"],
+    "numeric(60,30)": [
+        "0",
+        "123456789012345678901234567890.123456789012345678901234567890",
+        "'NaN'",
+    ],
     "numeric(5,-2)": ["12300", "9999900"],
     "numeric": ["0", "1.10", "12345678901234567890.123456789012345678", "1e-18"],
     "boolean": ["true", "false"],
-    "text": ["''", "'é€😀'", "E'tab\\tnew\\nline\\\\'", "'NULL'", "' both '", "repeat('long', 4000)"],
+    "text": [
+        "''",
+        "'é€😀'",
+        "E'tab\\tnew\\nline\\\\'",
+        "'NULL'",
+        "' both '",
+        "repeat('long', 4000)",
+    ],
     "varchar(30)": ["''", "'x  '"],
     "char(5)": ["''", "'ab'", "'  b'", "'abcde'", "'é'"],
     '"char"': ["'x'", "''"],
@@ -50,9 +80,22 @@ VALUES: dict[str, list[str]] = {
     ],
     "time": ["'00:00'", "'23:59:59.999999'"],
     "timetz": ["'00:00+14'", "'24:00-07:30'"],
-    "timestamp": ["'0001-01-01'", "'9999-12-31 23:59:59.999999'", "'10000-01-01'", "'0044-03-15 12:00 BC'", "'infinity'", "'1969-12-31 23:59:59.999999'"],
+    "timestamp": [
+        "'0001-01-01'",
+        "'9999-12-31 23:59:59.999999'",
+        "'10000-01-01'",
+        "'0044-03-15 12:00 BC'",
+        "'infinity'",
+        "'1969-12-31 23:59:59.999999'",
+    ],
     "timestamp(0)": ["'2024-05-06 07:08:09.5'"],
-    "timestamptz": ["'2024-05-06 07:08:09.000001+02'", "'0044-03-15 12:00 BC'", "'294000-01-01'", "'-infinity'", "'1900-01-01 00:00:00+00:19:32'"],
+    "timestamptz": [
+        "'2024-05-06 07:08:09.000001+02'",
+        "'0044-03-15 12:00 BC'",
+        "'294000-01-01'",
+        "'-infinity'",
+        "'1900-01-01 00:00:00+00:19:32'",
+    ],
     "interval": ["'1 year -2 mons 3 days 04:05:06.789'", "'0'", "'-1 day'", "'178000000 years'"],
     "interval day to second(2)": ["'1 day 01:02:03.456'"],
     "money": ["'-92233720368547758.08'", "'12.34'", "0"],
@@ -133,7 +176,10 @@ class Ways:
         self.tables = [f"t{number}" for number in range(len(kinds))]
         shop(*SET_UP)
         for table, kind in zip(self.tables, kinds, strict=True):
-            shop(f"create table {table} (id int primary key, v {kind})", f"alter table {table} replica identity full")
+            shop(
+                f"create table {table} (id int primary key, v {kind})",
+                f"alter table {table} replica identity full",
+            )
         self.source = shop.source(startup__mode="latest")
         self.start = kept(self.source.initial())
 
@@ -145,7 +191,12 @@ class Ways:
         return self._values(source, kept(source.initial()))
 
     def jdbc(self) -> dict[str, list[str]]:
-        return {table: in_order(everything(jdbc_source(self.shop.place, table_path=self.shop.path(table)))) for table in self.tables}
+        return {
+            table: in_order(
+                everything(jdbc_source(self.shop.place, table_path=self.shop.path(table)))
+            )
+            for table in self.tables
+        }
 
     def _values(self, source: Any, start: Any) -> dict[str, list[str]]:
         end = kept(source.latest(start, Limit()))
@@ -161,7 +212,12 @@ def in_order(table: Any) -> list[str]:
     if pa.types.is_list(v.type):
         v = v.cast(pa.list_(_number(v.type.value_type)))
     values = v.cast(_number(v.type)).to_pylist()
-    return [exact(value) for _, value in sorted(zip(table.column("id").to_pylist(), values, strict=True), key=lambda pair: pair[0])]
+    return [
+        exact(value)
+        for _, value in sorted(
+            zip(table.column("id").to_pylist(), values, strict=True), key=lambda pair: pair[0]
+        )
+    ]
 
 
 def _number(kind: Any) -> Any:
@@ -174,7 +230,9 @@ def test_values_are_the_same_by_every_way(shop: Shop, monkeypatch: pytest.Monkey
     ways = Ways(shop, *VALUES)
     for table, (kind, values) in zip(ways.tables, VALUES.items(), strict=True):
         for number, value in enumerate([*values, "null"]):
-            shop(f"insert into {table} values ({number}, {value if value == 'null' or value.startswith('array') else f'({value})::{kind}'})")
+            shop(
+                f"insert into {table} values ({number}, {value if value == 'null' or value.startswith('array') else f'({value})::{kind}'})"
+            )
     compiled = ways.log()
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
     assert ways.log() == compiled
@@ -184,8 +242,12 @@ def test_values_are_the_same_by_every_way(shop: Shop, monkeypatch: pytest.Monkey
         assert len(jdbc[table]) == len(values) + 1, kind
 
 
-@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in REFUSED.items() for value in values])
-def test_values_that_cannot_be_kept_are_refused_by_every_way(shop: Shop, kind: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value"), [(kind, value) for kind, values in REFUSED.items() for value in values]
+)
+def test_values_that_cannot_be_kept_are_refused_by_every_way(
+    shop: Shop, kind: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ways = Ways(shop, kind)
     shop("insert into t0 values (1, null)", f"insert into t0 values (2, {value}::{kind})")
     for way in (ways.log, ways.snapshot, ways.jdbc):

@@ -26,7 +26,9 @@ def test_every_decimal_comes_back_as_it_was(lite: Place, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_decimals_that_are_exact_numbers_compare_and_sort_as_numbers(lite: Place, kind: str) -> None:
+def test_decimals_that_are_exact_numbers_compare_and_sort_as_numbers(
+    lite: Place, kind: str
+) -> None:
     orders = table("orders", ["id"], id="bigint", amount=kind)
     values = [Decimal(text) for text in VALUES[kind]]
     Driven(sink(lite, table="orders")).batch(1, (orders, list(enumerate(values))))

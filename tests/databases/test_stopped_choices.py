@@ -14,19 +14,37 @@ BOTH = {
     "a column is added": ("alter table orders add column x int default 3", (ADOPT, REREAD)),
     "a column is renamed": ("alter table orders rename column w to x", (ADOPT, REREAD)),
     "the table is emptied": ("truncate table orders", (REREAD, SKIP)),
-    "the table is made anew": ("drop table orders; create table orders (id int primary key, v varchar(20), w varchar(20))", (REREAD,)),
+    "the table is made anew": (
+        "drop table orders; create table orders (id int primary key, v varchar(20), w varchar(20))",
+        (REREAD,),
+    ),
 }
 MARIA = {
     "another type": ("alter table orders modify w varchar(19)", (ADOPT, REREAD)),
-    "a prefix before the statement": ("set statement max_statement_time = 100 for truncate table orders", (REREAD, SKIP)),
-    "another key": ("alter table orders drop primary key, add primary key (id, v)", (ADOPT, REREAD)),
+    "a prefix before the statement": (
+        "set statement max_statement_time = 100 for truncate table orders",
+        (REREAD, SKIP),
+    ),
+    "another key": (
+        "alter table orders drop primary key, add primary key (id, v)",
+        (ADOPT, REREAD),
+    ),
 }
 POSTGRES = {
     "another type": ("alter table orders alter column w type varchar(19)", (ADOPT, REREAD)),
-    "all rows are written anew": ("alter table orders alter column v type varchar(20) using lower(v)", (ADOPT, REREAD)),
-    "dropped and added again": ("alter table orders drop column w; alter table orders add column w varchar(20)", (ADOPT, REREAD)),
+    "all rows are written anew": (
+        "alter table orders alter column v type varchar(20) using lower(v)",
+        (ADOPT, REREAD),
+    ),
+    "dropped and added again": (
+        "alter table orders drop column w; alter table orders add column w varchar(20)",
+        (ADOPT, REREAD),
+    ),
 }
-ADDED = {"alter table orders add column x int default 3": "x int", "alter table orders rename column w to x": "x varchar(20)"}
+ADDED = {
+    "alter table orders add column x int default 3": "x int",
+    "alter table orders rename column w to x": "x varchar(20)",
+}
 CASES = [
     pytest.param(engine, statement, choice, id=f"{engine}: {kind}: {choice.value}")
     for engine, kinds in (("maria", BOTH | MARIA), ("pg", BOTH | POSTGRES))
@@ -38,7 +56,12 @@ CASES = [
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("engine", "statement", "choice"), CASES)
 def test_the_job_goes_on_with_the_choice(
-    request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path, engine: str, statement: str, choice: ChangeChoice
+    request: pytest.FixtureRequest,
+    postgres: PostgresServer,
+    tmp_path: Path,
+    engine: str,
+    statement: str,
+    choice: ChangeChoice,
 ) -> None:
     flow = flow_of(request.getfixturevalue(engine), postgres, tmp_path)
     flow.change(*statement.split("; "))

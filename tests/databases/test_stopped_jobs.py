@@ -20,7 +20,11 @@ def flow(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Pat
 
 
 def test_adopt_takes_the_new_columns_and_leaves_the_rows_of_before(flow: Flow) -> None:
-    flow.change("alter table orders drop column w", "insert into orders values (5, 'e')", "insert into notes values (2, 'm')")
+    flow.change(
+        "alter table orders drop column w",
+        "insert into orders values (5, 'e')",
+        "insert into notes values (2, 'm')",
+    )
     stop = flow.stops()
     assert (stop.table, stop.choices) == (flow.tables[0], (ADOPT, REREAD))
     assert [row[0] for row in flow.copied()] == [1, 2, 3]
@@ -34,18 +38,35 @@ def test_reread_brings_all_rows_as_they_are_now(flow: Flow) -> None:
     stop = flow.stops()
     flow.change("update orders set v = 'seen' where id = 2")
     flow.accept(stop, REREAD, rows=8)
-    assert [(row[0], row[1]) for row in flow.copied()] == [(1, "a"), (2, "seen"), (3, "c"), (5, "e")]
+    assert [(row[0], row[1]) for row in flow.copied()] == [
+        (1, "a"),
+        (2, "seen"),
+        (3, "c"),
+        (5, "e"),
+    ]
     flow.change("update orders set v = 'after' where id = 1")
     flow.run(rows=10)
     assert flow.copied()[0][:2] == (1, "after")
 
 
-def test_rows_from_before_the_change_that_were_not_delivered_yet_are_not_delivered_as_others(flow: Flow) -> None:
-    flow.change("insert into orders values (4, 'd', 'u')", "alter table orders drop column w", "insert into orders values (5, 'e')")
+def test_rows_from_before_the_change_that_were_not_delivered_yet_are_not_delivered_as_others(
+    flow: Flow,
+) -> None:
+    flow.change(
+        "insert into orders values (4, 'd', 'u')",
+        "alter table orders drop column w",
+        "insert into orders values (5, 'e')",
+    )
     stop = flow.stops()
     assert [row[0] for row in flow.copied()] == [1, 2, 3]
     flow.accept(stop, REREAD, rows=9)
-    assert [(row[0], row[1]) for row in flow.copied()] == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
+    assert [(row[0], row[1]) for row in flow.copied()] == [
+        (1, "a"),
+        (2, "b"),
+        (3, "c"),
+        (4, "d"),
+        (5, "e"),
+    ]
 
 
 def test_skip_leaves_the_target_as_it_was(flow: Flow) -> None:
@@ -67,8 +88,18 @@ def test_a_dropped_table_is_skipped_and_the_others_go_on(flow: Flow) -> None:
     assert len(flow.copied("notes")) == 3
 
 
-BEFORE = ("ledger.begin.before", "ledger.begin.after", "ledger.complete.after")  # the change is passed, and the table counts as unread
-READING = ("capture.chunk.before", "capture.chunk.middle", "capture.chunk.after", "batch.commit.after", "ledger.complete.after")
+BEFORE = (
+    "ledger.begin.before",
+    "ledger.begin.after",
+    "ledger.complete.after",
+)  # the change is passed, and the table counts as unread
+READING = (
+    "capture.chunk.before",
+    "capture.chunk.middle",
+    "capture.chunk.after",
+    "batch.commit.after",
+    "ledger.complete.after",
+)
 
 
 @pytest.mark.timeout(300)
@@ -77,12 +108,24 @@ def test_a_reread_that_is_killed_goes_on_where_it_was(runs: CrashRuns, flow: Flo
     stop = flow.stops()
     accept = (f"{stop.at}=reread",)
     for place in (*BEFORE, *READING):
-        request = RunRequest(home=str(flow.home.root), file=str(flow.file), restore="latest", accept_changes=accept, failpoints=f"{place}@1")
+        request = RunRequest(
+            home=str(flow.home.root),
+            file=str(flow.file),
+            restore="latest",
+            accept_changes=accept,
+            failpoints=f"{place}@1",
+        )
         assert runs.run(request).code == KILLED, place
         flow.change("update orders set v = concat(v, '+') where id = 5")
         accept = ()  # it is kept with the job
     flow.run(rows=9 + 2 * len(READING), restore="latest")
-    assert [(row[0], row[1]) for row in flow.copied()] == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e" + "+" * len(BEFORE + READING))]
+    assert [(row[0], row[1]) for row in flow.copied()] == [
+        (1, "a"),
+        (2, "b"),
+        (3, "c"),
+        (4, "d"),
+        (5, "e" + "+" * len(BEFORE + READING)),
+    ]
 
 
 @pytest.fixture(scope="module")

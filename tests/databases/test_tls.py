@@ -50,16 +50,45 @@ def papers() -> Iterator[Papers]:
 
     try:
         for name in ("authority", "stranger"):
-            openssl("req", "-x509", *CURVE, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "30", "-subj", f"/CN={name}")
-        openssl("req", *CURVE, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=tidegate")
+            openssl(
+                "req",
+                "-x509",
+                *CURVE,
+                "-keyout",
+                f"{name}.key",
+                "-out",
+                f"{name}.pem",
+                "-days",
+                "30",
+                "-subj",
+                f"/CN={name}",
+            )
+        openssl(
+            "req", *CURVE, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=tidegate"
+        )
         (place / "names").write_text("subjectAltName = IP:127.0.0.1\n")
-        signing = ["-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "30", "-extfile", "names"]
+        signing = [
+            "-CA",
+            "authority.pem",
+            "-CAkey",
+            "authority.key",
+            "-CAcreateserial",
+            "-days",
+            "30",
+            "-extfile",
+            "names",
+        ]
         openssl("x509", "-req", "-in", "server.csr", "-out", "server.pem", *signing)
         (place / "server.key").chmod(0o600)
         if os.geteuid() == 0:  # the server of MariaDB is root then, that of PostgreSQL is not
             shutil.chown(place / "server.key", "root", "postgres")
             (place / "server.key").chmod(0o640)
-        yield Papers(place / "authority.pem", place / "server.pem", place / "server.key", place / "stranger.pem")
+        yield Papers(
+            place / "authority.pem",
+            place / "server.pem",
+            place / "server.key",
+            place / "stranger.pem",
+        )
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -67,10 +96,23 @@ def papers() -> Iterator[Papers]:
 @pytest.fixture(scope="module")
 def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
     """A server that takes the user `careful` only where the connection is encrypted."""
-    settings = {"ssl-cert": str(papers.certificate), "ssl-key": str(papers.key), "innodb-flush-method": "nosync", "sync-binlog": "0"}
+    settings = {
+        "ssl-cert": str(papers.certificate),
+        "ssl-key": str(papers.key),
+        "innodb-flush-method": "nosync",
+        "sync-binlog": "0",
+    }
     with MariaDbServer(settings=settings) as server:
-        server.execute("create user careful@'127.0.0.1' identified by 'x' require ssl", "grant all on *.* to careful@'127.0.0.1'", "create database shop")
-        server.execute(EVERY_TYPE, *(f"insert into everything values {values}" for values in VALUES), database="shop")
+        server.execute(
+            "create user careful@'127.0.0.1' identified by 'x' require ssl",
+            "grant all on *.* to careful@'127.0.0.1'",
+            "create database shop",
+        )
+        server.execute(
+            EVERY_TYPE,
+            *(f"insert into everything values {values}" for values in VALUES),
+            database="shop",
+        )
         yield server
 
 
@@ -78,18 +120,43 @@ def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
 def postgres_tls(papers: Papers) -> Iterator[PostgresServer]:
     """A server that takes nobody whose connection is not encrypted."""
     rules = papers.certificate.with_name("rules")
-    rules.write_text("hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n")
-    files = {"ssl_cert_file": str(papers.certificate), "ssl_key_file": str(papers.key), "hba_file": str(rules)}
-    with PostgresServer(settings={"wal_level": "logical", "ssl": "on", "fsync": "off", **files}) as server:
+    rules.write_text(
+        "hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n"
+    )
+    files = {
+        "ssl_cert_file": str(papers.certificate),
+        "ssl_key_file": str(papers.key),
+        "hba_file": str(rules),
+    }
+    with PostgresServer(
+        settings={"wal_level": "logical", "ssl": "on", "fsync": "off", **files}
+    ) as server:
         yield server
 
 
 @pytest.mark.parametrize(
-    "asked", ["sslMode=VERIFY_IDENTITY&serverSslCert={ca}", "useSSL=true&verifyServerCertificate=true&sslrootcert={ca}", "requireSSL=true"]
+    "asked",
+    [
+        "sslMode=VERIFY_IDENTITY&serverSslCert={ca}",
+        "useSSL=true&verifyServerCertificate=true&sslrootcert={ca}",
+        "requireSSL=true",
+    ],
 )
-def test_all_that_is_read_of_mariadb_is_encrypted(maria_tls: MariaDbServer, papers: Papers, asked: str) -> None:
+def test_all_that_is_read_of_mariadb_is_encrypted(
+    maria_tls: MariaDbServer, papers: Papers, asked: str
+) -> None:
     url = f"{maria_tls.url('shop')}?{asked.format(ca=papers.authority)}"
-    mirror = Mirror(make_source("MySQL-CDC", {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]}))
+    mirror = Mirror(
+        make_source(
+            "MySQL-CDC",
+            {
+                "url": url,
+                "username": "careful",
+                "password": "x",
+                "table-names": ["shop.everything"],
+            },
+        )
+    )
     mirror.run()
     assert len(mirror.rows) == 2
     maria_tls.execute("insert into everything (id, v) values (3, 'new')", database="shop")
@@ -98,18 +165,26 @@ def test_all_that_is_read_of_mariadb_is_encrypted(maria_tls: MariaDbServer, pape
     maria_tls.execute("delete from everything where id = 3", database="shop")
 
 
-def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(maria_tls: MariaDbServer) -> None:
+def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(
+    maria_tls: MariaDbServer,
+) -> None:
     dialect = dialect_of(System.MYSQL)
     found = []
     for parameters in ("", "?sslMode=REQUIRED"):
         address = parse_url(maria_tls.url("shop") + parameters, maria_tls.user, maria_tls.password)
         with open_session(address) as session:
             info = dialect.table_info(session, dialect.parse_table("shop.everything", address))
-            assert bool(session.query("show session status like 'Ssl_cipher'")[0][1]) == bool(parameters)
+            assert bool(session.query("show session status like 'Ssl_cipher'")[0][1]) == bool(
+                parameters
+            )
         assert info is not None
         types = [(c.name, dialect.data_type(c)) for c in info.columns]
-        selected = ", ".join(dialect.expression(c, kind) for c, (_, kind) in zip(info.columns, types, strict=True))
-        batches = dialect.batches(address, f"select {selected} from everything order by id", types, 0)
+        selected = ", ".join(
+            dialect.expression(c, kind) for c, (_, kind) in zip(info.columns, types, strict=True)
+        )
+        batches = dialect.batches(
+            address, f"select {selected} from everything order by id", types, 0
+        )
         found.append([row for batch in batches for row in batch.to_pylist()])
     assert found[0] == found[1]
     assert len(found[0]) == 2
@@ -124,22 +199,34 @@ def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(maria_tls:
         ("sslMode=SOMETIMES", "one of DISABLED, REQUIRED"),
     ],
 )
-def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(maria_tls: MariaDbServer, papers: Papers, asked: str, why: str) -> None:
+def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(
+    maria_tls: MariaDbServer, papers: Papers, asked: str, why: str
+) -> None:
     url = f"{maria_tls.url('shop')}?{asked.format(stranger=papers.stranger)}"
-    source = make_source("MySQL-CDC", {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]})
+    source = make_source(
+        "MySQL-CDC",
+        {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]},
+    )
     with pytest.raises(Untrusted, match=f"(?s){why}.*sslrootcert=/path/ca.pem"):
         source.tables()
 
 
-def test_a_server_without_encryption_is_not_read_in_the_clear(mariadb: MariaDbServer, maria: Place, pg: Place) -> None:
-    for url, user, password in ((f"{maria.url}?requireSSL=true", maria.user, maria.password), (f"{pg.url}?sslmode=require", pg.user, pg.password)):
+def test_a_server_without_encryption_is_not_read_in_the_clear(
+    mariadb: MariaDbServer, maria: Place, pg: Place
+) -> None:
+    for url, user, password in (
+        (f"{maria.url}?requireSSL=true", maria.user, maria.password),
+        (f"{pg.url}?sslmode=require", pg.user, pg.password),
+    ):
         with pytest.raises(Untrusted, match="no encrypted connection"):
             open_session(parse_url(url, user, password))
     assert mariadb.port
 
 
 @pytest.mark.timeout(600)
-def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(papers: Papers, postgres_tls: PostgresServer) -> None:
+def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
+    papers: Papers, postgres_tls: PostgresServer
+) -> None:
     url = f"jdbc:postgresql://127.0.0.1:{postgres_tls.port}/postgres"
     with psycopg.connect(postgres_tls.url, autocommit=True) as connection:
         connection.execute("create table orders (id int primary key, name text)")
@@ -147,18 +234,33 @@ def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(pap
         connection.execute("insert into orders values (1, 'a')")
 
         def source(parameters: str, settings: dict[str, Any] | None = None) -> Any:
-            options = {"url": url + parameters, "username": "postgres", "password": "any", "slot.name": "tls", "table-names": ["postgres.public.orders"]}
-            return make_source("Postgres-CDC", {**options, **({"debezium": settings} if settings else {})})
+            options = {
+                "url": url + parameters,
+                "username": "postgres",
+                "password": "any",
+                "slot.name": "tls",
+                "table-names": ["postgres.public.orders"],
+            }
+            return make_source(
+                "Postgres-CDC", {**options, **({"debezium": settings} if settings else {})}
+            )
 
         mirror = Mirror(source(f"?ssl=true&sslrootcert={papers.authority}"))
         mirror.run()
         with mirror.source.session() as session:
             assert session.one("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
         connection.execute("insert into orders values (2, 'b')")
-        mirror.source = source("", {"database.sslmode": "verify-ca", "database": {"sslrootcert": str(papers.authority)}})
+        mirror.source = source(
+            "",
+            {"database.sslmode": "verify-ca", "database": {"sslrootcert": str(papers.authority)}},
+        )
         mirror.run()
         assert len(mirror.rows) == 2
-        for parameters in (f"?sslmode=verify-ca&sslrootcert={papers.stranger}", "?sslmode=verify-full&sslrootcert=/no/such.pem", "?sslmode=often"):
+        for parameters in (
+            f"?sslmode=verify-ca&sslrootcert={papers.stranger}",
+            "?sslmode=verify-full&sslrootcert=/no/such.pem",
+            "?sslmode=often",
+        ):
             with pytest.raises(Untrusted, match="name the authority of its certificate"):
                 source(parameters).tables()
         connection.execute("select pg_drop_replication_slot('tls')")
@@ -174,10 +276,14 @@ sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" 
 
 
 @pytest.mark.timeout(600)
-def test_a_whole_job_is_encrypted_at_both_ends(maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path) -> None:
+def test_a_whole_job_is_encrypted_at_both_ends(
+    maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path
+) -> None:
     """Both servers refuse whoever is not: there with their certificates looked at, back with whoever answers."""
     maria_tls.execute(
-        "create table wares (id int primary key, name varchar(40))", "insert into wares select seq, concat('ü', seq) from seq_1_to_120", database="shop"
+        "create table wares (id int primary key, name varchar(40))",
+        "insert into wares select seq, concat('ü', seq) from seq_1_to_120",
+        database="shop",
     )
 
     def maria(parameters: str, table: str) -> str:
@@ -192,14 +298,22 @@ def test_a_whole_job_is_encrypted_at_both_ends(maria_tls: MariaDbServer, postgre
         maria(f"sslMode=VERIFY_CA&serverSslCert={papers.authority}", 'table_path = "shop.wares"'),
         postgres(f"sslmode=verify-ca&sslrootcert={papers.authority}", 'table = "public.copied"'),
     )
-    back = copy(tmp_path / "back", postgres("sslmode=require", 'table_path = "public.copied"'), maria("requireSSL=true", 'database = shop, table = "back"'))
+    back = copy(
+        tmp_path / "back",
+        postgres("sslmode=require", 'table_path = "public.copied"'),
+        maria("requireSSL=true", 'database = shop, table = "back"'),
+    )
     assert (there.status, back.status) == (JobStatus.FINISHED, JobStatus.FINISHED), (there, back)
     address = parse_url(f"{maria_tls.url('shop')}?sslMode=REQUIRED", "careful", "x")
     with open_session(address) as session:
-        assert session.query("select id, name from back order by id") == [(n, f"ü{n}") for n in range(1, 121)]
+        assert session.query("select id, name from back order by id") == [
+            (n, f"ü{n}") for n in range(1, 121)
+        ]
     stranger = copy(
         tmp_path / "stranger",
-        postgres(f"sslmode=verify-ca&sslrootcert={papers.stranger}", 'table_path = "public.copied"'),
+        postgres(
+            f"sslmode=verify-ca&sslrootcert={papers.stranger}", 'table_path = "public.copied"'
+        ),
         maria("requireSSL=true", 'database = shop, table = "never"'),
     )
     assert stranger.status is JobStatus.FAILED

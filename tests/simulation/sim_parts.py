@@ -103,7 +103,11 @@ class SimSource(Source):
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         middle = (start["at"] + end["at"]) // 2
-        edges = [(start["at"], middle), (middle, end["at"])] if count > 1 else [(start["at"], end["at"])]
+        edges = (
+            [(start["at"], middle), (middle, end["at"])]
+            if count > 1
+            else [(start["at"], end["at"])]
+        )
         return [Split("t", [start["first"] + a, start["first"] + b]) for a, b in edges if a < b]
 
     def read(self, split: Split) -> Iterator[Any]:
@@ -144,12 +148,19 @@ class SimCommitter(Committer):
             raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
-        self.shelf, self.generation = scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()), resume.generation
+        self.shelf, self.generation = (
+            scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()),
+            resume.generation,
+        )
         scene.at("sink.ahead.before")
         self._fence()
         self.shelf.generation = self.generation
         scene.at("sink.ahead.after")
-        return [SinkRange(checkpoint=c, offsets=offsets) for c, offsets in sorted(self.shelf.records.items()) if c > resume.checkpoint]
+        return [
+            SinkRange(checkpoint=c, offsets=offsets)
+            for c, offsets in sorted(self.shelf.records.items())
+            if c > resume.checkpoint
+        ]
 
     def open(self, resume: Resume) -> None:
         scene.at("sink.open.before")
@@ -170,14 +181,20 @@ class SimCommitter(Committer):
         return outcome
 
     def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
-        n, what = commit.checkpoint, f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of generation {commit.generation}"
+        n, what = (
+            commit.checkpoint,
+            f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of generation {commit.generation}",
+        )
         if self.newest_only and any(record > n for record in self.shelf.records):
             return AlreadyCommitted()
         if n not in self.shelf.rows:
             if self.shelf.rows and n < max(self.shelf.rows):
                 scene.broken(f"a batch came after a later one: {what}")
             self.shelf.rows[n] = ids
-            self.shelf.records = {**({} if self.newest_only else self.shelf.records), n: commit.offsets}
+            self.shelf.records = {
+                **({} if self.newest_only else self.shelf.records),
+                n: commit.offsets,
+            }
             return Committed()
         if n not in self.shelf.records:
             scene.broken(f"a batch was repeated after it was sure that it never would be: {what}")
@@ -190,7 +207,9 @@ class SimCommitter(Committer):
     def retain(self, oldest: int) -> None:
         scene.at("sink.retain")
         if self.shelf.generation == self.generation:
-            self.shelf.records = {c: offsets for c, offsets in self.shelf.records.items() if c >= oldest}
+            self.shelf.records = {
+                c: offsets for c, offsets in self.shelf.records.items() if c >= oldest
+            }
 
 
 class SimSink(Sink):
@@ -200,7 +219,9 @@ class SimSink(Sink):
         return SimWriter()
 
     def committer(self) -> Committer:
-        return SimCommitter(self.context.pipeline, self.context.operator, self.values["newest_only"])
+        return SimCommitter(
+            self.context.pipeline, self.context.operator, self.values["newest_only"]
+        )
 
 
 CONNECTORS = (
@@ -217,7 +238,9 @@ CONNECTORS = (
         kind=BlockKind.SINK,
         summary="Memory.",
         options=OptionSet(options=()),
-        capabilities=Capabilities(fusable=True, delivery=Delivery.EXACTLY_ONCE, go_back=GoBack.REWIND),
+        capabilities=Capabilities(
+            fusable=True, delivery=Delivery.EXACTLY_ONCE, go_back=GoBack.REWIND
+        ),
         implementation="sim_parts:SimSink",
     ),
 )

@@ -17,7 +17,11 @@ def drawn_plan(rng: random.Random) -> Plan:
         checkpoints_retained_max=rng.choice([1, 2, 3, 4]),
         batch_rows_max=rng.choice([3, 5, 10]),
     )
-    return Plan(job_name="sim", env=env, pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)))
+    return Plan(
+        job_name="sim",
+        env=env,
+        pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)),
+    )
 
 
 def _drawn_pipeline(rng: random.Random, number: int) -> PipelinePlan:

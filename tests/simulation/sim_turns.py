@@ -46,7 +46,11 @@ class Actor:
         self.error: BaseException | None = None
 
     def ready(self, now_s: float) -> bool:
-        return not self.done and (self.wake_s <= now_s or not self.process.alive or (self.event is not None and self.event.is_set()))
+        return not self.done and (
+            self.wake_s <= now_s
+            or not self.process.alive
+            or (self.event is not None and self.event.is_set())
+        )
 
 
 class Turns:

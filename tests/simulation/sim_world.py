@@ -32,7 +32,13 @@ from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import JobRecord, JobStatus, PipelineStatus, ProcessRef, SavepointRequest
+from tidegate.model.records import (
+    JobRecord,
+    JobStatus,
+    PipelineStatus,
+    ProcessRef,
+    SavepointRequest,
+)
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
@@ -52,7 +58,9 @@ JOB = 7
 STEPS_MAX = 20_000
 GENERATIONS_MAX = 5
 CALM_STARTS_MAX = 4
-ALL_FAILPOINTS = ",".join(f"{name}=raise" for name in failpoint_names())  # what happens there is the world's to say, see World.at
+ALL_FAILPOINTS = ",".join(
+    f"{name}=raise" for name in failpoint_names()
+)  # what happens there is the world's to say, see World.at
 
 
 class Broken(Exception):
@@ -141,7 +149,13 @@ class World:
         self.home = Home(self.root)
         self.watch = Watch(self)
         self._watch_store()
-        self.scene = sim_parts.Scene(rng=random.Random(self.seed + 2), at=self.at, broken=self.broken, losing=self.weather.stumble, available=15)
+        self.scene = sim_parts.Scene(
+            rng=random.Random(self.seed + 2),
+            at=self.at,
+            broken=self.broken,
+            losing=self.weather.stumble,
+            available=15,
+        )
         sim_parts.open_scene(self.scene)
         self.plan = drawn_plan(self.rng)
         self.streaming = self.plan.env.mode is JobMode.STREAMING
@@ -149,7 +163,9 @@ class World:
         self.processes: list[Process] = []
         self.leaders: dict[Process, Actor] = {}
         self.damaged: set[str] = set()
-        self.lost_stores = self.backs = self.damages = self.ahead = self.asked = self.from_savepoints = 0
+        self.lost_stores = self.backs = self.damages = self.ahead = self.asked = (
+            self.from_savepoints
+        ) = 0
         self.ended = False
         tokens = random.Random(self.seed + 3)
         uuid.uuid4 = lambda: uuid.UUID(int=tokens.getrandbits(128))
@@ -188,7 +204,9 @@ class World:
             if luck < self.weather.kill + self.weather.stumble:
                 self.turns.note(actor.name, f"stumbles at {place}")
                 raise RuntimeError(f"stumbled at {place}")
-            if luck > 1 - self.weather.freeze:  # as a long pause of the machine: others may have done much when it ends
+            if (
+                luck > 1 - self.weather.freeze
+            ):  # as a long pause of the machine: others may have done much when it ends
                 self.turns.note(actor.name, f"frozen at {place}")
                 self.turns.pause(self.rng.choice([0.02, 0.2, 2.0, 10.0]))
         self.turns.here(place)
@@ -210,35 +228,69 @@ class World:
         process = Process(f"p{number}")
         self.processes.append(process)
         store = self.front().store
-        self.leaders[process] = self.turns.spawn(process, f"{process.name}-leader", lambda: self._lead(process, store, wish))
+        self.leaders[process] = self.turns.spawn(
+            process, f"{process.name}-leader", lambda: self._lead(process, store, wish)
+        )
         return process
 
     def _lead(self, process: Process, store: Store, wish: str) -> None:
         """As `tidegate run`: claim, drive, end."""
         me = ProcessRef(pid=len(self.processes), started=1, boot="b", host="elsewhere")
         submission = Submission(
-            job_id=JOB, name="sim", plan=self.plan, file="", wish=RestoreWish.parse(wish), me=me, now_ms=self.clock.now_ms() + len(self.processes)
+            job_id=JOB,
+            name="sim",
+            plan=self.plan,
+            file="",
+            wish=RestoreWish.parse(wish),
+            me=me,
+            now_ms=self.clock.now_ms() + len(self.processes),
         )
         claim = FarAway(store, self.storage, self.home).claim(submission)
         process.generation, process.claimed = claim.generation, True
-        self.turns.note(process.name, f"claimed {claim.generation} {claim.start} {dict(claim.restored)} {claim.notes}")
+        self.turns.note(
+            process.name,
+            f"claimed {claim.generation} {claim.start} {dict(claim.restored)} {claim.notes}",
+        )
         if claim.start is not Start.NOTHING:
-            register(store, driver_order(EngineSettings(), self.home, job_id=JOB, generation=claim.generation), self.clock.now_ms())
+            register(
+                store,
+                driver_order(EngineSettings(), self.home, job_id=JOB, generation=claim.generation),
+                self.clock.now_ms(),
+            )
             self._drive(process, store, claim.job)
         known = look(store, JOB)
-        if claim.start is not Start.NOTHING and (known.state is None or known.state.value.leader != me):
+        if claim.start is not Start.NOTHING and (
+            known.state is None or known.state.value.leader != me
+        ):
             raise TakenOver("by another process")
-        outcome = end(store, self.storage, Owned(JOB, claim.generation), status_of(known) or JobStatus.FAILED, self.clock.now_ms())
+        outcome = end(
+            store,
+            self.storage,
+            Owned(JOB, claim.generation),
+            status_of(known) or JobStatus.FAILED,
+            self.clock.now_ms(),
+        )
         self.turns.note(process.name, f"ended {outcome.status}")
         self.ended = self.ended or outcome.status is JobStatus.FINISHED
 
     def _drive(self, process: Process, store: Store, job: JobRecord) -> None:
-        finished = {p.value.pipeline for p in look(store, JOB).pipelines if p.value.status is PipelineStatus.FINISHED}
+        finished = {
+            p.value.pipeline
+            for p in look(store, JOB).pipelines
+            if p.value.status is PipelineStatus.FINISHED
+        }
         plans = [plan for plan in job.plan.pipelines if plan.id not in finished]
         desk = SavepointDesk(store, job, self.savepoints, self.clock)
         process.driving = True
         self.turns.spawn(process, f"{process.name}-desk", lambda: self._serve(process, desk))
-        actors = [self.turns.spawn(process, f"{process.name}-{plan.id}", lambda plan=plan: self._run(process, store, job, plan, desk)) for plan in plans]
+        actors = [
+            self.turns.spawn(
+                process,
+                f"{process.name}-{plan.id}",
+                lambda plan=plan: self._run(process, store, job, plan, desk),
+            )
+            for plan in plans
+        ]
         while not all(actor.done for actor in actors):
             self.turns.pause(0.05)
         process.driving = False
@@ -250,10 +302,16 @@ class World:
         """A person asks for one, now and then to end the job with it."""
         store, stop = self.front().store, self.rng.random() < 0.3
         self.asked += 1
-        self.turns.spawn(Process(f"u{self.asked}"), f"u{self.asked}", lambda: self._said(ask(store, self.savepoints, self.clock, JOB, stop=stop)))
+        self.turns.spawn(
+            Process(f"u{self.asked}"),
+            f"u{self.asked}",
+            lambda: self._said(ask(store, self.savepoints, self.clock, JOB, stop=stop)),
+        )
 
     def _said(self, request: SavepointRequest) -> None:
-        self.turns.note("person", f"asked for savepoint {request.id}, stop={request.stop}, {request.status}")
+        self.turns.note(
+            "person", f"asked for savepoint {request.id}, stop={request.stop}, {request.status}"
+        )
 
     def _serve(self, process: Process, desk: SavepointDesk) -> None:
         """In place of the desk's own thread."""
@@ -262,9 +320,18 @@ class World:
                 desk.step()
             self.turns.pause(0.3)
 
-    def _run(self, process: Process, store: Store, job: JobRecord, plan: PipelinePlan, desk: SavepointDesk) -> None:
+    def _run(
+        self,
+        process: Process,
+        store: Store,
+        job: JobRecord,
+        plan: PipelinePlan,
+        desk: SavepointDesk,
+    ) -> None:
         assert process.generation is not None
-        ledger = Ledger(store, JOB, plan.id, process.generation, clock=self.clock, abandon=threading.Event())
+        ledger = Ledger(
+            store, JOB, plan.id, process.generation, clock=self.clock, abandon=threading.Event()
+        )
         around = Surroundings(
             job=job,
             storage=self.storage,
@@ -277,7 +344,9 @@ class World:
         )
         ended = PipelineStatus.FAILED  # an exception counts as that: as in the driver, one pipeline that fails stops the others at their next checkpoint
         try:
-            ended = run_pipeline(around, plan, ledger, Meter(plan.id, process.generation, around.clock))
+            ended = run_pipeline(
+                around, plan, ledger, Meter(plan.id, process.generation, around.clock)
+            )
         finally:
             if ended is PipelineStatus.FAILED:
                 process.stop.set()
@@ -345,7 +414,11 @@ class World:
         if saved and not self.turns.alive() and self.rng.random() < 0.5:
             self.from_savepoints += 1
             return f"savepoint:{self.rng.choice(saved)}"
-        retained = [ref.checkpoint for pipeline in look(self.store, JOB).pipelines for ref in pipeline.value.retained[:-1]]
+        retained = [
+            ref.checkpoint
+            for pipeline in look(self.store, JOB).pipelines
+            for ref in pipeline.value.retained[:-1]
+        ]
         if self.turns.alive() or not retained or self.rng.random() >= self.weather.back:
             return "auto"
         self.backs += 1
@@ -358,7 +431,10 @@ class World:
         for pipeline in look(self.store, JOB).pipelines:
             retained = pipeline.value.retained
             # Without a manifest the job has finished, and its cleanup was killed in the middle.
-            if len(retained) < 2 or not all((self.place / ref.path / "_manifest.json").exists() and ref.path not in self.damaged for ref in retained):
+            if len(retained) < 2 or not all(
+                (self.place / ref.path / "_manifest.json").exists() and ref.path not in self.damaged
+                for ref in retained
+            ):
                 continue
             for ref in retained[-self.rng.randint(1, len(retained) - 1) :]:
                 (self.place / ref.path / "_manifest.json").write_bytes(b"")
@@ -376,14 +452,25 @@ class World:
         self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
         self.watch.forget()
         self._watch_store()
-        left = [path.relative_to(self.place).as_posix() for path in self.place.glob("[0-9]*/*/[0-9]*")]
+        left = [
+            path.relative_to(self.place).as_posix() for path in self.place.glob("[0-9]*/*/[0-9]*")
+        ]
         self.damaged |= {path for path in left if self.storage.damage(path)}
 
     def may_differ(self, state: dict[str, Any], checkpoint: int) -> bool:
         """Whether a batch may have other ranges than it had: no sink has it and the store is lost, or all keep only their newest record, a later one."""
-        shelves = [shelf for (lineage, number, _), shelf in self.scene.shelves.items() if (lineage, number) == (state["lineage"], state["pipeline"])]
-        newest_only = all(sink.options["newest_only"] for sink in self.plan.pipelines[state["pipeline"] - 1].of_kind(BlockKind.SINK))
-        if newest_only and any(checkpoint < record for shelf in shelves for record in shelf.records):
+        shelves = [
+            shelf
+            for (lineage, number, _), shelf in self.scene.shelves.items()
+            if (lineage, number) == (state["lineage"], state["pipeline"])
+        ]
+        newest_only = all(
+            sink.options["newest_only"]
+            for sink in self.plan.pipelines[state["pipeline"] - 1].of_kind(BlockKind.SINK)
+        )
+        if newest_only and any(
+            checkpoint < record for shelf in shelves for record in shelf.records
+        ):
             return True
         return self.lost_stores > 0 and all(checkpoint not in shelf.rows for shelf in shelves)
 
@@ -393,7 +480,11 @@ class World:
             raise Broken(self.complaints[0])
         for actor in self.turns.actors:
             error = actor.error
-            if error is None or isinstance(error, Killed | TidegateError) or (isinstance(error, RuntimeError) and "stumbled" in str(error)):
+            if (
+                error is None
+                or isinstance(error, Killed | TidegateError)
+                or (isinstance(error, RuntimeError) and "stumbled" in str(error))
+            ):
                 continue
             raise Broken(f"{actor.name} ended with {type(error).__name__}: {error}") from error
         for actor in self.turns.actors:
@@ -414,8 +505,15 @@ class World:
 
     def _initials(self) -> dict[int, tuple[str, dict[str, Any]]]:
         """Where the sources of every pipeline began, of the newest lineage; also where the job has ended and the store has let go of it."""
-        states = {int(key.split("/")[1]): state for key, state in {**self.watch.gone, **self.watch.last}.items()}
-        return {number: (state["lineage"], state["initial"]) for number, state in states.items() if state["initial"] is not None}
+        states = {
+            int(key.split("/")[1]): state
+            for key, state in {**self.watch.gone, **self.watch.last}.items()
+        }
+        return {
+            number: (state["lineage"], state["initial"])
+            for number, state in states.items()
+            if state["initial"] is not None
+        }
 
     def _held(self, lineage: str, pipeline: int, sink: str) -> list[int]:
         shelf = self.scene.shelves.get((lineage, pipeline, sink), sim_parts.Shelf())
@@ -426,7 +524,9 @@ class World:
         return len(initials) == len(self.plan.pipelines) and all(
             self._held(lineage, pipeline, sink.operator) == self._expected(pipeline, initial)
             for pipeline, (lineage, initial) in initials.items()
-            for sink in next(p for p in self.plan.pipelines if p.id == pipeline).of_kind(BlockKind.SINK)
+            for sink in next(p for p in self.plan.pipelines if p.id == pipeline).of_kind(
+                BlockKind.SINK
+            )
         )
 
     def _reckon(self) -> None:
@@ -436,10 +536,18 @@ class World:
         if known.state.value.status is not wanted:
             self.broken(f"the job is {known.state.value.status} in the end, not {wanted}")
         for pipeline, (lineage, initial) in self._initials().items():
-            for sink in next(p for p in self.plan.pipelines if p.id == pipeline).of_kind(BlockKind.SINK):
-                held, expected = self._held(lineage, pipeline, sink.operator), self._expected(pipeline, initial)
+            for sink in next(p for p in self.plan.pipelines if p.id == pipeline).of_kind(
+                BlockKind.SINK
+            ):
+                held, expected = (
+                    self._held(lineage, pipeline, sink.operator),
+                    self._expected(pipeline, initial),
+                )
                 if held != expected:
-                    lost, doubled = sorted(set(expected) - set(held)), sorted({i for i in held if held.count(i) > 1})
+                    lost, doubled = (
+                        sorted(set(expected) - set(held)),
+                        sorted({i for i in held if held.count(i) > 1}),
+                    )
                     self.broken(
                         f"{sink.operator} of pipeline {pipeline}: lost {lost[:5]}, doubled {doubled[:5]}, strange {sorted(set(held) - set(expected))[:5]}"
                     )

@@ -43,7 +43,9 @@ def main(first: int, count: int, trace: bool) -> None:
     registry.loaded.cache_clear()
     totals: dict[str, int] = {}
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-sim-") as place:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-sim-"
+    ) as place:
         for seed in range(first, first + count):
             for name, number in live(seed, Path(place), trace).items():
                 totals[name] = totals.get(name, 0) + number

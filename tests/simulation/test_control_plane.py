@@ -42,7 +42,15 @@ def worlds(first: int, count: int) -> Counter[str]:
     share = count // SHARES
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "tidegate.testing.simulation", "--seed", str(first + number * share), "--count", str(share)],
+            [
+                sys.executable,
+                "-m",
+                "tidegate.testing.simulation",
+                "--seed",
+                str(first + number * share),
+                "--count",
+                str(share),
+            ],
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -61,7 +69,11 @@ def worlds(first: int, count: int) -> Counter[str]:
 
 def check(totals: Counter[str], count: int) -> None:
     assert totals["worlds"] == count
-    assert {what: totals[what] for what, least in IN_A_HUNDRED.items() if totals[what] < least * count // 100} == {}
+    assert {
+        what: totals[what]
+        for what, least in IN_A_HUNDRED.items()
+        if totals[what] < least * count // 100
+    } == {}
 
 
 def test_hundreds_of_worlds_keep_every_promise(seed: int) -> None:
@@ -91,4 +103,10 @@ def test_the_same_seed_makes_the_same_world() -> None:
 
 def _run(*options: str) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    return subprocess.run([sys.executable, "-m", "tidegate.testing.simulation", *options], env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tidegate.testing.simulation", *options],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -30,13 +30,25 @@ FIRST = {
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 def test_the_simulation_catches_a_mistake(mutation: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "tidegate.testing.simulation", "--seed", str(FIRST.get(mutation, 1)), "--count", str(SEEDS_MAX), "--mutation", mutation],
+        [
+            sys.executable,
+            "-m",
+            "tidegate.testing.simulation",
+            "--seed",
+            str(FIRST.get(mutation, 1)),
+            "--count",
+            str(SEEDS_MAX),
+            "--mutation",
+            mutation,
+        ],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == 1, f"{mutation} was not caught within {SEEDS_MAX} seeds:\n{ended.stdout}{ended.stderr[-2000:]}"
+    assert ended.returncode == 1, (
+        f"{mutation} was not caught within {SEEDS_MAX} seeds:\n{ended.stdout}{ended.stderr[-2000:]}"
+    )
     found = re.search(r"^seed (\d+), .*\n(.*)", ended.stderr, re.MULTILINE)
     assert found, ended.stderr[-4000:]
     print(f"{mutation}: caught by seed {found[1]}: {found[2]}")

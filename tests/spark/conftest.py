@@ -22,7 +22,14 @@ def spark() -> Iterator[SparkSession]:
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [before])])
     with tempfile.TemporaryDirectory(prefix="tidegate-spark-", ignore_cleanup_errors=True) as place:
-        session = open_session(SessionSettings(name="tests", work=Path(place, "work"), logs=Path(place, "logs"), conf={"spark.master": "local[2]"}))
+        session = open_session(
+            SessionSettings(
+                name="tests",
+                work=Path(place, "work"),
+                logs=Path(place, "logs"),
+                conf={"spark.master": "local[2]"},
+            )
+        )
         try:
             yield session
         finally:

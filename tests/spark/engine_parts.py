@@ -19,13 +19,31 @@ from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph, Node
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.contract import Commit, Committed, Committer, Limit, OperatorContext, Resume, Sink, Source, Split, Transform, Writer, WriteTask
+from tidegate.plugin.contract import (
+    Commit,
+    Committed,
+    Committer,
+    Limit,
+    OperatorContext,
+    Resume,
+    Sink,
+    Source,
+    Split,
+    Transform,
+    Writer,
+    WriteTask,
+)
 from tidegate.plugin.option import OptionSet
 
 
 def table(path: str = "numbers", kinds: bool = False, **columns: str) -> Table:
     columns = columns or {"id": "bigint", "name": "string"}
-    return Table(path=path, columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()), primary_key=(next(iter(columns)),), kinds=kinds)
+    return Table(
+        path=path,
+        columns=tuple(Column(name=n, type=parse_type(t)) for n, t in columns.items()),
+        primary_key=(next(iter(columns)),),
+        kinds=kinds,
+    )
 
 
 class Numbers(Source):
@@ -42,7 +60,12 @@ class Numbers(Source):
 
     def splits(self, start: int, end: int, count: int) -> Sequence[Split]:
         cuts = [start + (end - start) * i // count for i in range(count + 1)]
-        return [Split(t.path, [low, high]) for t in self.tables() for low, high in pairwise(cuts) if low < high]
+        return [
+            Split(t.path, [low, high])
+            for t in self.tables()
+            for low, high in pairwise(cuts)
+            if low < high
+        ]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         low, high = split.payload
@@ -111,7 +134,11 @@ class Staged(Writer):
     def close(self) -> Mapping[str, Any]:
         for _, stream in self.open.values():
             stream.close()
-        return {"rows": self.rows, "files": {name: str(path) for name, (path, _) in self.open.items()}, "subtask": self.task.subtask}
+        return {
+            "rows": self.rows,
+            "files": {name: str(path) for name, (path, _) in self.open.items()},
+            "subtask": self.task.subtask,
+        }
 
     def abort(self) -> None:
         for path, stream in self.open.values():
@@ -143,8 +170,12 @@ class Renamed(Transform):
     fusable = True
 
     def table(self, table: Table) -> Table:
-        columns = tuple(Column(name="label", type=c.type) if c.name == "name" else c for c in table.columns)
-        return Table(path=table.path, columns=columns, primary_key=table.primary_key, kinds=table.kinds)
+        columns = tuple(
+            Column(name="label", type=c.type) if c.name == "name" else c for c in table.columns
+        )
+        return Table(
+            path=table.path, columns=columns, primary_key=table.primary_key, kinds=table.kinds
+        )
 
     def arrow(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(batch.columns, schema=table_schema(self.table(table)))
@@ -192,12 +223,30 @@ def save(sink: Sink, df: Any, table: Table, task: WriteTask) -> None:  # noqa: A
     df.write.mode("append").parquet(f"{sink.values['place']}/{table.path}")
 
 
-CONTEXT = OperatorContext(job_id=1, job_name="test", pipeline=1, operator="x", mode=JobMode.BATCH, parallelism=1)
-SPARK_WAY = {Query: "engine_parts:run_query", Sorted: "engine_parts:run_query", SavedBySpark: "engine_parts:save"}
+CONTEXT = OperatorContext(
+    job_id=1, job_name="test", pipeline=1, operator="x", mode=JobMode.BATCH, parallelism=1
+)
+SPARK_WAY = {
+    Query: "engine_parts:run_query",
+    Sorted: "engine_parts:run_query",
+    SavedBySpark: "engine_parts:save",
+}
 
 
-def node(name: str, operator: Source | Transform | Sink, inputs: Sequence[str] = (), fusable: bool = True, spark: str = "") -> Node:
-    kind = BlockKind.SOURCE if isinstance(operator, Source) else BlockKind.SINK if isinstance(operator, Sink) else BlockKind.TRANSFORM
+def node(
+    name: str,
+    operator: Source | Transform | Sink,
+    inputs: Sequence[str] = (),
+    fusable: bool = True,
+    spark: str = "",
+) -> Node:
+    kind = (
+        BlockKind.SOURCE
+        if isinstance(operator, Source)
+        else BlockKind.SINK
+        if isinstance(operator, Sink)
+        else BlockKind.TRANSFORM
+    )
     connector = Connector(
         name=name,
         kind=kind,
@@ -209,7 +258,15 @@ def node(name: str, operator: Source | Transform | Sink, inputs: Sequence[str] =
     )
     plain = fusable and type(operator) not in SPARK_WAY
     return Node(
-        action=Action(operator=name, label=name, kind=kind, plugin=name, options={}, inputs=tuple(inputs), fusable=plain),
+        action=Action(
+            operator=name,
+            label=name,
+            kind=kind,
+            plugin=name,
+            options={},
+            inputs=tuple(inputs),
+            fusable=plain,
+        ),
         connector=connector,
         operator=operator,
     )
@@ -219,8 +276,16 @@ def graph(pipeline: int = 1, **nodes: Node) -> Graph:
     return Graph(pipeline=pipeline, nodes=nodes)
 
 
-def batch(end: int = 10, start: int = 0, checkpoint: int = 1, pipeline: int = 1, **ranges: SourceRange) -> Batch:
-    return Batch(lineage="l", pipeline=pipeline, checkpoint=checkpoint, generation=1, ranges=ranges or {"source": SourceRange(start, end)})
+def batch(
+    end: int = 10, start: int = 0, checkpoint: int = 1, pipeline: int = 1, **ranges: SourceRange
+) -> Batch:
+    return Batch(
+        lineage="l",
+        pipeline=pipeline,
+        checkpoint=checkpoint,
+        generation=1,
+        ranges=ranges or {"source": SourceRange(start, end)},
+    )
 
 
 def staged(written: Written, sink: str = "sink") -> dict[str, list[dict[str, Any]]]:
@@ -229,4 +294,7 @@ def staged(written: Written, sink: str = "sink") -> dict[str, list[dict[str, Any
     for message in written.messages[sink]:
         for name, path in message["files"].items():
             found.setdefault(name, []).extend(pa.ipc.open_file(path).read_all().to_pylist())
-    return {name: sorted(rows, key=lambda row: json.dumps(row, default=str)) for name, rows in found.items()}
+    return {
+        name: sorted(rows, key=lambda row: json.dumps(row, default=str))
+        for name, rows in found.items()
+    }

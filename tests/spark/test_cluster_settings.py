@@ -21,13 +21,28 @@ MASTERS = ("spark://head:7077", "k8s://https://api:6443", "yarn", "local-cluster
 
 
 def conf_of(place: Path, **conf: str) -> dict[str, str]:
-    return spark_conf(SessionSettings(name="job", work=place / "work", logs=place / "logs", conf={k.replace("__", "."): v for k, v in conf.items()}), None)
+    return spark_conf(
+        SessionSettings(
+            name="job",
+            work=place / "work",
+            logs=place / "logs",
+            conf={k.replace("__", "."): v for k, v in conf.items()},
+        ),
+        None,
+    )
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_what_only_makes_sense_on_one_machine_is_not_told_to_a_cluster(tmp_path: Path, master: str) -> None:
+def test_what_only_makes_sense_on_one_machine_is_not_told_to_a_cluster(
+    tmp_path: Path, master: str
+) -> None:
     conf = conf_of(tmp_path, spark__master=master)
-    for key in ("spark.local.dir", "spark.driver.bindAddress", "spark.driver.host", "spark.sql.shuffle.partitions"):
+    for key in (
+        "spark.local.dir",
+        "spark.driver.bindAddress",
+        "spark.driver.host",
+        "spark.sql.shuffle.partitions",
+    ):
         assert key not in conf
     assert conf["spark.master"] == master
     assert conf["spark.python.daemon.module"] == "tidegate.spark.worker_daemon"
@@ -35,27 +50,51 @@ def test_what_only_makes_sense_on_one_machine_is_not_told_to_a_cluster(tmp_path:
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_a_lost_executor_is_noticed_in_bounded_time_unless_the_user_says_otherwise(tmp_path: Path, master: str) -> None:
+def test_a_lost_executor_is_noticed_in_bounded_time_unless_the_user_says_otherwise(
+    tmp_path: Path, master: str
+) -> None:
     assert conf_of(tmp_path, spark__master=master)["spark.network.timeout"] == "60s"
-    assert conf_of(tmp_path, spark__master=master, spark__network__timeout="9s")["spark.network.timeout"] == "9s"
+    assert (
+        conf_of(tmp_path, spark__master=master, spark__network__timeout="9s")[
+            "spark.network.timeout"
+        ]
+        == "9s"
+    )
 
 
-def test_java_options_for_executors_are_added_to_ours_and_local_ones_are_left_alone(tmp_path: Path) -> None:
+def test_java_options_for_executors_are_added_to_ours_and_local_ones_are_left_alone(
+    tmp_path: Path,
+) -> None:
     given = {"spark__executor__extraJavaOptions": "-Dx=y"}
-    assert conf_of(tmp_path, spark__master="yarn", **given)["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Dx=y"
-    assert conf_of(tmp_path, spark__master="local[2]", **given)["spark.executor.extraJavaOptions"] == "-Dx=y"
+    assert (
+        conf_of(tmp_path, spark__master="yarn", **given)["spark.executor.extraJavaOptions"]
+        == "-Duser.timezone=UTC -Dx=y"
+    )
+    assert (
+        conf_of(tmp_path, spark__master="local[2]", **given)["spark.executor.extraJavaOptions"]
+        == "-Dx=y"
+    )
 
 
 def test_executors_are_told_where_a_source_tree_is_but_not_in_other_images(tmp_path: Path) -> None:
     key = "spark.executorEnv.PYTHONPATH"
-    assert (Path(conf_of(tmp_path, spark__master="spark://head:7077")[key]) / "tidegate" / "__init__.py").exists()
+    assert (
+        Path(conf_of(tmp_path, spark__master="spark://head:7077")[key]) / "tidegate" / "__init__.py"
+    ).exists()
     assert key not in conf_of(tmp_path, spark__master="k8s://https://api:6443")
-    assert conf_of(tmp_path, spark__master="spark://head:7077", spark__executorEnv__PYTHONPATH="/x")[key] == "/x"
+    assert (
+        conf_of(tmp_path, spark__master="spark://head:7077", spark__executorEnv__PYTHONPATH="/x")[
+            key
+        ]
+        == "/x"
+    )
 
 
 def test_sockets_of_workers_on_yarn_are_where_names_are_short(tmp_path: Path) -> None:
     assert conf_of(tmp_path, spark__master="yarn")["spark.python.unix.domain.socket.dir"] == "/tmp"
-    assert "spark.python.unix.domain.socket.dir" not in conf_of(Path("/tmp/x"), spark__master="spark://head:7077")
+    assert "spark.python.unix.domain.socket.dir" not in conf_of(
+        Path("/tmp/x"), spark__master="spark://head:7077"
+    )
 
 
 def test_spark_may_not_start_the_driver_by_itself(tmp_path: Path) -> None:
@@ -63,12 +102,16 @@ def test_spark_may_not_start_the_driver_by_itself(tmp_path: Path) -> None:
         conf_of(tmp_path, spark__master="yarn", spark__submit__deployMode="cluster")
 
 
-def test_a_driver_on_a_cluster_is_not_bound_to_the_loopback_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_on_a_cluster_is_not_bound_to_the_loopback_interface(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     from tidegate.runner.java import find_java
 
     def environ(master: str) -> dict[str, str]:
-        settings = SessionSettings(name="job", work=tmp_path, logs=tmp_path, conf={"spark.master": master})
+        settings = SessionSettings(
+            name="job", work=tmp_path, logs=tmp_path, conf={"spark.master": master}
+        )
         return jvm_environ(settings, find_java(os.environ))
 
     assert environ("local[2]")["SPARK_LOCAL_IP"] == "127.0.0.1"
@@ -77,7 +120,11 @@ def test_a_driver_on_a_cluster_is_not_bound_to_the_loopback_interface(tmp_path: 
 
 def test_secrets_before_the_context_are_not_on_the_command_line_either() -> None:
     arguments = gateway.submit_arguments(
-        {"spark.kubernetes.namespace": "n", "spark.kubernetes.authenticate.oauthToken": "hush", "spark.yarn.x.password": "hush"}
+        {
+            "spark.kubernetes.namespace": "n",
+            "spark.kubernetes.authenticate.oauthToken": "hush",
+            "spark.yarn.x.password": "hush",
+        }
     )
     assert arguments == ["--conf", "spark.kubernetes.namespace=n", "pyspark-shell"]
 
@@ -86,7 +133,10 @@ def test_a_master_of_several_is_reachable_by_any_of_them() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         cluster.check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
-    with pytest.raises(TransientError, match=rf"no Spark master answers at spark://127.0.0.1:{port} \(127.0.0.1:{port}: "):
+    with pytest.raises(
+        TransientError,
+        match=rf"no Spark master answers at spark://127.0.0.1:{port} \(127.0.0.1:{port}: ",
+    ):
         cluster.check_master(f"spark://127.0.0.1:{port}")
     cluster.check_master("local[2]")
     cluster.check_master("k8s://https://127.0.0.1:1")
@@ -96,8 +146,12 @@ def test_addresses_of_masters_have_the_usual_port_where_none_is_given() -> None:
     assert cluster.masters("spark://a,b:99,[::1]:77") == [("a", 7077), ("b", 99), ("::1", 77)]
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("", 45), ("5", 5), ("4s", 4), ("2m", 120), ("1500ms", 1.5)])
-def test_how_long_to_wait_for_executors_is_a_time_as_spark_writes_it(given: str, seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("", 45), ("5", 5), ("4s", 4), ("2m", 120), ("1500ms", 1.5)]
+)
+def test_how_long_to_wait_for_executors_is_a_time_as_spark_writes_it(
+    given: str, seconds: float
+) -> None:
     assert cluster.no_executor_s_max({cluster.NO_EXECUTOR_KEY: given} if given else {}) == seconds
 
 
@@ -109,15 +163,23 @@ def test_a_time_to_wait_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("Error from python worker:\n ModuleNotFoundError: No module named 'tidegate'\nPYTHONPATH was:", "the Python of the executors has no module tidegate"),
-        ('java.io.IOException: Cannot run program "/x/python": error=2', "the executors have no program /x/python"),
+        (
+            "Error from python worker:\n ModuleNotFoundError: No module named 'tidegate'\nPYTHONPATH was:",
+            "the Python of the executors has no module tidegate",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/x/python": error=2',
+            "the executors have no program /x/python",
+        ),
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run",
             "Python in worker has different version: 3.9 than that in driver: 3.11",
         ),
     ],
 )
-def test_what_is_wrong_with_the_python_of_executors_is_said_in_one_sentence(said: str, told: str) -> None:
+def test_what_is_wrong_with_the_python_of_executors_is_said_in_one_sentence(
+    said: str, told: str
+) -> None:
     from pyspark.errors import PySparkException
 
     error = translated(PySparkException(said))
@@ -135,12 +197,21 @@ WANTED = (
     Wanted(master="spark://head:7077", python="/opt/python", driver_host="10.0.0.5"),
     Wanted(master="spark://head:7077", archive="/envs/t.tar.gz"),
     Wanted(master="yarn", archive="hdfs:///env/t.tar.gz"),
-    Wanted(master="k8s://https://api:6443", image="host:5000/tidegate:1", namespace="data", shared="/data", claim="files", driver_host="10.0.0.5"),
+    Wanted(
+        master="k8s://https://api:6443",
+        image="host:5000/tidegate:1",
+        namespace="data",
+        shared="/data",
+        claim="files",
+        driver_host="10.0.0.5",
+    ),
 )
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(tmp_path: Path, wanted: Wanted) -> None:
+def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(
+    tmp_path: Path, wanted: Wanted
+) -> None:
     made = deployment(wanted)
     file = tmp_path / "tidegate.yaml"
     file.write_text(engine_block(made))
@@ -150,13 +221,25 @@ def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(tmp_path: 
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-def test_sparks_own_submit_understands_what_is_generated(tmp_path: Path, spark: SparkSession, wanted: Wanted) -> None:
-    conf = spark_conf(SessionSettings(name="job", work=tmp_path / "work", logs=tmp_path / "logs", conf=deployment(wanted).conf), None)
+def test_sparks_own_submit_understands_what_is_generated(
+    tmp_path: Path, spark: SparkSession, wanted: Wanted
+) -> None:
+    conf = spark_conf(
+        SessionSettings(
+            name="job", work=tmp_path / "work", logs=tmp_path / "logs", conf=deployment(wanted).conf
+        ),
+        None,
+    )
     parsed = submit_arguments(spark, gateway.submit_arguments(conf))
     assert parsed.maybeMaster().get() == wanted.master
     assert parsed.deployMode() in (None, "client")
     assert parsed.isPython()
-    for key in ("spark.driver.host", "spark.archives", "spark.kubernetes.container.image", "spark.yarn.maxAppAttempts"):
+    for key in (
+        "spark.driver.host",
+        "spark.archives",
+        "spark.kubernetes.container.image",
+        "spark.yarn.maxAppAttempts",
+    ):
         told = parsed.sparkProperties().get(key)
         assert (told.get() if told.isDefined() else None) == conf.get(key)
 
@@ -170,7 +253,9 @@ def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
     environ = jvm.java.util.HashMap()
     environ.put("HADOOP_CONF_DIR", "/nowhere")
     scala = jvm.org.apache.spark.api.python.PythonUtils
-    return jvm.org.apache.spark.deploy.SparkSubmitArguments(scala.toSeq(java), scala.toScalaMap(environ))
+    return jvm.org.apache.spark.deploy.SparkSubmitArguments(
+        scala.toSeq(java), scala.toScalaMap(environ)
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +263,10 @@ def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
     [
         (Wanted(master="yarn"), "YARN needs --archive"),
         (Wanted(master="k8s://https://api:6443"), "Kubernetes needs --image"),
-        (Wanted(master="k8s://https://api:6443", image="x", claim="y"), "--claim and --shared go together"),
+        (
+            Wanted(master="k8s://https://api:6443", image="x", claim="y"),
+            "--claim and --shared go together",
+        ),
         (Wanted(master="local[4]"), "needs no settings"),
         (Wanted(master="mesos://x"), "is no master of Spark"),
     ],
@@ -189,7 +277,17 @@ def test_what_is_missing_is_named(wanted: Wanted, told: str) -> None:
 
 
 def test_the_verb_prints_the_block_and_writes_the_files(tmp_path: Path) -> None:
-    said = CliRunner().invoke(verb, ["--master", "k8s://https://api:6443", "--image", "tidegate:1", "--write", str(tmp_path / "image")])
+    said = CliRunner().invoke(
+        verb,
+        [
+            "--master",
+            "k8s://https://api:6443",
+            "--image",
+            "tidegate:1",
+            "--write",
+            str(tmp_path / "image"),
+        ],
+    )
     assert said.exit_code == 0, said.output
     assert '    spark.driver.host: "${POD_IP}"\n' in said.stdout
     assert "tidegate.spark.executor" in (tmp_path / "image" / "Dockerfile").read_text()
@@ -209,5 +307,14 @@ def test_the_entry_point_of_the_image_builds_the_command_of_an_executor() -> Non
         **{key: f"<{key}>" for key in executor.ARGUMENTS.values()},
     }
     command = executor.command(environ, Path("/java"), Path("/spark"))
-    assert command[:8] == ["/java", "-Dk=2", "-Dk=10", "-Xms512m", "-Xmx512m", "-cp", "/conf:/spark/jars/*", executor.CLASS]
+    assert command[:8] == [
+        "/java",
+        "-Dk=2",
+        "-Dk=10",
+        "-Xms512m",
+        "-Xmx512m",
+        "-cp",
+        "/conf:/spark/jars/*",
+        executor.CLASS,
+    ]
     assert command[8:10] == ["--driver-url", "<SPARK_DRIVER_URL>"]

@@ -27,7 +27,9 @@ def report(application: str, state: str) -> str:
     return f"2026-11-18T10:00:00.000 INFO Client: Application report for {application} (state: {state})\n"
 
 
-def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_older_one(tmp_path: Path) -> None:
+def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_older_one(
+    tmp_path: Path,
+) -> None:
     log = tmp_path / "spark.log"
     log.write_text(report("application_1", "RUNNING"))
     state = StartState("yarn", log)
@@ -42,7 +44,10 @@ def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_o
 
 def test_other_masters_are_named(tmp_path: Path) -> None:
     assert StartState("local[2]", tmp_path / "none").describe() == "Spark's JVM is starting"
-    assert "spark://h:7077: the application is not registered" in StartState("spark://h:7077", tmp_path / "none").describe()
+    assert (
+        "spark://h:7077: the application is not registered"
+        in StartState("spark://h:7077", tmp_path / "none").describe()
+    )
 
 
 @pytest.fixture
@@ -67,10 +72,19 @@ def silent_master() -> Iterator[int]:
         each.close()
 
 
-def test_one_signal_ends_a_run_whose_master_never_answers(tmp_path: Path, silent_master: int) -> None:
+def test_one_signal_ends_a_run_whose_master_never_answers(
+    tmp_path: Path, silent_master: int
+) -> None:
     (tmp_path / "job.conf").write_text(JOB.format(port=silent_master))
     command = [TIDEGATE, "run", "job.conf", "--home", str(tmp_path / "home"), "--json"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert process.stdout is not None
     end_s, said = time.monotonic() + WITHIN_S, ""
     while "the application is not registered there yet" not in said:

@@ -10,7 +10,15 @@ from engine_parts import CONTEXT, Files, Numbers, Query, batch, graph, node, tab
 from py4j.protocol import Py4JError
 from pyspark.sql.classic.dataframe import DataFrame
 
-from tidegate.model.errors import Domain, Fenced, TerminalError, TidegateError, TransientError, Unsupported, UserError
+from tidegate.model.errors import (
+    Domain,
+    Fenced,
+    TerminalError,
+    TidegateError,
+    TransientError,
+    Unsupported,
+    UserError,
+)
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.errors import (
     MARKER,
@@ -27,28 +35,46 @@ from tidegate.spark.errors import (
 
 
 def failing(place: Path, error: Exception, fusable: bool):
-    source = node("source", Numbers({"tables": (table(),), "error": error}, CONTEXT), fusable=fusable)
-    return graph(source=source, sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"]))
+    source = node(
+        "source", Numbers({"tables": (table(),), "error": error}, CONTEXT), fusable=fusable
+    )
+    return graph(
+        source=source, sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"])
+    )
 
 
 def asking(place: Path, *select: str):
     source = node("source", Numbers({"tables": (table(),)}, CONTEXT))
     query = node("query", Query({"select": select, "where": "true"}, CONTEXT), ["source"])
-    return graph(source=source, query=query, sink=node("sink", Files({"place": str(place)}, CONTEXT), ["query"]))
+    return graph(
+        source=source,
+        query=query,
+        sink=node("sink", Files({"place": str(place)}, CONTEXT), ["query"]),
+    )
 
 
 @pytest.mark.parametrize("fusable", [True, False], ids=["fused", "frames"])
 @pytest.mark.parametrize(
-    "error", [UserError("column x is not there"), Unsupported("no"), TransientError("the host is away\nfor now")], ids=lambda e: type(e).__name__
+    "error",
+    [
+        UserError("column x is not there"),
+        Unsupported("no"),
+        TransientError("the host is away\nfor now"),
+    ],
+    ids=lambda e: type(e).__name__,
 )
-def test_an_error_of_ours_comes_back_as_the_same_class(engine: SparkEngine, tmp_path: Path, error: TidegateError, fusable: bool) -> None:
+def test_an_error_of_ours_comes_back_as_the_same_class(
+    engine: SparkEngine, tmp_path: Path, error: TidegateError, fusable: bool
+) -> None:
     with pytest.raises(TidegateError) as caught:
         engine.run(failing(tmp_path, error, fusable), batch())
     assert (type(caught.value), str(caught.value)) == (type(error), str(error))
 
 
 @pytest.mark.parametrize("fusable", [True, False], ids=["fused", "frames"])
-def test_any_other_error_of_a_task_is_worth_a_retry_and_says_its_line(engine: SparkEngine, tmp_path: Path, fusable: bool) -> None:
+def test_any_other_error_of_a_task_is_worth_a_retry_and_says_its_line(
+    engine: SparkEngine, tmp_path: Path, fusable: bool
+) -> None:
     with pytest.raises(TaskFailed, match=r"^ValueError: position 4711 is gone$"):
         engine.run(failing(tmp_path, ValueError("position 4711 is gone"), fusable), batch())
 
@@ -56,20 +82,40 @@ def test_any_other_error_of_a_task_is_worth_a_retry_and_says_its_line(engine: Sp
 def test_the_facts_of_an_error_come_back_with_it() -> None:
     error = translated(_spark_error(str(marked(Fenced("pipeline 1", 3, 4)))))
     assert isinstance(error, Fenced)
-    assert (error.what, error.mine, error.current, str(error)) == ("pipeline 1", 3, 4, str(Fenced("pipeline 1", 3, 4)))
+    assert (error.what, error.mine, error.current, str(error)) == (
+        "pipeline 1",
+        3,
+        4,
+        str(Fenced("pipeline 1", 3, 4)),
+    )
 
 
-def test_a_class_that_only_workers_know_keeps_whether_a_retry_helps_its_condition_and_its_domain() -> None:
-    text = {"class": "nowhere:Gone", "terminal": True, "condition": "rule-broken", "domain": "user", "text": "a rule is broken", "facts": {}}
+def test_a_class_that_only_workers_know_keeps_whether_a_retry_helps_its_condition_and_its_domain() -> (
+    None
+):
+    text = {
+        "class": "nowhere:Gone",
+        "terminal": True,
+        "condition": "rule-broken",
+        "domain": "user",
+        "text": "a rule is broken",
+        "facts": {},
+    }
     error = translated(_spark_error(MARKER + json.dumps(text)))
     assert isinstance(error, TaskTerminal)
-    assert (error.condition, error.domain, str(error)) == ("rule-broken", Domain.USER, "a rule is broken")
+    assert (error.condition, error.domain, str(error)) == (
+        "rule-broken",
+        Domain.USER,
+        "a rule is broken",
+    )
 
 
 def _spark_error(text: str) -> Any:
     from pyspark.errors import PySparkRuntimeError
 
-    return PySparkRuntimeError(f"Traceback (most recent call last):\n  File x\nException: {text}\n\n\tat org.apache.spark.X(Y.scala:1)")
+    return PySparkRuntimeError(
+        f"Traceback (most recent call last):\n  File x\nException: {text}\n\n\tat org.apache.spark.X(Y.scala:1)"
+    )
 
 
 def test_sql_that_spark_does_not_accept_is_the_users(engine: SparkEngine, tmp_path: Path) -> None:
@@ -89,7 +135,9 @@ def test_sql_that_spark_does_not_accept_is_the_users(engine: SparkEngine, tmp_pa
         ("element_at(array(1), 7) n", "INVALID_ARRAY_INDEX"),
     ],
 )
-def test_a_value_that_cannot_be_computed_is_terminal_and_the_users(engine: SparkEngine, tmp_path: Path, expression: str, condition: str) -> None:
+def test_a_value_that_cannot_be_computed_is_terminal_and_the_users(
+    engine: SparkEngine, tmp_path: Path, expression: str, condition: str
+) -> None:
     with pytest.raises(DataRefused, match=rf"^\[{condition}") as caught:
         engine.run(asking(tmp_path, expression), batch())
     assert isinstance(caught.value, TerminalError)
@@ -111,8 +159,16 @@ def test_a_connection_that_breaks_means_that_the_jvm_is_gone() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
 
-@pytest.mark.parametrize(("words", "kind"), [("An error occurred while calling o172.schema", JvmGone), ("... o172.schema. Trace:\nno such type", DataRefused)])
-def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(words: str, kind: type[TidegateError]) -> None:
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("An error occurred while calling o172.schema", JvmGone),
+        ("... o172.schema. Trace:\nno such type", DataRefused),
+    ],
+)
+def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(
+    words: str, kind: type[TidegateError]
+) -> None:
     """PySpark says of both that a type cannot be parsed."""
 
     class Away:
@@ -127,10 +183,15 @@ def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(words:
 
 def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
     text = "Job aborted\njava.lang.X: y\norg.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache"
-    assert useful_line(text) == "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
+    assert (
+        useful_line(text)
+        == "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
+    )
 
 
-def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spark_appends() -> None:
+def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spark_appends() -> (
+    None
+):
     text = (
         "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
         "  File \"/opt/tasks.py\", line 22, in <module>\n    import words\nModuleNotFoundError: No module named 'words'\n SQLSTATE: 38000\n"

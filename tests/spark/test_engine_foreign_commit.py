@@ -44,9 +44,16 @@ class Database:
 
     def __init__(self, jvm: Any, brand: str, name: str) -> None:
         end = ";create=true" if brand == "derby" else ";DB_CLOSE_DELAY=-1"
-        self.url, self.driver = f"jdbc:{brand}:{'memory' if brand == 'derby' else 'mem'}:{name}{end}", DRIVERS[brand]
+        self.url, self.driver = (
+            f"jdbc:{brand}:{'memory' if brand == 'derby' else 'mem'}:{name}{end}",
+            DRIVERS[brand],
+        )
         loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-        self._connection = loader.loadClass(self.driver).newInstance().connect(self.url, jvm.java.util.Properties())
+        self._connection = (
+            loader.loadClass(self.driver)
+            .newInstance()
+            .connect(self.url, jvm.java.util.Properties())
+        )
 
     def execute(self, *statements: str) -> None:
         with closing(self._connection.createStatement()) as statement:
@@ -54,7 +61,10 @@ class Database:
                 statement.execute(text)
 
     def rows(self, query: str) -> list[tuple[str | None, ...]]:
-        with closing(self._connection.createStatement()) as statement, closing(statement.executeQuery(query)) as found:
+        with (
+            closing(self._connection.createStatement()) as statement,
+            closing(statement.executeQuery(query)) as found,
+        ):
             width = found.getMetaData().getColumnCount()
             rows = []
             while found.next():
@@ -81,7 +91,12 @@ def h2_jar() -> Path:
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy"
         kept.mkdir(parents=True, exist_ok=True)
         with suppress(subprocess.TimeoutExpired):
-            subprocess.run([maven, "-q", "-B", copy, f"-Dartifact={H2}", f"-DoutputDirectory={kept}"], check=False, timeout=120, capture_output=True)
+            subprocess.run(
+                [maven, "-q", "-B", copy, f"-Dartifact={H2}", f"-DoutputDirectory={kept}"],
+                check=False,
+                timeout=120,
+                capture_output=True,
+            )
     if not jar.exists():
         pytest.skip(f"the driver {H2} cannot be had here: put its jar at {jar}")
     return jar
@@ -99,7 +114,9 @@ def db(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[D
         try:
             jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(DRIVERS["h2"])
         except Exception:
-            jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.net.URL(h2_jar().as_uri()))
+            jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(
+                jvm.java.net.URL(h2_jar().as_uri())
+            )
     with closing(Database(jvm, brand, tmp_path.name)) as database:
         yield database
 
@@ -107,28 +124,67 @@ def db(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[D
 class Run:
     """A sink with its committer, as a driver has them."""
 
-    def __init__(self, engine: SparkEngine, db: Database, *, generation: int = 1, checkpoint: int = 0, state: Any = None, token: str = "", **more: Any) -> None:
-        given = {"url": db.url, "driver": db.driver, **({"table": "T"} if "query" not in more else {}), **more}
+    def __init__(
+        self,
+        engine: SparkEngine,
+        db: Database,
+        *,
+        generation: int = 1,
+        checkpoint: int = 0,
+        state: Any = None,
+        token: str = "",
+        **more: Any,
+    ) -> None:
+        given = {
+            "url": db.url,
+            "driver": db.driver,
+            **({"table": "T"} if "query" not in more else {}),
+            **more,
+        }
         values, problems = SINK_OPTIONS.read(Block(given, lambda _: Location(""), ""))
         assert problems == []
         self.engine, self.generation, self.sink = engine, generation, ForeignSink(values, CONTEXT)
         committer = self.sink.committer()
         assert isinstance(committer, ForeignCommitter)
         self.committer = committer
-        resume = Resume(lineage="L", generation=generation, checkpoint=checkpoint, state=state, token=token, installation="I")
+        resume = Resume(
+            lineage="L",
+            generation=generation,
+            checkpoint=checkpoint,
+            state=state,
+            token=token,
+            installation="I",
+        )
         self.memory = committer.memory(resume)
         self.ahead = committer.ahead(resume)
         committer.open(resume)
 
     def stage(self, source: Any, checkpoint: int, start: int, end: int) -> Any:
-        nodes = graph(source=source, saved=node("saved", self.sink, ("source",), fusable=False, spark=SAVE))
-        return self.engine.run(nodes, batch(end, start=start, checkpoint=checkpoint)).messages["saved"]
+        nodes = graph(
+            source=source, saved=node("saved", self.sink, ("source",), fusable=False, spark=SAVE)
+        )
+        return self.engine.run(nodes, batch(end, start=start, checkpoint=checkpoint)).messages[
+            "saved"
+        ]
 
-    def commit(self, messages: Any, checkpoint: int, start: int, end: int) -> Committed | AlreadyCommitted:
+    def commit(
+        self, messages: Any, checkpoint: int, start: int, end: int
+    ) -> Committed | AlreadyCommitted:
         offsets = {"source": {"start": start, "end": end}}
-        return self.committer.commit(Commit(lineage="L", pipeline=1, checkpoint=checkpoint, generation=self.generation, offsets=offsets, messages=messages))
+        return self.committer.commit(
+            Commit(
+                lineage="L",
+                pipeline=1,
+                checkpoint=checkpoint,
+                generation=self.generation,
+                offsets=offsets,
+                messages=messages,
+            )
+        )
 
-    def batch(self, source: Any, checkpoint: int = 1, start: int = 0, end: int = 3) -> Committed | AlreadyCommitted:
+    def batch(
+        self, source: Any, checkpoint: int = 1, start: int = 0, end: int = 3
+    ) -> Committed | AlreadyCommitted:
         return self.commit(self.stage(source, checkpoint, start, end), checkpoint, start, end)
 
 
@@ -140,20 +196,31 @@ def changes(*rows: tuple[RowKind, int, str | None]) -> Any:
     kept: Table = table(kinds=True)
     data = [{"id": id_, "name": name, "__row_kind": kind.code} for kind, id_, name in rows]
     names = table_schema(kept).names
-    batch_ = pa.RecordBatch.from_pylist([dict(zip(names, row.values(), strict=True)) for row in data], schema=table_schema(kept))
+    batch_ = pa.RecordBatch.from_pylist(
+        [dict(zip(names, row.values(), strict=True)) for row in data], schema=table_schema(kept)
+    )
     return node("source", Rows({"table": kept, "batch": batch_}, CONTEXT))
 
 
-INSERT, BEFORE, AFTER, DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE
+INSERT, BEFORE, AFTER, DELETE = (
+    RowKind.INSERT,
+    RowKind.UPDATE_BEFORE,
+    RowKind.UPDATE_AFTER,
+    RowKind.DELETE,
+)
 
 
 @BOTH
-def test_a_batch_is_there_once_however_often_it_is_repeated(engine: SparkEngine, db: Database) -> None:
+def test_a_batch_is_there_once_however_often_it_is_repeated(
+    engine: SparkEngine, db: Database
+) -> None:
     run = Run(engine, db)
     assert isinstance(run.batch(numbers()), Committed)
     assert isinstance(run.batch(numbers()), AlreadyCommitted)
     successor = Run(engine, db, generation=2, checkpoint=0)
-    assert [(r.checkpoint, r.offsets) for r in successor.ahead] == [(1, {"source": {"start": 0, "end": 3}})]
+    assert [(r.checkpoint, r.offsets) for r in successor.ahead] == [
+        (1, {"source": {"start": 0, "end": 3}})
+    ]
     assert isinstance(successor.batch(numbers()), AlreadyCommitted)
     assert isinstance(successor.batch(numbers(), 2, 3, 5), Committed)
     assert db.rows('select "id", "name" from t') == [(str(i), f"name {i}") for i in range(5)]
@@ -163,7 +230,9 @@ def test_a_batch_is_there_once_however_often_it_is_repeated(engine: SparkEngine,
         successor.batch(numbers(), 2, 3, 6)
 
 
-def test_an_older_generation_is_refused_and_leaves_nothing(engine: SparkEngine, db: Database) -> None:
+def test_an_older_generation_is_refused_and_leaves_nothing(
+    engine: SparkEngine, db: Database
+) -> None:
     old = Run(engine, db)
     staged = old.stage(numbers(), 1, 0, 3)
     assert len(db.tables()) == 1
@@ -177,8 +246,13 @@ def test_an_older_generation_is_refused_and_leaves_nothing(engine: SparkEngine, 
     assert len(db.rows("select * from t")) == 3
 
 
-def test_a_commit_that_fails_in_the_middle_changes_nothing(engine: SparkEngine, db: Database) -> None:
-    db.execute('create table t ("id" bigint not null primary key, "name" varchar(20))', "insert into t values (2, 'old')")
+def test_a_commit_that_fails_in_the_middle_changes_nothing(
+    engine: SparkEngine, db: Database
+) -> None:
+    db.execute(
+        'create table t ("id" bigint not null primary key, "name" varchar(20))',
+        "insert into t values (2, 'old')",
+    )
     run = Run(engine, db, enable_upsert=False)
     with pytest.raises(StatementRefused):
         run.batch(numbers())
@@ -191,14 +265,22 @@ def test_a_commit_that_fails_in_the_middle_changes_nothing(engine: SparkEngine, 
 
 @BOTH
 def test_changes_are_applied_by_key_in_their_order(engine: SparkEngine, db: Database) -> None:
-    db.execute('create table t ("id" bigint not null primary key, "name" varchar(20), more int default 7)', "insert into t values (1, 'one', 1), (2, 'two', 2)")
+    db.execute(
+        'create table t ("id" bigint not null primary key, "name" varchar(20), more int default 7)',
+        "insert into t values (1, 'one', 1), (2, 'two', 2)",
+    )
     run = Run(engine, db, primary_keys=["id"])
     source = changes(
         (INSERT, 3, "three"), (BEFORE, 1, "one"), (AFTER, 1, "uno"), (DELETE, 2, None), (BEFORE, 3, "three"), (AFTER, 4, "moved"),
         (INSERT, 5, "a"), (DELETE, 5, "a"), (INSERT, 6, "x"), (AFTER, 6, "y"), (DELETE, 7, None), (INSERT, 7, "back"),
     )  # fmt: skip
     run.batch(source, end=1)
-    assert db.rows("select * from t") == [("1", "uno", "1"), ("4", "moved", "7"), ("6", "y", "7"), ("7", "back", "7")]
+    assert db.rows("select * from t") == [
+        ("1", "uno", "1"),
+        ("4", "moved", "7"),
+        ("6", "y", "7"),
+        ("7", "back", "7"),
+    ]
 
 
 def test_rows_that_delete_need_a_key(engine: SparkEngine, db: Database) -> None:
@@ -209,8 +291,16 @@ def test_rows_that_delete_need_a_key(engine: SparkEngine, db: Database) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("query", ['insert into t ("name", "id") values (:name, :id)', 'insert into t ("id", "name") values (?, ?)'])
-def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(engine: SparkEngine, db: Database, query: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        'insert into t ("name", "id") values (:name, :id)',
+        'insert into t ("id", "name") values (?, ?)',
+    ],
+)
+def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(
+    engine: SparkEngine, db: Database, query: str
+) -> None:
     db.execute('create table t ("id" bigint not null primary key, "name" varchar(20))')
     run = Run(engine, db, query=query, batch_size=2)
     run.batch(
@@ -220,15 +310,26 @@ def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(engine:
         end=1,
     )
     assert db.rows("select * from t") == [("1", "a"), ("2", None), ("3", "c")]
-    assert isinstance(Run(engine, db, query=query, generation=2).batch(changes((INSERT, 1, "a"), (INSERT, 2, None), (AFTER, 3, "c")), end=1), AlreadyCommitted)
+    assert isinstance(
+        Run(engine, db, query=query, generation=2).batch(
+            changes((INSERT, 1, "a"), (INSERT, 2, None), (AFTER, 3, "c")), end=1
+        ),
+        AlreadyCommitted,
+    )
     with pytest.raises(UserError, match="cannot be written by `query`"):
         Run(engine, db, query=query, generation=3).batch(changes((DELETE, 1, None)), 2, 1, 2)
     with pytest.raises(UserError, match="no such column: id, name"):
-        Run(engine, db, query="insert into t values (:nope)", generation=4).batch(numbers(), 2, 1, 2)
+        Run(engine, db, query="insert into t values (:nope)", generation=4).batch(
+            numbers(), 2, 1, 2
+        )
 
 
-def test_save_modes_hold_for_the_first_batch_of_a_lineage_only(engine: SparkEngine, db: Database) -> None:
-    db.execute('create table t ("id" bigint, "name" varchar(20))', "insert into t values (-1, 'old')")
+def test_save_modes_hold_for_the_first_batch_of_a_lineage_only(
+    engine: SparkEngine, db: Database
+) -> None:
+    db.execute(
+        'create table t ("id" bigint, "name" varchar(20))', "insert into t values (-1, 'old')"
+    )
     run = Run(engine, db, data_save_mode="DROP_DATA")
     run.stage(numbers(), 1, 0, 3)  # dies before its commit
     again = Run(engine, db, generation=2, data_save_mode="DROP_DATA")
@@ -243,7 +344,9 @@ class Died(BaseException):
     """As a kill would end the driver."""
 
 
-def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(engine: SparkEngine, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(
+    engine: SparkEngine, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places = [f"foreignsink.{step}.{when}" for step, moments in STEPS.items() for when in moments]
     due: list[str] = []
 
@@ -259,23 +362,33 @@ def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(e
         with pytest.raises(Died):
             Run(engine, db, generation=generation).batch(numbers(), end=2)
         assert due == []
-    assert isinstance(Run(engine, db, generation=len(places) + 1).batch(numbers(), end=2), AlreadyCommitted)
+    assert isinstance(
+        Run(engine, db, generation=len(places) + 1).batch(numbers(), end=2), AlreadyCommitted
+    )
     assert db.rows(RECORDS) == [("1", str(len(places) + 1))]
     assert [row[0] for row in db.rows('select "id" from t')] == ["0", "1"]
     assert db.tables() == []
 
 
-STEPS = {"prepare": ("before", "after"), "open": ("before", "middle", "after"), "commit": ("before", "middle", "after")}
+STEPS = {
+    "prepare": ("before", "after"),
+    "open": ("before", "middle", "after"),
+    "commit": ("before", "middle", "after"),
+}
 
 
-def test_text_keys_of_a_table_that_is_made_tell_rows_apart(engine: SparkEngine, db: Database) -> None:
+def test_text_keys_of_a_table_that_is_made_tell_rows_apart(
+    engine: SparkEngine, db: Database
+) -> None:
     run = Run(engine, db, primary_keys=["name"])
     run.batch(numbers())
     run.batch(numbers(), 2, 0, 2)
     assert db.rows('select "id", "name" from t') == [(str(i), f"name {i}") for i in range(3)]
 
 
-def test_a_whole_job_copies_into_the_database_exactly_once(engine: SparkEngine, db: Database, tmp_path: Path) -> None:
+def test_a_whole_job_copies_into_the_database_exactly_once(
+    engine: SparkEngine, db: Database, tmp_path: Path
+) -> None:
     job = tmp_path / "job.conf"
     job.write_text(f"""env {{ job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 40 }}
 source {{ FakeSource {{ row.num = 100, schema {{ fields {{ id = bigint, name = string }}, primaryKey {{ columnNames = [id] }} }} }} }}
@@ -288,7 +401,9 @@ sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", gene
 
 
 @BOTH
-def test_of_two_drivers_of_one_generation_the_database_takes_the_first(engine: SparkEngine, db: Database) -> None:
+def test_of_two_drivers_of_one_generation_the_database_takes_the_first(
+    engine: SparkEngine, db: Database
+) -> None:
     first = Run(engine, db, generation=8, token="aa")
     with pytest.raises(OtherCopy, match="another copy of this installation"):
         Run(engine, db, generation=8, token="bb")
@@ -299,12 +414,16 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(engine: S
     first.committer.forget()
     assert len(db.rows(RECORDS)) == 1, "another driver's record stays"
     Run(engine, db, generation=9, checkpoint=1, token="cc")
-    assert db.rows("select generation_id, fence_token, installation from tidegate_sink_record") == [("9", "cc", "I")]
+    assert db.rows("select generation_id, fence_token, installation from tidegate_sink_record") == [
+        ("9", "cc", "I")
+    ]
     assert len(db.rows("select * from t")) == 3
 
 
 @BOTH
-def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(engine: SparkEngine, db: Database) -> None:
+def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
+    engine: SparkEngine, db: Database
+) -> None:
     first = Run(engine, db)
     assert first.memory is not None
     assert first.memory.checkpoint == 0
@@ -322,8 +441,12 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(e
     assert "tidegate_sink_record" in lost.memory.place
 
 
-@pytest.mark.parametrize("statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"])
-def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(engine: SparkEngine, db: Database, statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
+)
+def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
+    engine: SparkEngine, db: Database, statement: str
+) -> None:
     run = Run(engine, db)
     run.batch(numbers())
     staged = run.stage(numbers(), 2, 3, 5)
@@ -333,7 +456,9 @@ def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(engine
     assert len(db.rows("select * from t")) == 3
 
 
-def test_a_table_that_was_lost_with_its_record_is_made_anew(engine: SparkEngine, db: Database) -> None:
+def test_a_table_that_was_lost_with_its_record_is_made_anew(
+    engine: SparkEngine, db: Database
+) -> None:
     run = Run(engine, db)
     run.batch(numbers())
     state = run.committer.state()
@@ -342,13 +467,17 @@ def test_a_table_that_was_lost_with_its_record_is_made_anew(engine: SparkEngine,
     assert len(db.rows("select * from t")) == 2
 
 
-def test_a_record_table_of_an_older_release_gets_its_columns(engine: SparkEngine, db: Database) -> None:
+def test_a_record_table_of_an_older_release_gets_its_columns(
+    engine: SparkEngine, db: Database
+) -> None:
     db.execute(
         "create table tidegate_sink_record (id varchar(64) not null primary key, lineage varchar(200), job_id decimal(19), pipeline_id decimal(19), "
         "sink_name varchar(500), checkpoint_id decimal(19) not null, generation_id decimal(19) not null, offsets_json clob, prepared_json clob)"
     )
     Run(engine, db, token="aa").batch(numbers())
-    assert db.rows("select checkpoint_id, generation_id, fence_token from tidegate_sink_record") == [("1", "1", "aa")]
+    assert db.rows(
+        "select checkpoint_id, generation_id, fence_token from tidegate_sink_record"
+    ) == [("1", "1", "aa")]
 
 
 FITS: list[tuple[str, str, Any, bool]] = [
@@ -364,10 +493,21 @@ FITS: list[tuple[str, str, Any, bool]] = [
 
 
 @BOTH
-@pytest.mark.parametrize(("native", "kind", "value", "fits"), FITS, ids=[f"{row[1]} to {row[0]}" for row in FITS])
-def test_a_column_that_would_round_is_refused_before_the_first_row(engine: SparkEngine, db: Database, native: str, kind: str, value: Any, fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("native", "kind", "value", "fits"), FITS, ids=[f"{row[1]} to {row[0]}" for row in FITS]
+)
+def test_a_column_that_would_round_is_refused_before_the_first_row(
+    engine: SparkEngine, db: Database, native: str, kind: str, value: Any, fits: bool
+) -> None:
     db.execute(f'create table t ("id" bigint not null primary key, "v" {native})')
-    given = Table(path="t", columns=(Column(name="id", type=parse_type("bigint")), Column(name="v", type=parse_type(kind))), primary_key=("id",))
+    given = Table(
+        path="t",
+        columns=(
+            Column(name="id", type=parse_type("bigint")),
+            Column(name="v", type=parse_type(kind)),
+        ),
+        primary_key=("id",),
+    )
     rows = pa.RecordBatch.from_pylist([{"id": 1, "v": value}], schema=table_schema(given))
     source = node("source", Rows({"table": given, "batch": rows}, CONTEXT))
     if fits:

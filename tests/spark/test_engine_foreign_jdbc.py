@@ -44,7 +44,10 @@ class Derby:
                 statement.execute(text)
 
     def rows(self, query: str) -> list[tuple[str | None, ...]]:
-        with closing(self._connection.createStatement()) as statement, closing(statement.executeQuery(query)) as found:
+        with (
+            closing(self._connection.createStatement()) as statement,
+            closing(statement.executeQuery(query)) as found,
+        ):
             width = found.getMetaData().getColumnCount()
             rows = []
             while found.next():
@@ -87,7 +90,10 @@ def numbers(**values: Any):
 
 
 def fill(derby: Derby, rows: int = 250) -> None:
-    values = ", ".join(f"({i}, 'näme {i}', {i}.25, timestamp('2024-03-31 02:30:00.123456'), {i % 5 or 'null'})" for i in range(1, rows + 1))
+    values = ", ".join(
+        f"({i}, 'näme {i}', {i}.25, timestamp('2024-03-31 02:30:00.123456'), {i % 5 or 'null'})"
+        for i in range(1, rows + 1)
+    )
     derby.execute(
         "create table orders (id bigint not null primary key, name varchar(40), amount decimal(12,2), made timestamp, shelf int)",
         f"insert into orders values {values}",
@@ -96,7 +102,9 @@ def fill(derby: Derby, rows: int = 250) -> None:
 
 def everything(spark: Any, reading: ForeignSource) -> list[Any]:
     start = reading.initial()
-    return frame(reading, spark, reading.tables()[0], start, reading.latest(start, Limit())).collect()
+    return frame(
+        reading, spark, reading.tables()[0], start, reading.latest(start, Limit())
+    ).collect()
 
 
 def test_every_row_is_read_once_with_bounds_and_without(spark: Any, derby: Derby) -> None:
@@ -113,17 +121,34 @@ def test_every_row_is_read_once_with_bounds_and_without(spark: Any, derby: Derby
         start, turns, seen = reading.initial(), 0, []
         while not reading.at_end(start):
             end = reading.latest(start, Limit(rows=1))
-            seen += [row.ID for row in frame(reading, spark, reading.tables()[0], start, end).collect()]
+            seen += [
+                row.ID for row in frame(reading, spark, reading.tables()[0], start, end).collect()
+            ]
             start, turns = end, turns + 1
         assert sorted(seen) == list(range(1, 251))
         assert turns == wanted
 
 
-def test_bounds_conditions_and_queries_are_the_databases_own_words(spark: Any, derby: Derby) -> None:
+def test_bounds_conditions_and_queries_are_the_databases_own_words(
+    spark: Any, derby: Derby
+) -> None:
     fill(derby)
-    bounds = {"partition_column": "id", "partition_lower_bound": "11", "partition_upper_bound": "200", "partition_num": 4}
-    reading = source(derby, query="select id, amount * 2 as twice from orders;", where_condition="where twice > 60", **bounds)
-    assert [(c.name, str(c.type)) for c in reading.tables()[0].columns] == [("ID", "bigint"), ("TWICE", "decimal(22,2)")]
+    bounds = {
+        "partition_column": "id",
+        "partition_lower_bound": "11",
+        "partition_upper_bound": "200",
+        "partition_num": 4,
+    }
+    reading = source(
+        derby,
+        query="select id, amount * 2 as twice from orders;",
+        where_condition="where twice > 60",
+        **bounds,
+    )
+    assert [(c.name, str(c.type)) for c in reading.tables()[0].columns] == [
+        ("ID", "bigint"),
+        ("TWICE", "decimal(22,2)"),
+    ]
     start = reading.initial()
     assert len(start["tables"][0]["edges"]) == 3
     rows = everything(spark, reading)
@@ -131,15 +156,22 @@ def test_bounds_conditions_and_queries_are_the_databases_own_words(spark: Any, d
     assert {row.TWICE for row in rows if row.ID == 30} == {Decimal("60.50")}
 
 
-def test_the_sink_adds_rows_batch_after_batch_and_makes_the_table(engine: SparkEngine, derby: Derby) -> None:
+def test_the_sink_adds_rows_batch_after_batch_and_makes_the_table(
+    engine: SparkEngine, derby: Derby
+) -> None:
     nodes = graph(source=numbers(), saved=sink(derby))
     engine.run(nodes, batch(2))
     assert engine.run(nodes, batch(5, start=2, checkpoint=2)).messages["saved"] == [{"rows": 3}]
     assert sorted(derby.rows('select "id" from t')) == [(str(i),) for i in range(5)]
 
 
-def test_save_modes_are_for_the_first_write_and_for_its_repeats(engine: SparkEngine, derby: Derby) -> None:
-    derby.execute("create table t (id bigint, name varchar(20), more int default 7)", "insert into t values (-1, 'old', 1)")
+def test_save_modes_are_for_the_first_write_and_for_its_repeats(
+    engine: SparkEngine, derby: Derby
+) -> None:
+    derby.execute(
+        "create table t (id bigint, name varchar(20), more int default 7)",
+        "insert into t values (-1, 'old', 1)",
+    )
     nodes = graph(source=numbers(), saved=sink(derby, data_save_mode="DROP_DATA"))
     writes = nodes.nodes["saved"].operator
     assert isinstance(writes, ForeignSink)
@@ -149,18 +181,33 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(engine: SparkEng
         engine.run(nodes, batch(2))
     kept = committer.state()
     engine.run(nodes, batch(3, start=2, checkpoint=2))
-    assert sorted(derby.rows("select id, more from t")) == [("0", "7"), ("1", "7"), ("2", "7")], "emptied once, and still the same table"
+    assert sorted(derby.rows("select id, more from t")) == [("0", "7"), ("1", "7"), ("2", "7")], (
+        "emptied once, and still the same table"
+    )
     committer.open(Resume(lineage="L", generation=2, checkpoint=1, state=kept))
     engine.run(nodes, batch(3, start=2, checkpoint=2))
-    assert len(derby.rows("select id from t")) == 4, "a batch that is repeated is added again: at least once"
+    assert len(derby.rows("select id from t")) == 4, (
+        "a batch that is repeated is added again: at least once"
+    )
 
     other = graph(source=numbers(), saved=sink(derby, schema_save_mode="RECREATE_SCHEMA"))
     engine.run(other, batch(2))
     assert sorted(derby.rows("select * from t")) == [("0", "name 0"), ("1", "name 1")]
     with pytest.raises(NotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
-        engine.run(graph(source=numbers(), saved=sink(derby, data_save_mode="ERROR_WHEN_DATA_EXISTS")), batch(2))
+        engine.run(
+            graph(source=numbers(), saved=sink(derby, data_save_mode="ERROR_WHEN_DATA_EXISTS")),
+            batch(2),
+        )
     with pytest.raises(TableMissing, match="'NONE_OF_US'"):
-        engine.run(graph(source=numbers(), saved=sink(derby, table="NONE_OF_US", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")), batch(2))
+        engine.run(
+            graph(
+                source=numbers(),
+                saved=sink(
+                    derby, table="NONE_OF_US", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST"
+                ),
+            ),
+            batch(2),
+        )
 
 
 def test_rows_that_delete_are_refused(engine: SparkEngine, derby: Derby) -> None:
@@ -171,9 +218,14 @@ def test_rows_that_delete_are_refused(engine: SparkEngine, derby: Derby) -> None
 @pytest.mark.usefixtures("spark")
 def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
     def foreign(url: str, driver: str) -> ForeignSource:
-        return ForeignSource(read(SOURCE_OPTIONS, {"url": url, "driver": driver, "table_path": "T"}), CONTEXT)
+        return ForeignSource(
+            read(SOURCE_OPTIONS, {"url": url, "driver": driver, "table_path": "T"}), CONTEXT
+        )
 
-    with pytest.raises(DriverMissing, match=r"'org.hsqldb.jdbcDriver' for jdbc:hsqldb:mem:x;PASSWORD=\*{6} .*env \{ jars = "):
+    with pytest.raises(
+        DriverMissing,
+        match=r"'org.hsqldb.jdbcDriver' for jdbc:hsqldb:mem:x;PASSWORD=\*{6} .*env \{ jars = ",
+    ):
         foreign("jdbc:hsqldb:mem:x;PASSWORD=geheim", "org.hsqldb.jdbcDriver").tables()
     with pytest.raises(DriverMissing, match="check `driver` and `url`"):
         foreign("jdbc:nobody:x", DRIVER).tables()
@@ -210,7 +262,9 @@ def test_types_of_the_database_are_those_of_the_pipeline(spark: Any, derby: Derb
     assert set(empty) == {None}
 
 
-def test_a_table_is_read_in_batches_of_its_chunks_and_written_elsewhere_once(engine: SparkEngine, derby: Derby, tmp_path: Path) -> None:
+def test_a_table_is_read_in_batches_of_its_chunks_and_written_elsewhere_once(
+    engine: SparkEngine, derby: Derby, tmp_path: Path
+) -> None:
     fill(derby)
     job = tmp_path / "job.conf"
     job.write_text(f"""{ENV}
@@ -221,7 +275,11 @@ sink {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/target.db", table = "copied", prim
     assert [failure.message for failure in ran.outcome.failures] == []
     assert ran.outcome.status is JobStatus.FINISHED
     with closing(connect(tmp_path / "target.db")) as db:
-        found = db.execute("select ID, NAME, AMOUNT, MADE, SHELF from copied order by ID").fetchall()
+        found = db.execute(
+            "select ID, NAME, AMOUNT, MADE, SHELF from copied order by ID"
+        ).fetchall()
     assert [row[:3] for row in found] == [(i, f"näme {i}", i + 0.25) for i in range(1, 251)]
-    assert {row[3] for row in found} == {"2024-03-31 02:30:00.123456"}, "a time without a zone is not moved"
+    assert {row[3] for row in found} == {"2024-03-31 02:30:00.123456"}, (
+        "a time without a zone is not moved"
+    )
     assert found[4][4] is None

@@ -13,7 +13,9 @@ from tidegate.spark.engine import SparkEngine
 from tidegate.testing.in_process import Shared, run_in_process
 from tidegate.testing.servers.postgres import PostgresServer
 
-ENV = 'env { job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 400 }'
+ENV = (
+    'env { job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 400 }'
+)
 
 
 def numbers(file: Path) -> None:
@@ -23,8 +25,14 @@ def numbers(file: Path) -> None:
         db.commit()
 
 
-@pytest.mark.parametrize("sql", ["", "select id, upper(word) as word from dual where id >= 500"], ids=["fused", "through a frame"])
-def test_rows_go_from_one_database_to_another(engine: SparkEngine, tmp_path: Path, sql: str) -> None:
+@pytest.mark.parametrize(
+    "sql",
+    ["", "select id, upper(word) as word from dual where id >= 500"],
+    ids=["fused", "through a frame"],
+)
+def test_rows_go_from_one_database_to_another(
+    engine: SparkEngine, tmp_path: Path, sql: str
+) -> None:
     numbers(tmp_path / "source.db")
     with PostgresServer(settings={"fsync": "off"}) as server:
         job = tmp_path / "job.conf"
@@ -38,6 +46,10 @@ sink {{ Jdbc {{ url = "jdbc:postgresql://127.0.0.1:{server.port}/postgres", user
         assert ran.outcome.status is JobStatus.FINISHED
         with psycopg.connect(server.url) as connection:
             rows = connection.execute("select id, word from copied order by id").fetchall()
-            left = connection.execute("select relname from pg_class where relname like 'tidegate_s_%'").fetchall()
-    assert rows == [(i, f"WORD {i}" if sql else f"word {i}") for i in range(500 if sql else 0, 1000)]
+            left = connection.execute(
+                "select relname from pg_class where relname like 'tidegate_s_%'"
+            ).fetchall()
+    assert rows == [
+        (i, f"WORD {i}" if sql else f"word {i}") for i in range(500 if sql else 0, 1000)
+    ]
     assert [name for (name,) in left if not name.startswith("tidegate_sink_record")] == []

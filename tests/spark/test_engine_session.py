@@ -12,7 +12,14 @@ import pytest
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.runner.java import find_java
 from tidegate.spark import gateway, startup_cache
-from tidegate.spark.session import SessionSettings, jvm_alive, jvm_environ, jvm_pid, master_of, spark_conf
+from tidegate.spark.session import (
+    SessionSettings,
+    jvm_alive,
+    jvm_environ,
+    jvm_pid,
+    master_of,
+    spark_conf,
+)
 from tidegate.spark.startup_cache import Cached
 
 
@@ -37,7 +44,16 @@ def test_a_local_master_repeats_failed_tasks_and_others_stay(given: str, taken: 
 
 def test_settings_of_the_user_win_and_java_options_are_added_to_ours(tmp_path: Path) -> None:
     conf = spark_conf(
-        settings(tmp_path, conf={"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": "-Dx=y", "spark.executor.cores": "2", "job.mode": "BATCH"}), None
+        settings(
+            tmp_path,
+            conf={
+                "spark.driver.memory": "3g",
+                "spark.driver.extraJavaOptions": "-Dx=y",
+                "spark.executor.cores": "2",
+                "job.mode": "BATCH",
+            },
+        ),
+        None,
     )
     assert conf["spark.driver.memory"] == "3g"
     assert conf["spark.executor.cores"] == "2"
@@ -55,19 +71,32 @@ def test_everything_that_spark_writes_is_below_the_work_directory(tmp_path: Path
 
 
 def test_a_light_session_has_the_quick_compiler_and_a_full_one_has_both(tmp_path: Path) -> None:
-    light, full = spark_conf(settings(tmp_path, light=True), None), spark_conf(settings(tmp_path), None)
+    light, full = (
+        spark_conf(settings(tmp_path, light=True), None),
+        spark_conf(settings(tmp_path), None),
+    )
     assert "-XX:TieredStopAtLevel=1" in light["spark.driver.extraJavaOptions"]
     assert "TieredStopAtLevel" not in full["spark.driver.extraJavaOptions"]
-    assert (light["spark.sql.codegen.wholeStage"], full.get("spark.sql.codegen.wholeStage")) == ("false", None)
+    assert (light["spark.sql.codegen.wholeStage"], full.get("spark.sql.codegen.wholeStage")) == (
+        "false",
+        None,
+    )
 
 
 def test_jars_of_the_job_and_of_the_user_come_together(tmp_path: Path) -> None:
-    assert spark_conf(settings(tmp_path, jars=("a.jar",), conf={"spark.jars": "b.jar"}), None)["spark.jars"] == "a.jar,b.jar"
+    assert (
+        spark_conf(settings(tmp_path, jars=("a.jar",), conf={"spark.jars": "b.jar"}), None)[
+            "spark.jars"
+        ]
+        == "a.jar,b.jar"
+    )
 
 
 def test_a_socket_directory_with_a_long_name_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     short = Path(spark_conf(settings(Path("/tmp")), None)["spark.python.unix.domain.socket.dir"])
-    long = Path(spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"])
+    long = Path(
+        spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"]
+    )
     assert short == Path("/tmp/work/s")
     assert long.name == str(os.getpid())
     short.rmdir()
@@ -75,7 +104,9 @@ def test_a_socket_directory_with_a_long_name_is_replaced_by_a_short_one(tmp_path
 
 
 @pytest.mark.parametrize("length", [60, 61, 64])
-def test_spark_accepts_the_socket_directory_of_a_work_directory_of_any_length(length: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_spark_accepts_the_socket_directory_of_a_work_directory_of_any_length(
+    length: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     root = tmp_path_factory.mktemp("s")
     work = root / ("x" * (length - len(f"{root}/work/s") - 1))
     assert len(f"{work}/work/s") == length, "the directory of this test has too long a name itself"
@@ -85,7 +116,9 @@ def test_spark_accepts_the_socket_directory_of_a_work_directory_of_any_length(le
 
 
 def test_sockets_left_by_dead_drivers_are_removed(tmp_path: Path) -> None:
-    place = Path(spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"])
+    place = Path(
+        spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"]
+    )
     left = place.parent / "999999999"
     left.mkdir()
     spark_conf(settings(tmp_path / ("x" * 100)), None)
@@ -94,7 +127,9 @@ def test_sockets_left_by_dead_drivers_are_removed(tmp_path: Path) -> None:
 
 
 def test_secrets_of_settings_are_not_on_the_command_line() -> None:
-    arguments = gateway.submit_arguments({"spark.driver.memory": "1g", "spark.hadoop.fs.s3a.secret.key": "hush"})
+    arguments = gateway.submit_arguments(
+        {"spark.driver.memory": "1g", "spark.hadoop.fs.s3a.secret.key": "hush"}
+    )
     assert arguments == ["--conf", "spark.driver.memory=1g", "pyspark-shell"]
 
 
@@ -105,16 +140,31 @@ def test_workers_find_this_package(tmp_path: Path) -> None:
 
 def test_a_jvm_that_does_not_start_says_its_one_line_and_where_the_rest_is(tmp_path: Path) -> None:
     output = tmp_path / "spark-jvm.log"
-    launch = gateway.Launch(command=[str(find_java(os.environ).path), "-XX:+NoSuchThing", "-version"], environ=dict(os.environ), output=output, tmp=tmp_path)
-    with pytest.raises(TerminalError, match=rf"Unrecognized VM option 'NoSuchThing'; the rest is in {output}"):
+    launch = gateway.Launch(
+        command=[str(find_java(os.environ).path), "-XX:+NoSuchThing", "-version"],
+        environ=dict(os.environ),
+        output=output,
+        tmp=tmp_path,
+    )
+    with pytest.raises(
+        TerminalError, match=rf"Unrecognized VM option 'NoSuchThing'; the rest is in {output}"
+    ):
         gateway.start_jvm(launch)
     assert list(tmp_path.iterdir()) == [output]
 
 
 def test_a_jvm_that_was_killed_or_found_no_memory_is_worth_a_retry(tmp_path: Path) -> None:
     assert isinstance(gateway.not_started(-9, "", tmp_path), TransientError)
-    assert isinstance(gateway.not_started(1, "There is insufficient memory for the Java Runtime Environment", tmp_path), TransientError)
-    assert isinstance(gateway.not_started(1, "Error: Could not find or load main class x", tmp_path), TerminalError)
+    assert isinstance(
+        gateway.not_started(
+            1, "There is insufficient memory for the Java Runtime Environment", tmp_path
+        ),
+        TransientError,
+    )
+    assert isinstance(
+        gateway.not_started(1, "Error: Could not find or load main class x", tmp_path),
+        TerminalError,
+    )
 
 
 def test_the_jvm_of_the_session_is_known_and_lives(spark: Any) -> None:
@@ -133,14 +183,23 @@ def test_nothing_is_found_in_a_cache_that_is_empty_or_damaged(tmp_path: Path) ->
         (entry / "command.json").write_text(text)
         (entry / "classes.jsa").touch()
         assert startup_cache.find(tmp_path, java, home) is None
-    (entry / "command.json").write_text(json.dumps({"version": startup_cache.VERSION, "command": ["java"]}))
-    assert startup_cache.find(tmp_path, java, home) == Cached(archive=entry / "classes.jsa", command=("java",))
+    (entry / "command.json").write_text(
+        json.dumps({"version": startup_cache.VERSION, "command": ["java"]})
+    )
+    assert startup_cache.find(tmp_path, java, home) == Cached(
+        archive=entry / "classes.jsa", command=("java",)
+    )
 
 
-def test_the_command_from_the_cache_has_the_options_and_the_memory_of_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_from_the_cache_has_the_options_and_the_memory_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in startup_cache.ENVIRON_OWN:
         monkeypatch.delenv(name, raising=False)
-    cached = Cached(archive=tmp_path / "x.jsa", command=("java", "-Xmx1234m", startup_cache.OPTIONS_HERE, "Main"))
+    cached = Cached(
+        archive=tmp_path / "x.jsa",
+        command=("java", "-Xmx1234m", startup_cache.OPTIONS_HERE, "Main"),
+    )
     conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Da=b -Dc=d"}
     command = startup_cache.command(cached, conf)
     assert command[:5] == ["java", "-Xmx2g", "-Da=b", "-Dc=d", "Main"]
@@ -149,7 +208,11 @@ def test_the_command_from_the_cache_has_the_options_and_the_memory_of_the_sessio
 
 def test_settings_that_only_the_launcher_understands_go_by_the_launcher(tmp_path: Path) -> None:
     cached = Cached(archive=tmp_path / "x.jsa", command=("java",))
-    conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Da=b", "spark.driver.extraClassPath": "/x"}
+    conf = {
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-Da=b",
+        "spark.driver.extraClassPath": "/x",
+    }
     assert startup_cache.command(cached, conf)[0].endswith("spark-submit")
 
 
@@ -161,7 +224,9 @@ def test_the_start_up_cache_is_made_once_and_a_session_starts_with_it(tmp_path: 
     assert startup_cache.build(cache) == entry
     assert (entry / "classes.jsa").stat().st_mtime_ns == made
     said = in_a_process(
-        tmp_path, f"cache=Path({str(cache)!r})", "print(spark.range(3).count(), spark.sparkContext.getConf().get('spark.driver.extraJavaOptions'))"
+        tmp_path,
+        f"cache=Path({str(cache)!r})",
+        "print(spark.range(3).count(), spark.sparkContext.getConf().get('spark.driver.extraJavaOptions'))",
     )
     assert said.startswith("3 ")
     assert f"-XX:SharedArchiveFile={entry}/classes.jsa" in said
@@ -259,8 +324,13 @@ spark = open_session(SessionSettings(name="x", work=place / "work", logs=place /
 {"close_session(spark)" if close else ""}
 """
     here = Path(__file__).parent
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent.parent / "src"), str(here)])}
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(here.parent.parent / "src"), str(here)]),
+    }
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False
+    )
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr == ""
     return answer.stdout

@@ -30,11 +30,22 @@ def read(kind: BlockKind, **options: Any) -> dict[str, Any]:
 
 
 def source(**options: Any):
-    return node("source", SparkSource(read(BlockKind.SOURCE, **options), CONTEXT), fusable=False, spark=FRAME)
+    return node(
+        "source",
+        SparkSource(read(BlockKind.SOURCE, **options), CONTEXT),
+        fusable=False,
+        spark=FRAME,
+    )
 
 
 def sink(*inputs: str, **options: Any):
-    return node("saved", SparkSink(read(BlockKind.SINK, **options), CONTEXT), inputs or ("source",), fusable=False, spark=SAVE)
+    return node(
+        "saved",
+        SparkSink(read(BlockKind.SINK, **options), CONTEXT),
+        inputs or ("source",),
+        fusable=False,
+        spark=SAVE,
+    )
 
 
 def numbers(**values: Any):
@@ -49,20 +60,35 @@ def whole() -> Batch:
     return batch(source=SourceRange({"done": False}, {"done": True}))
 
 
-def test_the_source_reads_what_spark_reads_and_finds_its_columns(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
-    spark.sql("select id, cast(id as decimal(5,1)) d, named_struct('x', id) s from range(100)").write.parquet(str(tmp_path / "in"))
+def test_the_source_reads_what_spark_reads_and_finds_its_columns(
+    spark: Any, engine: SparkEngine, tmp_path: Path
+) -> None:
+    spark.sql(
+        "select id, cast(id as decimal(5,1)) d, named_struct('x', id) s from range(100)"
+    ).write.parquet(str(tmp_path / "in"))
     (tmp_path / "out").mkdir()
-    written = engine.run(graph(source=source(format="parquet", path=str(tmp_path / "in")), sink=files(tmp_path / "out")), whole())
+    written = engine.run(
+        graph(
+            source=source(format="parquet", path=str(tmp_path / "in")), sink=files(tmp_path / "out")
+        ),
+        whole(),
+    )
     rows = staged(written)["default.default.default"]
     assert sorted(row["id"] for row in rows) == list(range(100))
     assert {str(row["d"]) for row in rows} >= {"0.0", "99.0"}
     assert written.rows_read == {"source": 100}
 
 
-def test_a_source_that_several_sinks_read_is_counted_once(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
+def test_a_source_that_several_sinks_read_is_counted_once(
+    spark: Any, engine: SparkEngine, tmp_path: Path
+) -> None:
     spark.range(50).write.parquet(str(tmp_path / "in"))
     (tmp_path / "out").mkdir()
-    nodes = graph(source=source(format="parquet", load=str(tmp_path / "in")), sink=files(tmp_path / "out"), saved=sink(format="noop"))
+    nodes = graph(
+        source=source(format="parquet", load=str(tmp_path / "in")),
+        sink=files(tmp_path / "out"),
+        saved=sink(format="noop"),
+    )
     written = engine.run(nodes, whole())
     assert written.rows_read == {"source": 50}
     assert written.messages["saved"] == [{"rows": 50}]
@@ -75,37 +101,68 @@ def test_the_source_takes_a_schema_and_options(engine: SparkEngine, tmp_path: Pa
     (tmp_path / "in.csv").write_text("1;a\n2;b\n")
     (tmp_path / "out").mkdir()
     schema = {"fields": {"id": "bigint", "name": "string"}}
-    nodes = graph(source=source(format="csv", options={"sep": ";"}, path=str(tmp_path / "in.csv"), schema=schema), sink=files(tmp_path / "out"))
-    assert staged(engine.run(nodes, whole()))["default.default.default"] == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    nodes = graph(
+        source=source(
+            format="csv", options={"sep": ";"}, path=str(tmp_path / "in.csv"), schema=schema
+        ),
+        sink=files(tmp_path / "out"),
+    )
+    assert staged(engine.run(nodes, whole()))["default.default.default"] == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": "b"},
+    ]
 
 
 def test_the_source_is_a_single_batch() -> None:
     made = SparkSource(read(BlockKind.SOURCE, format="parquet"), CONTEXT)
     start = made.initial()
     end = made.latest(start, Limit(rows=1))
-    assert (made.at_end(start), made.at_end(end), made.latest(end, Limit()) == end, made.bounded) == (False, True, True, True)
+    assert (
+        made.at_end(start),
+        made.at_end(end),
+        made.latest(end, Limit()) == end,
+        made.bounded,
+    ) == (False, True, True, True)
 
 
-def test_the_sink_appends_batch_after_batch_in_directories_of_columns(engine: SparkEngine, tmp_path: Path) -> None:
-    nodes = graph(source=numbers(), saved=sink(format="json", path=str(tmp_path / "out"), partition_by="id"))
+def test_the_sink_appends_batch_after_batch_in_directories_of_columns(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    nodes = graph(
+        source=numbers(), saved=sink(format="json", path=str(tmp_path / "out"), partition_by="id")
+    )
     engine.run(nodes, batch(2))
     written = engine.run(nodes, batch(5, start=2, checkpoint=2))
     assert written.messages["saved"] == [{"rows": 3}]
-    assert sorted(path.name for path in (tmp_path / "out").glob("id=*")) == [f"id={n}" for n in range(5)]
+    assert sorted(path.name for path in (tmp_path / "out").glob("id=*")) == [
+        f"id={n}" for n in range(5)
+    ]
 
 
-def test_overwriting_is_for_the_first_batch_only(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
+def test_overwriting_is_for_the_first_batch_only(
+    spark: Any, engine: SparkEngine, tmp_path: Path
+) -> None:
     spark.range(7).write.parquet(str(tmp_path / "out"))
-    nodes = graph(source=numbers(), saved=sink(format="parquet", path=str(tmp_path / "out"), mode="overwrite"))
+    nodes = graph(
+        source=numbers(), saved=sink(format="parquet", path=str(tmp_path / "out"), mode="overwrite")
+    )
     engine.run(nodes, batch(2))
     engine.run(nodes, batch(5, start=2, checkpoint=2))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5
 
 
-def test_what_is_there_already_can_be_an_error(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
+def test_what_is_there_already_can_be_an_error(
+    spark: Any, engine: SparkEngine, tmp_path: Path
+) -> None:
     spark.range(7).write.parquet(str(tmp_path / "out"))
     with pytest.raises(SqlRefused, match="PATH_ALREADY_EXISTS"):
-        engine.run(graph(source=numbers(), saved=sink(format="parquet", path=str(tmp_path / "out"), mode="error")), batch(2))
+        engine.run(
+            graph(
+                source=numbers(),
+                saved=sink(format="parquet", path=str(tmp_path / "out"), mode="error"),
+            ),
+            batch(2),
+        )
 
 
 def test_a_format_that_is_not_there_is_named(engine: SparkEngine) -> None:
@@ -114,7 +171,11 @@ def test_a_format_that_is_not_there_is_named(engine: SparkEngine) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("wrong", [{"format": "parquet", "path": "/nowhere/at/all"}, {"format": "nosuch"}], ids=["path", "format"])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"format": "parquet", "path": "/nowhere/at/all"}, {"format": "nosuch"}],
+    ids=["path", "format"],
+)
 def test_a_source_whose_columns_cannot_be_found_out_says_why(wrong: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"^Spark cannot read format .*(nowhere|nosuch)") as caught:
         SparkSource(read(BlockKind.SOURCE, **wrong), CONTEXT).tables()

@@ -24,13 +24,21 @@ VALUES: dict[str, list[Any]] = {
     "bigint": [-(2**63), 2**63 - 1, 0],
     "float": [1.5, None, -0.25],
     "double": [1e300, None, -0.1],
-    "decimal(38,18)": [Decimal("1.5").quantize(Decimal("1e-18")), None, Decimal("-12345678901234567890.000000000000000001")],
+    "decimal(38,18)": [
+        Decimal("1.5").quantize(Decimal("1e-18")),
+        None,
+        Decimal("-12345678901234567890.000000000000000001"),
+    ],
     "decimal(10,2)": [Decimal("1.50"), Decimal("-99999999.99"), None],
     "bytes": [b"\x00\xff", b"", None],
     "date": [dt.date(1, 1, 1), dt.date(9999, 12, 31), None],
     "time": [dt.time(0, 0), dt.time(23, 59, 59, 999999), None],
     "timestamp": [dt.datetime(1970, 1, 1), dt.datetime(2024, 3, 31, 2, 30, 0, 123456), None],
-    "timestamp_tz": [dt.datetime(1970, 1, 1, tzinfo=UTC), dt.datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=UTC), None],
+    "timestamp_tz": [
+        dt.datetime(1970, 1, 1, tzinfo=UTC),
+        dt.datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=UTC),
+        None,
+    ],
     "array<string>": [["a", None], [], None],
     "array<array<int>>": [[[1], []], [], None],
     "map<string,int>": [[("a", 1), ("b", None)], [], None],
@@ -47,17 +55,28 @@ def everything() -> tuple[Table, pa.RecordBatch]:
     names = {f"c{number}": kind for number, kind in enumerate(VALUES)}
     made = table("t", **names, nested=NESTED)  # type: ignore[arg-type]  # a stand-in for the test
     schema = table_schema(made)
-    arrays = [pa.array(values, field.type) for values, field in zip([*VALUES.values(), NESTED_VALUES], schema, strict=True)]
+    arrays = [
+        pa.array(values, field.type)
+        for values, field in zip([*VALUES.values(), NESTED_VALUES], schema, strict=True)
+    ]
     return made, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @pytest.mark.parametrize("way", ["fused", "frames", "sql"])
 def test_every_type_arrives_as_it_went_in(engine: SparkEngine, tmp_path: Path, way: str) -> None:
     made, rows = everything()
-    nodes = {"source": node("source", Rows({"table": made, "batch": rows}, CONTEXT), fusable=way != "frames")}
+    nodes = {
+        "source": node(
+            "source", Rows({"table": made, "batch": rows}, CONTEXT), fusable=way != "frames"
+        )
+    }
     if way == "sql":
-        nodes["query"] = node("query", Query({"select": ["*"], "where": "true"}, CONTEXT), ["source"])
-    nodes["sink"] = node("sink", Files({"place": str(tmp_path)}, CONTEXT), ["query" if way == "sql" else "source"])
+        nodes["query"] = node(
+            "query", Query({"select": ["*"], "where": "true"}, CONTEXT), ["source"]
+        )
+    nodes["sink"] = node(
+        "sink", Files({"place": str(tmp_path)}, CONTEXT), ["query" if way == "sql" else "source"]
+    )
     written = engine.run(graph(**nodes), batch(1))
     (file,) = [message["files"]["t"] for message in written.messages["sink"]]
     arrived = pa.ipc.open_file(file).read_all()
@@ -66,7 +85,9 @@ def test_every_type_arrives_as_it_went_in(engine: SparkEngine, tmp_path: Path, w
         assert arrived.column(name).to_pylist() == rows.column(name).to_pylist(), name
 
 
-@pytest.mark.parametrize("text", [*(kind for kind in VALUES if "vector" not in kind), "map<string,map<int,date>>"])
+@pytest.mark.parametrize(
+    "text", [*(kind for kind in VALUES if "vector" not in kind), "map<string,map<int,date>>"]
+)
 def test_a_type_is_the_same_after_a_visit_to_spark(text: str) -> None:
     assert data_type(spark_type(parse_type(text))) == parse_type(text)
 
@@ -79,4 +100,9 @@ def test_a_table_keeps_its_vectors_keys_and_name_where_columns_are_still_there()
 
 
 def test_a_table_loses_a_key_whose_column_is_gone() -> None:
-    assert table_of(struct_of(table("x", name="string")), table("t", id="bigint", name="string")).primary_key == ()
+    assert (
+        table_of(
+            struct_of(table("x", name="string")), table("t", id="bigint", name="string")
+        ).primary_key
+        == ()
+    )

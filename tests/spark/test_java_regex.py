@@ -8,7 +8,14 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from tidegate.plugin.javaregex import JavaRegexError, NotForNames, complaint, for_names, parsed, places
+from tidegate.plugin.javaregex import (
+    JavaRegexError,
+    NotForNames,
+    complaint,
+    for_names,
+    parsed,
+    places,
+)
 
 PATTERNS = [
     r"[\w-\.]+@([\w-]+\.)+[\w-]{2,4}", r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$", "a++b", "a*+a", "(?>a|ab)c", r"\p{Alpha}+", r"\P{Alpha}+", r"\Qa.b\E+",
@@ -117,11 +124,21 @@ def test_expressions_made_by_chance_are_judged_and_matched_as_in_java(java) -> N
 
 
 def test_groups_are_counted_and_shifted_as_java_counts_them(java) -> None:
-    for pattern in (r"(a)(b)\2\1", r"(a)\10", r"(?<n>a)\k<n>\1", r"\1a", "(?x)(a) # (b)", r"\Q(a)\E(b)\1"):
+    for pattern in (
+        r"(a)(b)\2\1",
+        r"(a)\10",
+        r"(?<n>a)\k<n>\1",
+        r"\1a",
+        "(?x)(a) # (b)",
+        r"\Q(a)\E(b)\1",
+    ):
         ours = parsed(pattern)
         assert ours.groups == java.compile(pattern).matcher("").groupCount()
         for text in ("abba", "aa0", "aaa", "a", "(a)bb"):
-            plain, moved = java.compile(pattern).matcher(text), java.compile("()" + ours.shifted(1)).matcher(text)
+            plain, moved = (
+                java.compile(pattern).matcher(text),
+                java.compile("()" + ours.shifted(1)).matcher(text),
+            )
             assert plain.matches() == moved.matches(), (pattern, text)
 
 

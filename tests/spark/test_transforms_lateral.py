@@ -13,11 +13,20 @@ from tidegate.spark.types import struct_of
 def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> None:
     table = table_of({"name": "string", "ages": "array<int>"}, kinds=True)
     df = spark.createDataFrame([("a,b", [1], 3), ("c", None, 0)], struct_of(table))
-    transform = sql("select * from dual lateral view explode(split(name, ',')) as name lateral view outer explode(ages) as age where name <> 'b'")
+    transform = sql(
+        "select * from dual lateral view explode(split(name, ',')) as name lateral view outer explode(ages) as age where name <> 'b'"
+    )
     made = transform.table(table)
     assert made is not None
-    assert {c.name: str(c.type) for c in made.columns} == {"name": "string", "ages": "array<int>", "age": "int"}
-    assert [tuple(r) for r in frame(transform, table, df).collect()] == [("a", [1], 1, 3), ("c", None, None, 0)]
+    assert {c.name: str(c.type) for c in made.columns} == {
+        "name": "string",
+        "ages": "array<int>",
+        "age": "int",
+    }
+    assert [tuple(r) for r in frame(transform, table, df).collect()] == [
+        ("a", [1], 1, 3),
+        ("c", None, None, 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -26,11 +35,19 @@ def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> Non
         ("explode(xs) as x", [(1, 10)]),
         ("outer explode(xs) as x", [(1, 10), (1, None), (2, None), (3, None), (4, None)]),
         ("explode(xs) as x lateral view explode(names) as n", [(1, 10), (1, 10)]),
-        ("outer explode(xs) as x lateral view explode(names) as n", [(1, 10), (1, 10), (1, None), (1, None)]),
-        ("explode(array(10, id)) as x", [(1, 1), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (4, 4), (4, 10)]),
+        (
+            "outer explode(xs) as x lateral view explode(names) as n",
+            [(1, 10), (1, 10), (1, None), (1, None)],
+        ),
+        (
+            "explode(array(10, id)) as x",
+            [(1, 1), (1, 10), (2, 2), (2, 10), (3, 3), (3, 10), (4, 4), (4, 10)],
+        ),
     ],
 )
-def test_a_lateral_view_without_outer_skips_elements_that_are_null(spark: SparkSession, view: str, expected: list[tuple[Any, ...]]) -> None:
+def test_a_lateral_view_without_outer_skips_elements_that_are_null(
+    spark: SparkSession, view: str, expected: list[tuple[Any, ...]]
+) -> None:
     table = table_of({"id": "int", "xs": "array<int>", "names": "array<string>"})
     rows = [(1, [10, None], ["a", None, "b"]), (2, None, None), (3, [], []), (4, [None], [None])]
     df = spark.createDataFrame(rows, struct_of(table))

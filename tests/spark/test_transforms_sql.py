@@ -21,17 +21,30 @@ from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block
 from tidegate.spark.types import data_type, struct_of
 
-CONTEXT = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="Transform[0]-Sql", mode=JobMode.BATCH, parallelism=1)
+CONTEXT = OperatorContext(
+    job_id=1,
+    job_name="j",
+    pipeline=1,
+    operator="Transform[0]-Sql",
+    mode=JobMode.BATCH,
+    parallelism=1,
+)
 
 
 def sql(query: str, **more: Any) -> Sql:
-    values, problems = OPTIONS.read(Block({"query": query, **more}, lambda _: Location("job.conf"), "transform[0]"))
+    values, problems = OPTIONS.read(
+        Block({"query": query, **more}, lambda _: Location("job.conf"), "transform[0]")
+    )
     assert problems == []
     return Sql(values, CONTEXT)
 
 
 def table_of(columns: dict[str, Any], **more: Any) -> Table:
-    return Table(path="db.t", columns=tuple(Column(name=k, type=parse_type(v)) for k, v in columns.items()), **more)
+    return Table(
+        path="db.t",
+        columns=tuple(Column(name=k, type=parse_type(v)) for k, v in columns.items()),
+        **more,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +78,10 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "t": ("time", dt.time(10, 20, 30)),
     "arr": ("array<int>", [3, 1, 2]),
     "m": ("map<string, string>", {"k": "v"}),
-    "r": ({"inner": {"x": "int", "m": "map<string, int>"}, "s": "string"}, {"inner": {"x": 7, "m": {"a": 5}}, "s": "in"}),
+    "r": (
+        {"inner": {"x": "int", "m": "map<string, int>"}, "s": "string"},
+        {"inner": {"x": 7, "m": {"a": 5}}, "s": "in"},
+    ),
     "v": ("float_vector", [3.0, 4.0]),
     "w": ("float_vector", [4.0, 3.0]),
 }
@@ -170,8 +186,16 @@ CASES: list[tuple[str, Any, str]] = [
     ("des_decrypt('1234567890', des_encrypt('1234567890', name))", "Joy Ding", "string"),
     ("des_encrypt('1234567890', name)", "+jXI7ngL1UzB8yoBYEVgoQ==", "string"),
     ("aes_decrypt(aes_encrypt(name, 'pass'), 'pass')", "Joy Ding", "string"),
-    ("aes_encrypt(name, 'base64:MTIzNDU2Nzg5MDEyMzQ1Ng==', '1234567890123456')", "Zpmu5MBN5A9vKumkGP4nhQ==", "string"),
-    ("aes_decrypt(aes_encrypt(name, 'pass', '1234567890123456'), 'pass', '1234567890123456')", "Joy Ding", "string"),
+    (
+        "aes_encrypt(name, 'base64:MTIzNDU2Nzg5MDEyMzQ1Ng==', '1234567890123456')",
+        "Zpmu5MBN5A9vKumkGP4nhQ==",
+        "string",
+    ),
+    (
+        "aes_decrypt(aes_encrypt(name, 'pass', '1234567890123456'), 'pass', '1234567890123456')",
+        "Joy Ding",
+        "string",
+    ),
     # numbers
     ("abs(-10.3)", 10.3, "double"),
     ("abs(d)", 120.72, "double"),
@@ -298,9 +322,21 @@ CASES: list[tuple[str, Any, str]] = [
     ("formatdatetime(ts3, 'yyyy-MM-dd HH:mm:ss.S')", "2021-04-08 13:34:45.2", "string"),
     ("formatdatetime(ts3, 'HH:mm:ss.SSS')", "13:34:45.235", "string"),
     ("formatdatetime(t, 'HH:mm')", "10:20", "string"),
-    ("parsedatetime('2021-04-08 13:34:45.235', 'yyyy-MM-dd HH:mm:ss.SSS')", dt.datetime(2021, 4, 8, 13, 34, 45, 235000), "timestamp"),
-    ("parsedatetime('2021-04-08T13:34:45', 'yyyy-MM-dd''T''HH:mm:ss')", dt.datetime(2021, 4, 8, 13, 34, 45), "timestamp"),
-    ("parsedatetime('20210408133445', 'yyyyMMddHHmmss')", dt.datetime(2021, 4, 8, 13, 34, 45), "timestamp"),
+    (
+        "parsedatetime('2021-04-08 13:34:45.235', 'yyyy-MM-dd HH:mm:ss.SSS')",
+        dt.datetime(2021, 4, 8, 13, 34, 45, 235000),
+        "timestamp",
+    ),
+    (
+        "parsedatetime('2021-04-08T13:34:45', 'yyyy-MM-dd''T''HH:mm:ss')",
+        dt.datetime(2021, 4, 8, 13, 34, 45),
+        "timestamp",
+    ),
+    (
+        "parsedatetime('20210408133445', 'yyyyMMddHHmmss')",
+        dt.datetime(2021, 4, 8, 13, 34, 45),
+        "timestamp",
+    ),
     ("to_date('2021-04-08', 'yyyy-MM-dd')", dt.date(2021, 4, 8), "date"),
     ("to_date('14:30:45', 'HH:mm:ss')", dt.time(14, 30, 45), "time"),
     ("is_date('2021-04-08', 'yyyy-MM-dd')", True, "boolean"),
@@ -310,7 +346,11 @@ CASES: list[tuple[str, Any, str]] = [
     ("from_unixtime(big, 'yyyy-MM-dd HH:mm:ss', 'UTC+8')", "2023-01-01 00:00:00", "string"),
     ("from_unixtime(big, 'yyyy-MM-dd HH:mm:ss')", "2022-12-31 16:00:00", "string"),
     ("from_unixtime(big, 'yyyy-MM-dd', 'Asia/Shanghai')", "2023-01-01", "string"),
-    ("ts at time zone '+09:00'", dt.datetime(2021, 4, 15, 4, 34, 45, tzinfo=dt.UTC), "timestamp_tz"),
+    (
+        "ts at time zone '+09:00'",
+        dt.datetime(2021, 4, 15, 4, 34, 45, tzinfo=dt.UTC),
+        "timestamp_tz",
+    ),
     # conversions
     ("cast(id as STRING)", "1", "string"),
     ("cast(id as DOUBLE)", 1.0, "double"),
@@ -398,7 +438,10 @@ CASES: list[tuple[str, Any, str]] = [
 ]
 
 
-QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}  # three hundred expressions for one row
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}  # three hundred expressions for one row
 
 
 @pytest.fixture(scope="module")
@@ -407,7 +450,11 @@ def results(spark: SparkSession) -> tuple[Table, DataFrame, Any]:
     spark.conf.set("spark.sql.timeType.enabled", "true")
     table = table_of({name: kind for name, (kind, _) in COLUMNS.items()})
     df = spark.createDataFrame([tuple(value for _, value in COLUMNS.values())], struct_of(table))
-    transform = sql("select " + ", ".join(f"{expression} as c{i}" for i, (expression, _, _) in enumerate(CASES)) + " from t")
+    transform = sql(
+        "select "
+        + ", ".join(f"{expression} as c{i}" for i, (expression, _, _) in enumerate(CASES))
+        + " from t"
+    )
     made, out = transform.table(table), frame(transform, table, df)
     assert made is not None
     for key, value in QUICK.items():
@@ -418,21 +465,37 @@ def results(spark: SparkSession) -> tuple[Table, DataFrame, Any]:
     return made, out, row
 
 
-@pytest.mark.parametrize(("index", "expected", "kind"), [pytest.param(i, e, k, id=x) for i, (x, e, k) in enumerate(CASES)])
-def test_an_expression_has_the_value_and_the_type_of_the_reference(results: tuple[Table, DataFrame, Any], index: int, expected: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("index", "expected", "kind"),
+    [pytest.param(i, e, k, id=x) for i, (x, e, k) in enumerate(CASES)],
+)
+def test_an_expression_has_the_value_and_the_type_of_the_reference(
+    results: tuple[Table, DataFrame, Any], index: int, expected: Any, kind: str
+) -> None:
     made, out, row = results
     assert made.columns[index].type == parse_type(kind)
     found = row[index]
     if kind == "timestamp_tz":
         found = found.replace(tzinfo=dt.UTC)
-    assert found == (pytest.approx(expected, rel=1e-14) if isinstance(expected, float) else expected)
-    assert data_type(out.schema[index].dataType) == (parse_type("array<float>") if kind == "float_vector" else parse_type(kind))
+    assert found == (
+        pytest.approx(expected, rel=1e-14) if isinstance(expected, float) else expected
+    )
+    assert data_type(out.schema[index].dataType) == (
+        parse_type("array<float>") if kind == "float_vector" else parse_type(kind)
+    )
 
 
 def test_every_function_of_the_reference_is_tried() -> None:
     assert REGISTERED
     text = " ".join(x.lower() for x, _, _ in CASES)
-    assert sorted(n for n in FUNCTIONS if f"{n.lower()}(" not in text and n not in ("CURRENT_DATE", "CURRENT_TIME", "POW")) == []
+    assert (
+        sorted(
+            n
+            for n in FUNCTIONS
+            if f"{n.lower()}(" not in text and n not in ("CURRENT_DATE", "CURRENT_TIME", "POW")
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -448,7 +511,9 @@ def test_every_function_of_the_reference_is_tried() -> None:
         ("to_date('x', 'yyyy-MM-dd')", "CANNOT_PARSE"),
     ],
 )
-def test_a_value_that_has_no_result_ends_the_job(spark: SparkSession, expression: str, message: str) -> None:
+def test_a_value_that_has_no_result_ends_the_job(
+    spark: SparkSession, expression: str, message: str
+) -> None:
     table = table_of({"id": "int", "name": "string"})
     df = spark.createDataFrame([(1, "x")], struct_of(table))
     with pytest.raises(Exception, match=message):
@@ -457,17 +522,23 @@ def test_a_value_that_has_no_result_ends_the_job(spark: SparkSession, expression
 
 def test_where_keeps_the_rows_for_which_the_condition_holds(spark: SparkSession) -> None:
     table = table_of({"id": "int", "name": "string", "email": "string"})
-    rows = [(1, "Joy Ding", None), (2, "May Ding", "m@x"), (3, None, None), (4, "LeBron Ding", None), (8, "Wang DingCC", None)]
+    rows = [
+        (1, "Joy Ding", None),
+        (2, "May Ding", "m@x"),
+        (3, None, None),
+        (4, "LeBron Ding", None),
+        (8, "Wang DingCC", None),
+    ]
     df = spark.createDataFrame(rows, struct_of(table))
-    query = (
-        "select id from t where (id = 1 or id in (2, 3, 4, 8)) and name <> 'x' and email is null and (name like '%Din_' or name like 'Wan_%' or name is null)"
-    )
+    query = "select id from t where (id = 1 or id in (2, 3, 4, 8)) and name <> 'x' and email is null and (name like '%Din_' or name like 'Wan_%' or name is null)"
     assert [r.id for r in frame(sql(query), table, df).collect()] == [1, 3, 4, 8]
 
 
 def test_row_kinds_travel_along_and_columns_keep_their_names_and_order(spark: SparkSession) -> None:
     table = table_of({"Id": "int", "name": "string"}, kinds=True, primary_key=("Id",))
-    df = spark.createDataFrame([(1, "a", RowKind.INSERT.code), (2, "b", RowKind.DELETE.code)], struct_of(table))
+    df = spark.createDataFrame(
+        [(1, "a", RowKind.INSERT.code), (2, "b", RowKind.DELETE.code)], struct_of(table)
+    )
     transform = sql("select name as N, id+1, *, concat(name, '_') from dual")
     made = transform.table(table)
     assert made is not None
@@ -475,10 +546,15 @@ def test_row_kinds_travel_along_and_columns_keep_their_names_and_order(spark: Sp
     assert (made.kinds, made.primary_key) == (True, ("Id",))
     out = frame(transform, table, df)
     assert out.columns == [*made.names(), ROW_KIND]
-    assert [tuple(r) for r in out.collect()] == [("a", 2, 1, "a", "a_", 0), ("b", 3, 2, "b", "b_", 3)]
+    assert [tuple(r) for r in out.collect()] == [
+        ("a", 2, 1, "a", "a_", 0),
+        ("b", 3, 2, "b", "b_", 3),
+    ]
 
 
-def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_types(spark: SparkSession) -> None:
+def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_types(
+    spark: SparkSession,
+) -> None:
     table = table_of({"xs": "array<int>"})
     df = spark.createDataFrame([([1, 2],)], struct_of(table))
     transform = sql("select transform(xs, x -> x * 2) as doubled, initcap('ab') as up from t")
@@ -489,7 +565,16 @@ def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_type
 def test_several_queries_for_one_table_follow_one_another(spark: SparkSession) -> None:
     table = table_of({"id": "int"})
     df = spark.createDataFrame([(1,)], struct_of(table))
-    rules = [{"table_path": "db.t", "query": "select id + 1 as id from t"}, {"table_path": "db.t", "query": "select id * 10 as id from t"}]
-    values, problems = OPTIONS.read(Block({"table_transform": rules, "rule_match_mode": "ALL_MATCH"}, lambda _: Location("job.conf"), "transform[0]"))
+    rules = [
+        {"table_path": "db.t", "query": "select id + 1 as id from t"},
+        {"table_path": "db.t", "query": "select id * 10 as id from t"},
+    ]
+    values, problems = OPTIONS.read(
+        Block(
+            {"table_transform": rules, "rule_match_mode": "ALL_MATCH"},
+            lambda _: Location("job.conf"),
+            "transform[0]",
+        )
+    )
     assert problems == []
     assert frame(Sql(values, CONTEXT), table, df).collect()[0].id == 20

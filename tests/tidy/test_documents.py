@@ -5,7 +5,9 @@ import re
 
 
 def test_the_changelog_has_a_place_for_the_next_change(tree) -> None:
-    assert re.search(r"^## \[?Unreleased\]?$", (tree.root / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert re.search(
+        r"^## \[?Unreleased\]?$", (tree.root / "CHANGELOG.md").read_text(), flags=re.MULTILINE
+    )
 
 
 def test_decisions_are_numbered_without_gaps(tree) -> None:
@@ -15,12 +17,20 @@ def test_decisions_are_numbered_without_gaps(tree) -> None:
 
 
 def test_every_target_of_the_makefile_that_a_document_names_is_there(tree) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (tree.root / "Makefile").read_text(), flags=re.MULTILINE))
-    named = {target for path, text in tree.files(suffix=".md") for target in re.findall(r"`make ([a-z]+)", text)}
+    targets = set(
+        re.findall(r"^([a-z]+):", (tree.root / "Makefile").read_text(), flags=re.MULTILINE)
+    )
+    named = {
+        target
+        for path, text in tree.files(suffix=".md")
+        for target in re.findall(r"`make ([a-z]+)", text)
+    }
     assert named - targets == set()
 
 
 def test_the_command_of_the_continuous_check_can_be_run(tree) -> None:
     run = tree.root / ".ci" / "run"
     assert os.access(run, os.X_OK)
-    assert {"make check", "make test"} <= set(re.findall(r"^make \w+", run.read_text(), flags=re.MULTILINE))
+    assert {"make check", "make test"} <= set(
+        re.findall(r"^make \w+", run.read_text(), flags=re.MULTILINE)
+    )

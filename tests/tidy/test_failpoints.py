@@ -54,11 +54,20 @@ def makes_durable(text: str) -> bool:
 
 @pytest.fixture
 def in_product(tree) -> dict[str, list[str]]:
-    return {path: failpoints(text) for path, text in tree.python("src/tidegate") if path != "src/tidegate/failpoint.py"}
+    return {
+        path: failpoints(text)
+        for path, text in tree.python("src/tidegate")
+        if path != "src/tidegate/failpoint.py"
+    }
 
 
 def test_every_failpoint_has_a_literal_name_of_the_one_form(in_product) -> None:
-    assert [f"{path}: {name}" for path, names in in_product.items() for name in names if not NAME.fullmatch(name)] == []
+    assert [
+        f"{path}: {name}"
+        for path, names in in_product.items()
+        for name in names
+        if not NAME.fullmatch(name)
+    ] == []
 
 
 def test_every_failpoint_is_in_one_place_only(in_product) -> None:
@@ -71,12 +80,20 @@ def test_every_step_has_a_before_and_an_after(in_product) -> None:
 
 
 def test_every_module_that_makes_something_durable_has_failpoints(tree) -> None:
-    durable = {path for path, text in tree.python("src/tidegate") if makes_durable(text) and not failpoints(text)}
+    durable = {
+        path
+        for path, text in tree.python("src/tidegate")
+        if makes_durable(text) and not failpoints(text)
+    }
     assert durable - set(BRACKETED_BY_OTHERS) == set()
 
 
 def test_no_exception_is_left_of_a_module_that_changed(tree) -> None:
-    durable = {path for path, text in tree.python("src/tidegate") if makes_durable(text) and not failpoints(text)}
+    durable = {
+        path
+        for path, text in tree.python("src/tidegate")
+        if makes_durable(text) and not failpoints(text)
+    }
     assert set(BRACKETED_BY_OTHERS) - durable == set()
 
 

@@ -9,7 +9,9 @@ import pytest
 
 @pytest.fixture
 def docs(tree) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_under_test", tree.root / "scripts" / "docs.py")
+    spec = importlib.util.spec_from_file_location(
+        "docs_under_test", tree.root / "scripts" / "docs.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -24,12 +26,22 @@ def test_every_option_of_every_connector_is_in_the_reference(docs: ModuleType) -
     for connector in docs.connectors():
         page = pages[f"{connector.kind.value}s.md"]
         section = page.partition(f"\n## {connector.name}\n")[2].partition("\n## ")[0]
-        assert [option.key for option in connector.options.options if f"| `{option.key}` |" not in section] == []
-    assert [option.key for option in docs.ENV_OPTIONS.options if f"| `{option.key}` |" not in pages["env.md"]] == []
+        assert [
+            option.key
+            for option in connector.options.options
+            if f"| `{option.key}` |" not in section
+        ] == []
+    assert [
+        option.key
+        for option in docs.ENV_OPTIONS.options
+        if f"| `{option.key}` |" not in pages["env.md"]
+    ] == []
 
 
 def test_every_command_is_in_the_reference(docs: ModuleType) -> None:
-    assert [verb for verb in docs.VERBS if f"## tidegate {verb}\n" not in docs.pages()["commands.md"]] == []
+    assert [
+        verb for verb in docs.VERBS if f"## tidegate {verb}\n" not in docs.pages()["commands.md"]
+    ] == []
 
 
 def test_every_route_is_in_the_reference(docs: ModuleType) -> None:
@@ -38,10 +50,16 @@ def test_every_route_is_in_the_reference(docs: ModuleType) -> None:
     assert "## GET /api/v1/jobs/{job_id}\n" in pages["api-v1.md"]
     for name in ("rest-v2.md", "api-v1.md"):
         sections = pages[name].partition("\n# Objects\n")[0].split("\n## ")[1:]
-        assert [section.splitlines()[0] for section in sections if "\nRole: " not in section or "\n- 2" not in section] == []
+        assert [
+            section.splitlines()[0]
+            for section in sections
+            if "\nRole: " not in section or "\n- 2" not in section
+        ] == []
 
 
-def test_pages_that_are_missing_changed_or_left_over_are_found_and_others_left_alone(docs: ModuleType, tmp_path: Path) -> None:
+def test_pages_that_are_missing_changed_or_left_over_are_found_and_others_left_alone(
+    docs: ModuleType, tmp_path: Path
+) -> None:
     wanted = {name: docs.MARK + name for name in ("same.md", "changed.md", "missing.md")}
     (tmp_path / "same.md").write_text(wanted["same.md"])
     (tmp_path / "changed.md").write_text(wanted["changed.md"] + "by hand")
@@ -50,7 +68,9 @@ def test_pages_that_are_missing_changed_or_left_over_are_found_and_others_left_a
     assert docs.stale(tmp_path, wanted) == ["changed.md", "left.md", "missing.md"]
 
 
-def test_writing_mends_what_the_check_complains_about(docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_mends_what_the_check_complains_about(
+    docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(docs, "FOLDER", tmp_path / "reference")
     assert docs.main(["--check"]) == 1
     assert docs.main([]) == 0

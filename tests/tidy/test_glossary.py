@@ -33,7 +33,9 @@ def strange_words(text: str) -> Iterator[str]:
 
 def links(text: str) -> Iterator[str]:
     """The relative places that a document points to."""
-    yield from (target for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in target)
+    yield from (
+        target for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in target
+    )
 
 
 @pytest.fixture
@@ -53,28 +55,68 @@ def test_every_meaning_says_something(glossary: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["job", "incarnation", "lineage", "generation", "pipeline", "batch", "driver", "coordinator", "worker", "store", "checkpoint", "savepoint", "runway"],
-        ["completed point", "ready to close", "attempt", "fenced", "fused", "staged", "offset", "split", "operator", "manifest"],
+        [
+            "job",
+            "incarnation",
+            "lineage",
+            "generation",
+            "pipeline",
+            "batch",
+            "driver",
+            "coordinator",
+            "worker",
+            "store",
+            "checkpoint",
+            "savepoint",
+            "runway",
+        ],
+        [
+            "completed point",
+            "ready to close",
+            "attempt",
+            "fenced",
+            "fused",
+            "staged",
+            "offset",
+            "split",
+            "operator",
+            "manifest",
+        ],
     ],
     ids=["of the design", "of the protocol"],
 )
-def test_the_words_that_everything_is_built_on_are_explained(words: list[str], glossary: list[tuple[str, str]]) -> None:
+def test_the_words_that_everything_is_built_on_are_explained(
+    words: list[str], glossary: list[tuple[str, str]]
+) -> None:
     assert set(words) - {word for word, _ in glossary} == set()
 
 
 def test_documents_use_the_words_of_the_glossary(tree) -> None:
-    assert [f"{path}: {complaint}" for path, text in tree.files(suffix=".md") for complaint in strange_words(text)] == []
+    assert [
+        f"{path}: {complaint}"
+        for path, text in tree.files(suffix=".md")
+        for complaint in strange_words(text)
+    ] == []
 
 
 def test_a_word_of_another_system_is_found() -> None:
-    assert list(strange_words("A batch is fine.\nA micro-batch is not.")) == ["line 2: say 'batch': A micro-batch is not."]
+    assert list(strange_words("A batch is fine.\nA micro-batch is not.")) == [
+        "line 2: say 'batch': A micro-batch is not."
+    ]
 
 
 def test_what_a_document_points_to_is_there(tree) -> None:
     pointed = [(path, target) for path, text in tree.files(suffix=".md") for target in links(text)]
-    broken = [f"{path}: {target}" for path, target in pointed if not (tree.root / Path(path).parent / target).exists()]
+    broken = [
+        f"{path}: {target}"
+        for path, target in pointed
+        if not (tree.root / Path(path).parent / target).exists()
+    ]
     assert broken == []
 
 
 def test_links_are_found_and_foreign_ones_left_out() -> None:
-    assert list(links("[a](b.md), [c](d/e.md#part), [f](https://example.com), [g](#here)")) == ["b.md", "d/e.md"]
+    assert list(links("[a](b.md), [c](d/e.md#part), [f](https://example.com), [g](#here)")) == [
+        "b.md",
+        "d/e.md",
+    ]

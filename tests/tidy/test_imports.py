@@ -8,7 +8,9 @@ HEAVY = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 
 def heavy_after(statement: str, root) -> list[str]:
     code = f"import sys\n{statement}\nprint(*sorted({set(HEAVY)!r} & set(sys.modules)))"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=root / "src", capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=root / "src", capture_output=True, text=True, check=False
+    )
     assert answer.returncode == 0, answer.stderr
     return answer.stdout.split()
 

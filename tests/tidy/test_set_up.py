@@ -19,7 +19,9 @@ def setup(tmp_path: Path) -> ModuleType:
     script.parent.mkdir()
     script.write_text((REPOSITORY / "scripts" / "setup.py").read_text())
     (tmp_path / "build").mkdir()
-    (tmp_path / "requirements.lock").write_text("a==1 \\\n    --hash=sha256:00\nsetuptools==84 \\\n    --hash=sha256:11\nb==2\n")
+    (tmp_path / "requirements.lock").write_text(
+        "a==1 \\\n    --hash=sha256:00\nsetuptools==84 \\\n    --hash=sha256:11\nb==2\n"
+    )
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     spec = importlib.util.spec_from_file_location("setup_under_test", script)
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +48,9 @@ def test_it_is_done_until_lock_or_metadata_change(setup: ModuleType) -> None:
     assert setup.is_done(setup.wanted_stamp())
 
 
-def test_a_tree_that_was_moved_is_not_done(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_was_moved_is_not_done(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = setup.wanted_stamp()
     monkeypatch.setattr(setup, "VENV", setup.ROOT / "elsewhere" / ".venv")
     assert setup.wanted_stamp() != before
@@ -74,31 +78,50 @@ def test_one_package_is_taken_from_the_lock_with_its_hashes(setup: ModuleType) -
 
 
 def test_a_failed_command_becomes_one_sentence_with_the_log_named(setup: ModuleType) -> None:
-    command = [sys.executable, "-c", "print('ERROR: no such package'); print('more words'); raise SystemExit(1)"]
-    with pytest.raises(setup.SetUpError, match=r"could not install it: ERROR: no such package \(all of it: build/setup\.log\)"):
+    command = [
+        sys.executable,
+        "-c",
+        "print('ERROR: no such package'); print('more words'); raise SystemExit(1)",
+    ]
+    with pytest.raises(
+        setup.SetUpError,
+        match=r"could not install it: ERROR: no such package \(all of it: build/setup\.log\)",
+    ):
         setup.run("install it", command)
     assert "more words" in setup.LOG.read_text()
 
 
-def test_without_packages_to_install_apt_is_only_asked_for_by_root(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_packages_to_install_apt_is_only_asked_for_by_root(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert not setup.can_install()
 
 
-def test_the_first_package_that_apt_has_is_installed(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_package_that_apt_has_is_installed(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     apt = tmp_path / "bin" / "apt-get"
     apt.parent.mkdir()
-    apt.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n[ "$1" = update ] || [ "$4" = second ]\n')
+    apt.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n[ "$1" = update ] || [ "$4" = second ]\n'
+    )
     apt.chmod(0o755)
     monkeypatch.setenv("PATH", str(apt.parent), prepend=os.pathsep)
     setup.install_with_apt("needed", ("first", "second", "third"))
-    assert [line.split()[-1] for line in (tmp_path / "asked").read_text().splitlines()] == ["update", "first", "second"]
+    assert [line.split()[-1] for line in (tmp_path / "asked").read_text().splitlines()] == [
+        "update",
+        "first",
+        "second",
+    ]
 
 
 def test_a_set_up_that_cannot_write_says_so_in_one_line(setup: ModuleType) -> None:
     (setup.ROOT / "build").rmdir()
     (setup.ROOT / "build").write_text("")
-    answer = subprocess.run([sys.executable, setup.__file__], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [sys.executable, setup.__file__], capture_output=True, text=True, check=False
+    )
     assert (answer.returncode, answer.stderr.count("\n"), answer.stderr[:7]) == (1, 1, "setup: ")
 
 
@@ -110,13 +133,24 @@ def apt_that(tmp_path: Path, script: str) -> Path:
     return apt
 
 
-def test_a_server_that_is_missing_is_installed_and_its_service_is_not_started(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_missing_is_installed_and_its_service_is_not_started(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy, server = tmp_path / "policy-rc.d", tmp_path / "bin" / "some-server"
-    apt = apt_that(tmp_path, f"[ $1 = update ] && exit 0\n{policy} start || touch {server}\nchmod +x {server}")
+    apt = apt_that(
+        tmp_path, f"[ $1 = update ] && exit 0\n{policy} start || touch {server}\nchmod +x {server}"
+    )
     monkeypatch.setenv("PATH", str(apt.parent), prepend=os.pathsep)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(setup, "SERVICE_POLICY", policy)
-    monkeypatch.setattr(setup, "SERVERS", (("Some", "no/such/file", "some-server", ("some",)), ("Sh", "bin/sh", "no-such-command", ("other",))))
+    monkeypatch.setattr(
+        setup,
+        "SERVERS",
+        (
+            ("Some", "no/such/file", "some-server", ("some",)),
+            ("Sh", "bin/sh", "no-such-command", ("other",)),
+        ),
+    )
     setup.need_servers()
     assert server.exists()
     assert not policy.exists()
@@ -124,7 +158,9 @@ def test_a_server_that_is_missing_is_installed_and_its_service_is_not_started(se
     assert "other" not in setup.LOG.read_text()
 
 
-def test_a_policy_that_the_machine_has_is_left_as_it_is(setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_the_machine_has_is_left_as_it_is(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy = tmp_path / "policy-rc.d"
     policy.write_text("the owner's")
     monkeypatch.setattr(setup, "SERVICE_POLICY", policy)
@@ -133,8 +169,19 @@ def test_a_policy_that_the_machine_has_is_left_as_it_is(setup: ModuleType, tmp_p
     assert policy.read_text() == "the owner's"
 
 
-def test_servers_that_cannot_be_installed_are_named_with_the_command(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_cannot_be_installed_are_named_with_the_command(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(setup, "SERVERS", (("One", "no/file", "no-command", ("one", "uno")), ("Two", "no/file", "no-command", ("two",))))
-    with pytest.raises(setup.SetUpError, match=r"there is no One and Two; install .*apt-get install one two"):
+    monkeypatch.setattr(
+        setup,
+        "SERVERS",
+        (
+            ("One", "no/file", "no-command", ("one", "uno")),
+            ("Two", "no/file", "no-command", ("two",)),
+        ),
+    )
+    with pytest.raises(
+        setup.SetUpError, match=r"there is no One and Two; install .*apt-get install one two"
+    ):
         setup.need_servers()

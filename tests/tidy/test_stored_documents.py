@@ -33,5 +33,7 @@ def lost(before: Any, after: Any, path: str = "") -> list[str]:
         below = [(key, value, after.get(key, "absent")) for key, value in before.items()]
         return [found for key, value, now in below for found in lost(value, now, f"{path}.{key}")]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return [found for b, a in zip(before, after, strict=True) for found in lost(b, a, f"{path}[]")]
+        return [
+            found for b, a in zip(before, after, strict=True) for found in lost(b, a, f"{path}[]")
+        ]
     return [] if before == after else [f"{path}: {before!r} became {after!r}"]

@@ -29,8 +29,12 @@ from tidegate.model.records import AccessToken, Role
 
 AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
-UNSEEING = frozenset({"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"})  # wishes that look at nothing here
-PROBES = frozenset({"/health", "/ready", "/api/v1/health", "/api/v1/ready"})  # callers without a token see nothing secret there
+UNSEEING = frozenset(
+    {"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"}
+)  # wishes that look at nothing here
+PROBES = frozenset(
+    {"/health", "/ready", "/api/v1/health", "/api/v1/ready"}
+)  # callers without a token see nothing secret there
 AUDITED_PARAMETERS = ("jobId", "jobName", "restore", "restoreFrom", "restoreSourceJobId")
 AUDITED_PATH = ("job_id", "savepoint_id", "token_id", "quarantine_id", "name")
 AUDITED_CHARS_MAX = 200
@@ -59,7 +63,9 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
-        if scope["type"] == "websocket":  # there are none; a page of any origin may open one, so none is let through
+        if (
+            scope["type"] == "websocket"
+        ):  # there are none; a page of any origin may open one, so none is let through
             return await send({"type": "websocket.close", "code": 1008})
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
@@ -70,7 +76,11 @@ class Door:
                 _audit(request, STRANGER, scope, refusal.status)
             return await fail(refusal.status, refusal.message)(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
-        if self.desk.behind() and path not in PROBES and not (request.method == "POST" and path in UNSEEING):
+        if (
+            self.desk.behind()
+            and path not in PROBES
+            and not (request.method == "POST" and path in UNSEEING)
+        ):
             await run_in_threadpool(self.desk.look)
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (STRANGER if open_to_all else None)
@@ -88,9 +98,15 @@ class Door:
         part of the first one, and then never asks for a password.
         """
         basic = self.desk.settings.http.basic_auth
-        if request.method in SAFE_METHODS and (path == "/" or path.startswith("/ui/")) and not basic:
+        if (
+            request.method in SAFE_METHODS
+            and (path == "/" or path.startswith("/ui/"))
+            and not basic
+        ):
             return RedirectResponse(f"{self.root}{login_path(path, request.url.query)}", 303)
-        way = "a token (Authorization: Bearer ...)" + (", or user name and password" if basic else "")
+        way = "a token (Authorization: Bearer ...)" + (
+            ", or user name and password" if basic else ""
+        )
         answer = fail(401, f"authentication required: send {way}")
         if basic:
             answer.headers.append("WWW-Authenticate", 'Basic realm="Tidegate", charset="UTF-8"')
@@ -107,9 +123,15 @@ class Door:
         http = self.desk.settings.http
         if not http.guarded:
             return LOCAL
-        header = request.headers.get("authorization") or (f"Bearer {request.cookies[COOKIE]}" if COOKIE in request.cookies else "")
+        header = request.headers.get("authorization") or (
+            f"Bearer {request.cookies[COOKIE]}" if COOKIE in request.cookies else ""
+        )
         scheme, _, credentials = header.partition(" ")
-        if scheme.lower() == "bearer" and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms())) is not None:
+        if (
+            scheme.lower() == "bearer"
+            and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms()))
+            is not None
+        ):
             return Who(token.name, token.role, token.id)
         if scheme.lower() == "basic" and http.basic_auth and self._knows_password(credentials):
             return Who(http.username, Role.ADMIN)
@@ -127,7 +149,9 @@ class Door:
             return False
         return hmac.compare_digest(given, f"{http.username}:{http.password}".encode())
 
-    async def _audited(self, request: Request, who: Who, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _audited(
+        self, request: Request, who: Who, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Who wanted what, from where, and how it was answered. Bodies are not written down: they may hold secrets."""
         status = 500
 
@@ -147,8 +171,16 @@ class Door:
 
 def _audit(request: Request, who: Who, scope: Scope, status: int) -> None:
     """Write the line of one request that wanted to change something."""
-    asked = {key: request.query_params[key][:AUDITED_CHARS_MAX] for key in AUDITED_PARAMETERS if key in request.query_params}
-    asked |= {key: str(value)[:AUDITED_CHARS_MAX] for key, value in scope.get("path_params", {}).items() if key in AUDITED_PATH}
+    asked = {
+        key: request.query_params[key][:AUDITED_CHARS_MAX]
+        for key in AUDITED_PARAMETERS
+        if key in request.query_params
+    }
+    asked |= {
+        key: str(value)[:AUDITED_CHARS_MAX]
+        for key, value in scope.get("path_params", {}).items()
+        if key in AUDITED_PATH
+    }
     asked |= scope.get("state", {}).get("audit", {})
     if (job_id := asked.pop("job_id", None)) is not None:
         asked["jobId"] = job_id

@@ -18,7 +18,9 @@ class BodyTooLarge(UserError):
     condition = "body-too-large"
 
     def __init__(self) -> None:
-        super().__init__(f"the body of the request is larger than {BODY_BYTES_MAX // 1024 // 1024} MB")
+        super().__init__(
+            f"the body of the request is larger than {BODY_BYTES_MAX // 1024 // 1024} MB"
+        )
 
 
 def fail(status: int, message: str) -> Response:
@@ -30,5 +32,11 @@ def fail(status: int, message: str) -> Response:
 def internal_error(request: Request, log: logging.Logger) -> str:
     """Log the exception that is being handled; the sentence for the caller, which names the line."""
     request_id = secrets.token_hex(6)
-    log.exception("request_failed", extra={"request": request_id, "why": f"{request.method} {request.url.path[:PATH_CHARS_MAX]}"})
+    log.exception(
+        "request_failed",
+        extra={
+            "request": request_id,
+            "why": f"{request.method} {request.url.path[:PATH_CHARS_MAX]}",
+        },
+    )
     return f"Internal server error; see the server log, request id {request_id}"

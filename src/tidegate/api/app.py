@@ -45,7 +45,11 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """The API of one server, and the pages beside it."""
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
-    routes: list[BaseRoute] = [*_routes(desk), *pages] if prefix == "/" else [Mount(prefix, routes=[*_routes(desk), *pages])]
+    routes: list[BaseRoute] = (
+        [*_routes(desk), *pages]
+        if prefix == "/"
+        else [Mount(prefix, routes=[*_routes(desk), *pages])]
+    )
     typed = f"{prefix.rstrip('/')}/api/v1/"
 
     async def nowhere(request: Request, error: Exception) -> Response:
@@ -57,12 +61,20 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
         return fail(500, internal_error(request, LOG))
 
     handlers: dict[Any, Any] = {HTTPException: nowhere, Exception: broken}
-    return Starlette(routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers=handlers)
+    return Starlette(
+        routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers=handlers
+    )
 
 
 def _routes(desk: Desk) -> list[BaseRoute]:
     reads, writes, scrape, probes = Reads(desk), Writes(desk), Scrape(desk), Health(desk)
-    many, checkpoints, pending, logs, nodes = Many(desk, writes), Checkpoints(desk), Pending(desk), Logs(desk), Nodes(desk)
+    many, checkpoints, pending, logs, nodes = (
+        Many(desk, writes),
+        Checkpoints(desk),
+        Pending(desk),
+        Logs(desk),
+        Nodes(desk),
+    )
 
     async def metrics(_request: Request) -> Response:
         await scrape.catch_up()
@@ -115,12 +127,25 @@ def _routes(desk: Desk) -> list[BaseRoute]:
     admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
         Mount("/api/v1", typed_api(desk)),
-        *(Route(path, answered(handler, Role.VIEWER), methods=["GET"]) for path, handler in gets.items()),
-        *(Route(path, answered(handler, Role.OPERATOR), methods=["POST"]) for path, handler in posts.items()),
-        *(Route(path, answered(handler, Role.ADMIN), methods=["POST"]) for path, handler in admins.items()),
+        *(
+            Route(path, answered(handler, Role.VIEWER), methods=["GET"])
+            for path, handler in gets.items()
+        ),
+        *(
+            Route(path, answered(handler, Role.OPERATOR), methods=["POST"])
+            for path, handler in posts.items()
+        ),
+        *(
+            Route(path, answered(handler, Role.ADMIN), methods=["POST"])
+            for path, handler in admins.items()
+        ),
         Route("/loggers", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
         Route("/loggers/{name}", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
-        Route("/loggers/{name}", answered(nodes.loggers, Role.ADMIN), methods=["POST", "PUT", "DELETE"]),
+        Route(
+            "/loggers/{name}",
+            answered(nodes.loggers, Role.ADMIN),
+            methods=["POST", "PUT", "DELETE"],
+        ),
     ]
 
 
@@ -130,7 +155,9 @@ def answered(handler: Handler, needed: Role) -> Handler:
     async def answer(request: Request) -> Response:
         who = who_of(request)
         if not who.role.may(needed):
-            return fail(403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}")
+            return fail(
+                403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
+            )
         try:
             return await handler(request)
         except UserError as error:
@@ -152,7 +179,9 @@ def answered(handler: Handler, needed: Role) -> Handler:
 async def _not_here(request: Request, error: Exception) -> Response:
     """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    text = METHODS.get(status, "this cannot be answered").format(path=request.url.path, method=request.method)
+    text = METHODS.get(status, "this cannot be answered").format(
+        path=request.url.path, method=request.method
+    )
     answer = fail(status, text)
     answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
     return answer

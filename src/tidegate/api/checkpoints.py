@@ -14,7 +14,13 @@ from tidegate.api.pipelines import pipelines_of
 from tidegate.api.reads import job_id_of, positive
 from tidegate.coordinator.observe import Picture
 from tidegate.model.errors import UserError
-from tidegate.model.records import CheckpointKind, CheckpointRef, PendingBatch, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    CheckpointKind,
+    CheckpointRef,
+    PendingBatch,
+    PipelineState,
+    PipelineStatus,
+)
 
 HISTORY_DEFAULT = 20
 STATUSES = ("COMPLETED", "FAILED", "CANCELED")
@@ -35,14 +41,29 @@ class Checkpoints:
         """Counts, the latest ones and the history of every pipeline."""
         job_id, picture = job_id_of(request.path_params["job_id"]), self.desk.current()
         pipelines = pipelines_of(picture, job_id)
-        updated = max((each for p in pipelines for each in (p.confirmed_ms, p.latest.completed_ms if p.latest else 0)), default=0)
-        document = {"jobId": str(job_id), "updatedAt": updated, "pipelines": [_pipeline(picture, p) for p in pipelines]}
+        updated = max(
+            (
+                each
+                for p in pipelines
+                for each in (p.confirmed_ms, p.latest.completed_ms if p.latest else 0)
+            ),
+            default=0,
+        )
+        document = {
+            "jobId": str(job_id),
+            "updatedAt": updated,
+            "pipelines": [_pipeline(picture, p) for p in pipelines],
+        }
         return JSONResponse(document)
 
     async def history(self, request: Request) -> Response:
         """The last checkpoints, the newest first: of one pipeline or of all."""
         job_id, picture = job_id_of(request.path_params["job_id"]), self.desk.current()
-        wanted, limit, status = positive(request, "pipelineId"), positive(request, "limit") or HISTORY_DEFAULT, request.query_params.get("status", "").upper()
+        wanted, limit, status = (
+            positive(request, "pipelineId"),
+            positive(request, "limit") or HISTORY_DEFAULT,
+            request.query_params.get("status", "").upper(),
+        )
         if status and status not in STATUSES:
             raise UserError(f"status={status} is not known: say {', '.join(STATUSES)}")
         found = [
@@ -72,7 +93,9 @@ def _pipeline(picture: Picture, state: PipelineState) -> dict[str, Any]:
         "latestFailed": None,
         "latestSavepoint": _checkpoint(saved) if saved else None,
         "inProgress": [_in_progress(pending) for pending in begun],
-        "history": [{"pipelineId": state.pipeline, "checkpoint": _checkpoint(ref)} for ref in history],
+        "history": [
+            {"pipelineId": state.pipeline, "checkpoint": _checkpoint(ref)} for ref in history
+        ],
     }
 
 

@@ -85,22 +85,39 @@ class CountedSocket(socket.socket):
 class Connections:
     """All connections of one server. Only the thread of its event loop calls it. `protocols` are those of uvicorn."""
 
-    def __init__(self, http: HttpSettings, limits: Limits, protocols: Callable[[], Iterable[Any]], now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        http: HttpSettings,
+        limits: Limits,
+        protocols: Callable[[], Iterable[Any]],
+        now_s: Callable[[], float],
+    ) -> None:
         self.limits = limits
         self.protocols = protocols
         self.now_s = now_s
         self.open: dict[CountedSocket, Connection] = {}  # the oldest first
         self.peers: Counter[str] = Counter()
         head_s, body_s = http.header_timeout_ms / 1000, http.body_timeout_ms / 1000
-        self.timeouts_s = {Phase.HANDSHAKE: head_s, Phase.HEAD: head_s, Phase.BODY: body_s, Phase.UNREAD: body_s}
+        self.timeouts_s = {
+            Phase.HANDSHAKE: head_s,
+            Phase.HEAD: head_s,
+            Phase.BODY: body_s,
+            Phase.UNREAD: body_s,
+        }
 
     def make_room(self) -> None:
         """Before a connection is accepted: BlockingIOError where one has to go first, and is on its way."""
         if len(self.open) < self.limits.total:
             return
         now_s = self.now_s()
-        leaving = any(c.closed_s is not None and now_s - c.closed_s < CLOSING_S for c in self.open.values())
-        if leaving or self._close_oldest(max(self.peers, key=lambda peer: self.peers[peer])) or self._close_oldest(None):
+        leaving = any(
+            c.closed_s is not None and now_s - c.closed_s < CLOSING_S for c in self.open.values()
+        )
+        if (
+            leaving
+            or self._close_oldest(max(self.peers, key=lambda peer: self.peers[peer]))
+            or self._close_oldest(None)
+        ):
             raise BlockingIOError
 
     def admit(self, made: CountedSocket, address: Any) -> bool:
@@ -154,7 +171,11 @@ class Connections:
     def _protocols(self) -> dict[int, Any]:
         found = {}
         for protocol in self.protocols():
-            made = protocol.transport.get_extra_info("socket") if protocol.transport is not None else None
+            made = (
+                protocol.transport.get_extra_info("socket")
+                if protocol.transport is not None
+                else None
+            )
             if made is not None:
                 found[made.fileno()] = protocol
         return found
@@ -225,7 +246,13 @@ def peer_of(address: Any) -> str:
         return str(address)
     if isinstance(found, ipaddress.IPv6Address):
         mapped = found.ipv4_mapped
-        return str(mapped) if mapped else str(ipaddress.ip_network((int(found) >> IPV6_NETWORK << IPV6_NETWORK, IPV6_NETWORK)))
+        return (
+            str(mapped)
+            if mapped
+            else str(
+                ipaddress.ip_network((int(found) >> IPV6_NETWORK << IPV6_NETWORK, IPV6_NETWORK))
+            )
+        )
     return str(found)
 
 

@@ -38,7 +38,12 @@ def named(name: str) -> dict[str, str]:
 
 def texts(*keys: str, more: bool = True) -> dict[str, Any]:
     """An object whose values are text."""
-    return {"type": "object", "properties": dict.fromkeys(keys, TEXT), "required": list(keys), "additionalProperties": True if more else TEXT}
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(keys, TEXT),
+        "required": list(keys),
+        "additionalProperties": True if more else TEXT,
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,34 +68,108 @@ class Operation:
 
 
 _PAGED = {"page": WHOLE, "rows": WHOLE}
-_SUBMIT = {"jobId": ID, "jobName": TEXT, "isStartWithSavePoint": FLAG, "format": {"type": "string", "enum": ["json", "hocon", "sql"]}, "restore": TEXT}
-_STOP = {"type": "object", "properties": {"jobId": {"oneOf": [ID, WHOLE]}, "isStopWithSavePoint": FLAG, "force": FLAG}, "required": ["jobId"]}
-_JOBS = {"oneOf": [listed(named("Job")), {"type": "object", "properties": {"data": listed(named("Job")), "total": NUMBER}, "required": ["data", "total"]}]}
-_ENDED = {
-    "oneOf": [listed(named("EndedJob")), {"type": "object", "properties": {"data": listed(named("EndedJob")), "total": NUMBER}, "required": ["data", "total"]}]
+_SUBMIT = {
+    "jobId": ID,
+    "jobName": TEXT,
+    "isStartWithSavePoint": FLAG,
+    "format": {"type": "string", "enum": ["json", "hocon", "sql"]},
+    "restore": TEXT,
 }
-_LEVEL = {"type": "object", "properties": {"name": TEXT, "level": {"type": ["string", "null"]}, "effectiveLevel": TEXT}, "required": ["name", "effectiveLevel"]}
+_STOP = {
+    "type": "object",
+    "properties": {"jobId": {"oneOf": [ID, WHOLE]}, "isStopWithSavePoint": FLAG, "force": FLAG},
+    "required": ["jobId"],
+}
+_JOBS = {
+    "oneOf": [
+        listed(named("Job")),
+        {
+            "type": "object",
+            "properties": {"data": listed(named("Job")), "total": NUMBER},
+            "required": ["data", "total"],
+        },
+    ]
+}
+_ENDED = {
+    "oneOf": [
+        listed(named("EndedJob")),
+        {
+            "type": "object",
+            "properties": {"data": listed(named("EndedJob")), "total": NUMBER},
+            "required": ["data", "total"],
+        },
+    ]
+}
+_LEVEL = {
+    "type": "object",
+    "properties": {"name": TEXT, "level": {"type": ["string", "null"]}, "effectiveLevel": TEXT},
+    "required": ["name", "effectiveLevel"],
+}
 
 OPERATIONS = (
-    Operation(path="/overview", summary="How many workers, slots and jobs", answer=texts("projectVersion", "totalSlot", "workers", "runningJobs")),
-    Operation(path="/running-jobs", summary="Jobs that have not ended, the newest first", answer=_JOBS, query=_PAGED),
+    Operation(
+        path="/overview",
+        summary="How many workers, slots and jobs",
+        answer=texts("projectVersion", "totalSlot", "workers", "runningJobs"),
+    ),
+    Operation(
+        path="/running-jobs",
+        summary="Jobs that have not ended, the newest first",
+        answer=_JOBS,
+        query=_PAGED,
+    ),
     Operation(path="/running-jobs/summary", summary="The same", answer=_JOBS, query=_PAGED),
-    Operation(path="/pending-jobs", summary="What waits, and why", answer=ANY, query={"jobId": ID, "limit": WHOLE, "pretty": FLAG}),
-    Operation(path="/job-info/{job_id}", summary="One job, running or ended; an unknown id is answered with itself", answer=texts("jobId")),
-    Operation(path="/job-info/{job_id}/failures", summary="What went wrong, the newest first", answer=listed(ANY), query={"limit": WHOLE}),
+    Operation(
+        path="/pending-jobs",
+        summary="What waits, and why",
+        answer=ANY,
+        query={"jobId": ID, "limit": WHOLE, "pretty": FLAG},
+    ),
+    Operation(
+        path="/job-info/{job_id}",
+        summary="One job, running or ended; an unknown id is answered with itself",
+        answer=texts("jobId"),
+    ),
+    Operation(
+        path="/job-info/{job_id}/failures",
+        summary="What went wrong, the newest first",
+        answer=listed(ANY),
+        query={"limit": WHOLE},
+    ),
     Operation(path="/running-job/{job_id}", summary="As /job-info", answer=texts("jobId")),
-    Operation(path="/finished-jobs", summary="Jobs that have ended, the last one first", answer=_ENDED, query=_PAGED),
-    Operation(path="/finished-jobs/{state}", summary="Those of one state", answer=_ENDED, query=_PAGED),
+    Operation(
+        path="/finished-jobs",
+        summary="Jobs that have ended, the last one first",
+        answer=_ENDED,
+        query=_PAGED,
+    ),
+    Operation(
+        path="/finished-jobs/{state}", summary="Those of one state", answer=_ENDED, query=_PAGED
+    ),
     Operation(path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", answer=ANY),
     Operation(
         path="/jobs/checkpoints/history/{job_id}",
         summary="The last checkpoints, the newest first",
         answer=listed(ANY),
-        query={"pipelineId": WHOLE, "limit": WHOLE, "status": {"type": "string", "enum": ["COMPLETED", "FAILED", "CANCELED"]}},
+        query={
+            "pipelineId": WHOLE,
+            "limit": WHOLE,
+            "status": {"type": "string", "enum": ["COMPLETED", "FAILED", "CANCELED"]},
+        },
     ),
-    Operation(path="/system-monitoring-information", summary="How this server does", answer=listed(texts("host", "port", "isMaster"))),
-    Operation(path="/thread-dump", summary="What the threads of this server do", answer=listed(ANY)),
-    Operation(path="/running-threads", summary="Their names", answer=listed(texts("threadName", "classLoader"))),
+    Operation(
+        path="/system-monitoring-information",
+        summary="How this server does",
+        answer=listed(texts("host", "port", "isMaster")),
+    ),
+    Operation(
+        path="/thread-dump", summary="What the threads of this server do", answer=listed(ANY)
+    ),
+    Operation(
+        path="/running-threads",
+        summary="Their names",
+        answer=listed(texts("threadName", "classLoader")),
+    ),
     Operation(
         path="/logs",
         summary="Links to log files",
@@ -115,22 +194,81 @@ OPERATIONS = (
         query={"type": {"type": "string", "enum": ["source", "transform", "sink"]}, "plugin": TEXT},
     ),
     Operation(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
-    Operation(path="/openmetrics", summary="The same as OpenMetrics", media="application/openmetrics-text"),
-    Operation(path="/health", summary="Whether this server can read and write the store, and who leads; without a token", answer=ANY),
-    Operation(path="/ready", summary="Whether this server answers from a current view of the store; without a token", answer=ANY),
+    Operation(
+        path="/openmetrics", summary="The same as OpenMetrics", media="application/openmetrics-text"
+    ),
+    Operation(
+        path="/health",
+        summary="Whether this server can read and write the store, and who leads; without a token",
+        answer=ANY,
+    ),
+    Operation(
+        path="/ready",
+        summary="Whether this server answers from a current view of the store; without a token",
+        answer=ANY,
+    ),
     Operation(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
     Operation(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
-    Operation(method="post", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}, admin=True),
-    Operation(method="put", path="/loggers/{name}", summary="Set it", answer=_LEVEL, query={"level": TEXT}, admin=True),
-    Operation(method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL, admin=True),
-    Operation(method="post", path="/submit-job", summary="Take a job in", answer=named("Taken"), query=_SUBMIT, body=ANY),
     Operation(
-        method="post", path="/submit-job/upload", summary="A job as a file", answer=named("Taken"), query=_SUBMIT, body=ANY, body_media="multipart/form-data"
+        method="post",
+        path="/loggers/{name}",
+        summary="Set it",
+        answer=_LEVEL,
+        query={"level": TEXT},
+        admin=True,
     ),
-    Operation(method="post", path="/submit-jobs", summary="Several jobs", answer=listed(ANY), body=listed(ANY)),
-    Operation(method="post", path="/stop-job", summary="Want a job to end", answer=texts("jobId"), body=_STOP),
-    Operation(method="post", path="/stop-jobs", summary="Several", answer=listed(ANY), body=listed(_STOP)),
-    Operation(method="post", path="/encrypt-config", summary="A job with its secrets shaded", answer=ANY, body=ANY),
+    Operation(
+        method="put",
+        path="/loggers/{name}",
+        summary="Set it",
+        answer=_LEVEL,
+        query={"level": TEXT},
+        admin=True,
+    ),
+    Operation(
+        method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL, admin=True
+    ),
+    Operation(
+        method="post",
+        path="/submit-job",
+        summary="Take a job in",
+        answer=named("Taken"),
+        query=_SUBMIT,
+        body=ANY,
+    ),
+    Operation(
+        method="post",
+        path="/submit-job/upload",
+        summary="A job as a file",
+        answer=named("Taken"),
+        query=_SUBMIT,
+        body=ANY,
+        body_media="multipart/form-data",
+    ),
+    Operation(
+        method="post",
+        path="/submit-jobs",
+        summary="Several jobs",
+        answer=listed(ANY),
+        body=listed(ANY),
+    ),
+    Operation(
+        method="post",
+        path="/stop-job",
+        summary="Want a job to end",
+        answer=texts("jobId"),
+        body=_STOP,
+    ),
+    Operation(
+        method="post", path="/stop-jobs", summary="Several", answer=listed(ANY), body=listed(_STOP)
+    ),
+    Operation(
+        method="post",
+        path="/encrypt-config",
+        summary="A job with its secrets shaded",
+        answer=ANY,
+        body=ANY,
+    ),
     Operation(
         method="post",
         path="/update-tags",
@@ -141,30 +279,70 @@ OPERATIONS = (
     ),
 )
 _SCHEMAS = {
-    "Error": {"type": "object", "properties": {"status": {"const": "fail"}, "message": TEXT}, "required": ["status", "message"]},
+    "Error": {
+        "type": "object",
+        "properties": {"status": {"const": "fail"}, "message": TEXT},
+        "required": ["status", "message"],
+    },
     "Taken": texts("jobId", "jobName"),
     "Job": {
         "type": "object",
         "properties": {
-            **dict.fromkeys(("jobId", "jobName", "jobStatus", "createTime", "startTime", "lastCheckpointId", "lastCheckpointTime"), TEXT),
-            **dict.fromkeys(("secondsSinceLastCheckpoint", "checkpointHealth", "healthReason", "statusReason"), TEXT),
+            **dict.fromkeys(
+                (
+                    "jobId",
+                    "jobName",
+                    "jobStatus",
+                    "createTime",
+                    "startTime",
+                    "lastCheckpointId",
+                    "lastCheckpointTime",
+                ),
+                TEXT,
+            ),
+            **dict.fromkeys(
+                ("secondsSinceLastCheckpoint", "checkpointHealth", "healthReason", "statusReason"),
+                TEXT,
+            ),
             **dict.fromkeys(("envOptions", "jobDag", "metrics"), ANY),
             "pluginJarsUrls": listed(texts("jarPath")),
             "isStartWithSavePoint": FLAG,
             "restorable": FLAG,
             "runway": ANY,
         },
-        "required": ["jobId", "jobName", "jobStatus", "envOptions", "createTime", "jobDag", "pluginJarsUrls", "isStartWithSavePoint", "metrics"],
+        "required": [
+            "jobId",
+            "jobName",
+            "jobStatus",
+            "envOptions",
+            "createTime",
+            "jobDag",
+            "pluginJarsUrls",
+            "isStartWithSavePoint",
+            "metrics",
+        ],
     },
     "EndedJob": {
         "type": "object",
         "properties": {
-            **dict.fromkeys(("jobId", "jobName", "jobStatus", "createTime", "startTime", "finishTime"), TEXT),
+            **dict.fromkeys(
+                ("jobId", "jobName", "jobStatus", "createTime", "startTime", "finishTime"), TEXT
+            ),
             "errorMsg": {"type": ["string", "null"]},
             **dict.fromkeys(("jobDag", "metrics"), ANY),
             "pluginJarsUrls": listed(ANY),
         },
-        "required": ["jobId", "jobName", "jobStatus", "errorMsg", "createTime", "finishTime", "jobDag", "pluginJarsUrls", "metrics"],
+        "required": [
+            "jobId",
+            "jobName",
+            "jobStatus",
+            "errorMsg",
+            "createTime",
+            "finishTime",
+            "jobDag",
+            "pluginJarsUrls",
+            "metrics",
+        ],
     },
 }
 
@@ -176,25 +354,42 @@ def document(prefix: str) -> dict[str, Any]:
         paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tidegate, in the shapes of SeaTunnel's REST API v2", "version": __version__},
+        "info": {
+            "title": "Tidegate, in the shapes of SeaTunnel's REST API v2",
+            "version": __version__,
+        },
         "servers": [{"url": prefix or "/"}],
         "paths": paths,
         "components": {
             "schemas": _SCHEMAS,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}, "password": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "password": {"type": "http", "scheme": "basic"},
+            },
         },
     }
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
     names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    inside = [{"name": name, "in": "path", "required": True, "schema": ID if name == "job_id" else TEXT} for name in names]
-    asked = [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in operation.query.items()]
+    inside = [
+        {"name": name, "in": "path", "required": True, "schema": ID if name == "job_id" else TEXT}
+        for name in names
+    ]
+    asked = [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in operation.query.items()
+    ]
     error = {"content": {JSON: {"schema": named("Error")}}}
-    forms = {operation.media: {"schema": operation.answer or TEXT}, **{media: {"schema": TEXT} for media in operation.also}}
+    forms = {
+        operation.media: {"schema": operation.answer or TEXT},
+        **{media: {"schema": TEXT} for media in operation.also},
+    }
     answers: dict[str, Any] = {"200": {"description": "done", "content": forms}}
     errors = {**ERRORS, **({404: "nothing can have this name"} if set(names) - {"job_id"} else {})}
-    answers |= {str(status): {"description": why, **error} for status, why in sorted(errors.items())}
+    answers |= {
+        str(status): {"description": why, **error} for status, why in sorted(errors.items())
+    }
     described: dict[str, Any] = {
         "operationId": f"{operation.method}{operation.path}",
         "summary": operation.summary,
@@ -203,5 +398,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": answers,
     }
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": {operation.body_media: {"schema": operation.body}}}
+        described["requestBody"] = {
+            "required": True,
+            "content": {operation.body_media: {"schema": operation.body}},
+        }
     return described

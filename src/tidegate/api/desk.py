@@ -31,7 +31,9 @@ class OutOfDate(StoreUnavailable):
     condition = "out-of-date"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the store cannot be reached at the moment, so that nothing is known for sure: {why}")
+        super().__init__(
+            f"the store cannot be reached at the moment, so that nothing is known for sure: {why}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +48,44 @@ class Me:
 class Desk:
     """One for each server. Threads may share it."""
 
-    def __init__(self, *, picture: Picture, commands: Commands, store: Store, settings: EngineSettings, clock: Clock, me: Me) -> None:
-        self.picture, self.commands, self.store, self.settings, self.clock, self.me = picture, commands, store, settings, clock, me
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        commands: Commands,
+        store: Store,
+        settings: EngineSettings,
+        clock: Clock,
+        me: Me,
+    ) -> None:
+        self.picture, self.commands, self.store, self.settings, self.clock, self.me = (
+            picture,
+            commands,
+            store,
+            settings,
+            clock,
+            me,
+        )
         self.roll = Roll(picture)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
-        self._written_s, self._writing = float("-inf"), threading.Lock()  # when a wish was last written here
+        self._written_s, self._writing = (
+            float("-inf"),
+            threading.Lock(),
+        )  # when a wish was last written here
         self.logs: Path | None = None  # the folder of the logs that this server shows
-        self.retag: Callable[[Mapping[str, str]], None] | None = None  # other tags for this server's worker, where it has one
-        self.write_trouble: Callable[[float], str] = lambda _after_s: ""  # why the store has not been writable for so long
+        self.retag: Callable[[Mapping[str, str]], None] | None = (
+            None  # other tags for this server's worker, where it has one
+        )
+        self.write_trouble: Callable[[float], str] = lambda _after_s: (
+            ""
+        )  # why the store has not been writable for so long
         self._outage = OutageHealth(picture, settings, clock)
-        self.listeners_max = sys.maxsize  # streams of events that this server takes; its connections decide
-        self.on_write: Callable[[], None] = lambda: None  # called after every wish that was written here
+        self.listeners_max = (
+            sys.maxsize
+        )  # streams of events that this server takes; its connections decide
+        self.on_write: Callable[[], None] = lambda: (
+            None
+        )  # called after every wish that was written here
 
     def refresh(self, behind_s: float = float("inf")) -> None:
         """One turn of the picture, unless one has begun after that time; what goes wrong is raised, and kept as the reason that callers are told."""
@@ -64,7 +93,11 @@ class Desk:
             self.picture.refresh(behind_s)
             self._trouble = ""
         except Exception as error:
-            self._trouble = str(error) if isinstance(error, TidegateError) else f"it cannot be read ({type(error).__name__})"
+            self._trouble = (
+                str(error)
+                if isinstance(error, TidegateError)
+                else f"it cannot be read ({type(error).__name__})"
+            )
             raise
         finally:
             self._outage.step(self.trouble())
@@ -82,7 +115,10 @@ class Desk:
     def behind(self) -> bool:
         """Whether something was written here a moment ago that the picture may not have. After that it is the store that does not answer, and no reader
         waits for it."""
-        return not self.picture.begun_after(self._written_s) and self.clock.monotonic_s() - self._written_s <= MOMENT_S
+        return (
+            not self.picture.begun_after(self._written_s)
+            and self.clock.monotonic_s() - self._written_s <= MOMENT_S
+        )
 
     def catch_up(self) -> None:
         """After a write of which the same answer tells."""
@@ -104,7 +140,11 @@ class Desk:
 
     def _unread(self) -> str:
         """Why the picture is too old; empty where it is not."""
-        return "" if self.picture.age_s() <= PICTURE_AGE_S_MAX else self._trouble or "it was not read in time"
+        return (
+            ""
+            if self.picture.age_s() <= PICTURE_AGE_S_MAX
+            else self._trouble or "it was not read in time"
+        )
 
     def current(self) -> Picture:
         """The picture, if it is fresh enough to be shown."""

@@ -48,7 +48,11 @@ class Entry:
 
     def json(self, now_ms: int) -> str:
         """The whole object."""
-        return f'{self.text}"{max(0, now_ms - self.confirmed_ms) // 1000}"}}' if self.confirmed_ms else f'{self.text}""}}'
+        return (
+            f'{self.text}"{max(0, now_ms - self.confirmed_ms) // 1000}"}}'
+            if self.confirmed_ms
+            else f'{self.text}""}}'
+        )
 
 
 class Board:
@@ -64,14 +68,20 @@ class Board:
         """All of them, as the picture has them now."""
         self.due.now()
         if self._order is None:
-            self._order = sorted(self._entries.values(), key=lambda entry: entry.order, reverse=True)
+            self._order = sorted(
+                self._entries.values(), key=lambda entry: entry.order, reverse=True
+            )
         return self._order
 
     def whole(self, now_ms: int) -> bytes:
         """All of them as one JSON list: many who ask at the same time are given the same bytes."""
         entries, slot = self.entries(), now_ms // WHOLE_FOR_MS
         if self._whole is None or self._whole[0] is not entries or self._whole[1] != slot:
-            self._whole = entries, slot, f"[{','.join([entry.json(now_ms) for entry in entries])}]".encode()
+            self._whole = (
+                entries,
+                slot,
+                f"[{','.join([entry.json(now_ms) for entry in entries])}]".encode(),
+            )
         return self._whole[2]
 
     def entry(self, job_id: int) -> Entry | None:
@@ -97,17 +107,32 @@ def _entry(picture: Picture, job: Going, known: Entry | None) -> Entry:
     """The entry of a job: the known one where nothing that it shows has changed."""
     job_id = job.state.job_id
     pipelines, metrics = picture.pipelines(job_id), picture.metrics(job_id)
-    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates) for m in metrics)
+    counts = tuple(
+        (m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates)
+        for m in metrics
+    )
     key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
     if known is not None and known.key == key:
         return known
     same = known is not None and known.job.record.version == job.record.version
-    identity = known.identity if known is not None and same else dumps(shapes.identity(job.record.value))[:-1]
+    identity = (
+        known.identity
+        if known is not None and same
+        else dumps(shapes.identity(job.record.value))[:-1]
+    )
     places = [p.value for p in pipelines]
     last = shapes.lagging(places)
-    progress = dumps(shapes.progress(job.state, job.record.value.plan, places, [m.value for m in metrics]))[1:-1]
+    progress = dumps(
+        shapes.progress(job.state, job.record.value.plan, places, [m.value for m in metrics])
+    )[1:-1]
     text = f'{identity},{progress},"secondsSinceLastCheckpoint":'
-    return Entry(job=job, identity=identity, key=key, text=text, confirmed_ms=shapes.confirmed_ms(last) if last else 0)
+    return Entry(
+        job=job,
+        identity=identity,
+        key=key,
+        text=text,
+        confirmed_ms=shapes.confirmed_ms(last) if last else 0,
+    )
 
 
 class Ended:
@@ -137,14 +162,26 @@ class Ended:
 
 def going(picture: Picture) -> list[Going]:
     """Jobs that have not ended. A record whose state is terminal or missing is a leftover, and no running job."""
-    return [job for record in picture.jobs().values() if (job := going_of(picture, record)) and not job.state.status.terminal]
+    return [
+        job
+        for record in picture.jobs().values()
+        if (job := going_of(picture, record)) and not job.state.status.terminal
+    ]
 
 
 def going_of(picture: Picture, record: Seen[JobRecord]) -> Going | None:
     """A job with its state; None where it has none."""
     job_id = record.value.job_id
-    seen, state, instead = picture.state(job_id), picture.shown_state(job_id), picture.shown_health(job_id)
-    return Going(record, state, (seen.version, instead) if instead else seen.version) if seen is not None and state is not None else None
+    seen, state, instead = (
+        picture.state(job_id),
+        picture.shown_state(job_id),
+        picture.shown_health(job_id),
+    )
+    return (
+        Going(record, state, (seen.version, instead) if instead else seen.version)
+        if seen is not None and state is not None
+        else None
+    )
 
 
 def _finished(outcome: Seen[JobOutcome], job_id: int) -> dict[str, Any]:
@@ -153,5 +190,9 @@ def _finished(outcome: Seen[JobOutcome], job_id: int) -> dict[str, Any]:
         return shapes.finished(outcome.value)
     except Exception as error:
         why = str(error) if isinstance(error, TidegateError) else type(error).__name__
-        shown = {"jobId": str(job_id), "jobName": str(outcome.peek("name")), "jobStatus": str(outcome.peek("status"))}
+        shown = {
+            "jobId": str(job_id),
+            "jobName": str(outcome.peek("name")),
+            "jobStatus": str(outcome.peek("status")),
+        }
         return shown | {"errorMsg": f"its record cannot be read: {why}"}

@@ -39,7 +39,13 @@ class Health:
             "message": str(stale) if stale is not None else reason,
             "server": {"id": desk.me.id, "address": desk.me.address, "version": __version__},
             "leading": lease is not None and lease.value.holder == desk.me.id,
-            "leader": {"id": lease.value.holder, "address": lease.value.address, "term": lease.value.term} if lease else None,
+            "leader": {
+                "id": lease.value.holder,
+                "address": lease.value.address,
+                "term": lease.value.term,
+            }
+            if lease
+            else None,
             "store": store,
         }
         if who_of(request) is STRANGER:
@@ -52,4 +58,7 @@ class Health:
         """Whether requests are answered from a current view of the store."""
         reason = self.desk.out_of_date()
         text = "" if reason is None else UNREACHABLE if who_of(request) is STRANGER else str(reason)
-        return JSONResponse({"status": "ok" if reason is None else "fail", "message": text}, 200 if reason is None else 503)
+        return JSONResponse(
+            {"status": "ok" if reason is None else "fail", "message": text},
+            200 if reason is None else 503,
+        )

@@ -23,29 +23,67 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "tidegate_job_checkpoint_health": ("gauge", "0 OK, 1 LATE, 2 STALLED."),
     "tidegate_job_restorable": ("gauge", "1 where there is a checkpoint to go on from."),
     "tidegate_job_last_checkpoint_id": ("gauge", "The highest id of a completed checkpoint."),
-    "tidegate_job_checkpoint_duration_seconds": ("gauge", "How long the last checkpoint took, from the begin of its batch; of several pipelines, the slowest."),
-    "tidegate_job_checkpoint_bytes": ("gauge", "The size of the last checkpoint, of all pipelines."),
+    "tidegate_job_checkpoint_duration_seconds": (
+        "gauge",
+        "How long the last checkpoint took, from the begin of its batch; of several pipelines, the slowest.",
+    ),
+    "tidegate_job_checkpoint_bytes": (
+        "gauge",
+        "The size of the last checkpoint, of all pipelines.",
+    ),
     "tidegate_job_checkpoints_retained": ("gauge", "Checkpoints that are kept."),
-    "tidegate_job_checkpoints_retained_bytes": ("gauge", "The size of all checkpoints that are kept."),
+    "tidegate_job_checkpoints_retained_bytes": (
+        "gauge",
+        "The size of all checkpoints that are kept.",
+    ),
     "tidegate_job_checkpoints_total": ("counter", "Completed checkpoints."),
     "tidegate_job_generation": ("gauge", "Which attempt to run this job this is."),
     "tidegate_job_restarts": ("gauge", "All restarts of this run of the job."),
-    "tidegate_job_restarts_without_progress": ("gauge", "Restarts without a checkpoint between them: what job.retry.times limits."),
-    "tidegate_job_lag": ("gauge", "What is still to be read, in the unit of the sources, where they can tell."),
+    "tidegate_job_restarts_without_progress": (
+        "gauge",
+        "Restarts without a checkpoint between them: what job.retry.times limits.",
+    ),
+    "tidegate_job_lag": (
+        "gauge",
+        "What is still to be read, in the unit of the sources, where they can tell.",
+    ),
     "tidegate_job_rows_uncommitted": ("gauge", "Rows that are read, and in no checkpoint yet."),
-    "tidegate_job_runway_level": ("gauge", "Whether the sources hold what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE."),
-    "tidegate_job_runway_seconds": ("gauge", "For how long they still hold it, where they can tell."),
-    "tidegate_job_runway_bytes": ("gauge", "How much more they can write before they do not, where they can tell."),
+    "tidegate_job_runway_level": (
+        "gauge",
+        "Whether the sources hold what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE.",
+    ),
+    "tidegate_job_runway_seconds": (
+        "gauge",
+        "For how long they still hold it, where they can tell.",
+    ),
+    "tidegate_job_runway_bytes": (
+        "gauge",
+        "How much more they can write before they do not, where they can tell.",
+    ),
     "tidegate_job_rows_read_total": ("counter", "Rows read from the sources, committed."),
     "tidegate_job_rows_written_total": ("counter", "Rows written to the sinks, committed."),
     "tidegate_job_bytes_read_total": ("counter", "Bytes read from the sources, committed."),
     "tidegate_job_bytes_written_total": ("counter", "Bytes written to the sinks, committed."),
-    "tidegate_job_rows_read_per_second": ("gauge", "Rows read and committed, over the last 30 s; absent while a job starts."),
-    "tidegate_job_rows_written_per_second": ("gauge", "Rows written and committed, over the last 30 s; absent while a job starts."),
-    "tidegate_job_bytes_read_per_second": ("gauge", "Bytes read and committed, over the last 30 s; absent while a job starts."),
-    "tidegate_job_bytes_written_per_second": ("gauge", "Bytes written and committed, over the last 30 s; absent while a job starts."),
+    "tidegate_job_rows_read_per_second": (
+        "gauge",
+        "Rows read and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_rows_written_per_second": (
+        "gauge",
+        "Rows written and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_bytes_read_per_second": (
+        "gauge",
+        "Bytes read and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_bytes_written_per_second": (
+        "gauge",
+        "Bytes written and committed, over the last 30 s; absent while a job starts.",
+    ),
 }
-SAME_FOR_MS = 200  # ages are late by so much at most: scrapers that come together are given the same text
+SAME_FOR_MS = (
+    200  # ages are late by so much at most: scrapers that come together are given the same text
+)
 _HEALTH = {level: number for number, level in enumerate(CheckpointHealth)}
 _RUNWAY = {level: number for number, level in enumerate(RunwayLevel)}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -93,7 +131,13 @@ class JobFigures:
         parts = []
         for name, (kind, words) in FAMILIES.items():
             if name == AGE:
-                samples = "".join([f"{job.age}{number_text((now_ms - job.confirmed_ms) / 1000)}\n" for job in jobs if job.confirmed_ms])
+                samples = "".join(
+                    [
+                        f"{job.age}{number_text((now_ms - job.confirmed_ms) / 1000)}\n"
+                        for job in jobs
+                        if job.confirmed_ms
+                    ]
+                )
             else:
                 samples = "".join([job.families.get(name, "") for job in jobs])
             if samples:
@@ -106,24 +150,41 @@ class JobFigures:
         if job is None or job.state.status.terminal:
             self._text = None if self._jobs.pop(job_id, None) else self._text
             return
-        pipelines, metrics = self.picture.pipelines(job_id), [m.value for m in self.picture.metrics(job_id)]
-        counts = tuple((m.generation, m.rows_read, m.done, m.total, m.unit, m.runway, m.rates) for m in metrics)
+        pipelines, metrics = (
+            self.picture.pipelines(job_id),
+            [m.value for m in self.picture.metrics(job_id)],
+        )
+        counts = tuple(
+            (m.generation, m.rows_read, m.done, m.total, m.unit, m.runway, m.rates) for m in metrics
+        )
         key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
         if known is None or known.key != key:
-            self._jobs[job_id], self._text = _lines(job, key, [p.value for p in pipelines], metrics), None
+            self._jobs[job_id], self._text = (
+                _lines(job, key, [p.value for p in pipelines], metrics),
+                None,
+            )
 
 
-def _lines(job: Going, key: Hashable, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> Lines:
+def _lines(
+    job: Going,
+    key: Hashable,
+    pipelines: Sequence[PipelineState],
+    metrics: Sequence[PipelineMetrics],
+) -> Lines:
     own = label_text((("job_id", str(job.state.job_id)), ("job_name", job.record.value.name)))
     families: dict[str, str] = {}
-    for name, labels, value in samples(job, pipelines, [m for m in metrics if m.generation == job.state.generation]):
+    for name, labels, value in samples(
+        job, pipelines, [m for m in metrics if m.generation == job.state.generation]
+    ):
         inside = f"{own},{label_text(labels)}" if labels else own
         families[name] = f"{families.get(name, '')}{name}{{{inside}}} {number_text(value)}\n"
     last = lagging(pipelines)
     return Lines(key, f"{AGE}{{{own}}} ", confirmed_ms(last) if last else 0, families)
 
 
-def samples(job: Going, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+def samples(
+    job: Going, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+) -> Iterator[tuple[str, Labels, float]]:
     """Family, labels besides those of the job, and value. `live` is what the driver of this generation has said last."""
     state = job.state
     yield "tidegate_job_status", (("status", state.status.value),), 1
@@ -143,7 +204,11 @@ def samples(job: Going, pipelines: Sequence[PipelineState], live: Sequence[Pipel
     yield "tidegate_job_bytes_written_total", (), written
     yield from _rates(job, live)
     for unit in sorted({m.unit for m in live if m.unit}):
-        yield "tidegate_job_lag", (("unit", unit),), sum(max(0, m.total - m.done) for m in live if m.unit == unit)
+        yield (
+            "tidegate_job_lag",
+            (("unit", unit),),
+            sum(max(0, m.total - m.done) for m in live if m.unit == unit),
+        )
 
 
 def _rates(job: Going, live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
@@ -162,7 +227,11 @@ def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labe
     kept = [ref for p in pipelines for ref in p.retained]
     if latest:
         yield "tidegate_job_last_checkpoint_id", (), max(ref.checkpoint for ref in latest)
-        yield "tidegate_job_checkpoint_duration_seconds", (), max(0, *(ref.completed_ms - ref.begun_ms for ref in latest)) / 1000
+        yield (
+            "tidegate_job_checkpoint_duration_seconds",
+            (),
+            max(0, *(ref.completed_ms - ref.begun_ms for ref in latest)) / 1000,
+        )
         yield "tidegate_job_checkpoint_bytes", (), sum(ref.bytes for ref in latest)
     yield "tidegate_job_checkpoints_retained", (), len(kept)
     yield "tidegate_job_checkpoints_retained_bytes", (), sum(ref.bytes for ref in kept)

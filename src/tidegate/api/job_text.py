@@ -47,23 +47,35 @@ def plan_text(text: str, format: Format, strictness: Strictness = Strictness.NOR
     return planned
 
 
-def judged(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> tuple[Plan | None, list[Problem]]:
+def judged(
+    text: str, format: Format, strictness: Strictness = Strictness.NORMAL
+) -> tuple[Plan | None, list[Problem]]:
     """The plan of a job, where it has one, and all its problems, warnings too."""
     if len(text) >= ISOLATED_CHARS_MIN:
         return judge_isolated(text, format.value, strictness.value)
     return judge_here(text, format, strictness)
 
 
-def judge_here(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> tuple[Plan | None, list[Problem]]:
+def judge_here(
+    text: str, format: Format, strictness: Strictness = Strictness.NORMAL
+) -> tuple[Plan | None, list[Problem]]:
     """The same in this process."""
     reading = read_text(text, NAME, format, read=_no_file)
     if reading.spec is None:
         return None, list(reading.problems)
     planned = plan(reading.spec, strictness=strictness)
     wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
-    problems = in_file_order([*reading.problems, *(problem for problem in planned.problems if problem.path not in wrong)], NAME)
+    problems = in_file_order(
+        [
+            *reading.problems,
+            *(problem for problem in planned.problems if problem.path not in wrong),
+        ],
+        NAME,
+    )
     return None if reading.errors else planned.plan, problems
 
 
 def _no_file(_path: str) -> str | None:
-    raise Unreadable("a job that is submitted by request cannot include files of the server: send it whole")
+    raise Unreadable(
+        "a job that is submitted by request cannot include files of the server: send it whole"
+    )

@@ -44,7 +44,14 @@ class Logs:
             return await self._text(name)
         names = [each for each in await run_in_threadpool(self.file_names) if name in each]
         node = self.desk.me.address.removeprefix("http://").removeprefix("https://")
-        links = [{"node": node, "logLink": f"{self.desk.me.address}{self._prefix()}/logs/{each}", "logName": each} for each in names]
+        links = [
+            {
+                "node": node,
+                "logLink": f"{self.desk.me.address}{self._prefix()}/logs/{each}",
+                "logName": each,
+            }
+            for each in names
+        ]
         if request.query_params.get("format", "html").lower() == "json":
             return JSONResponse(links)
         return _page([(link["logLink"], f"{link['node']}-{link['logName']}") for link in links])
@@ -70,12 +77,16 @@ class Logs:
     def file_names(self) -> list[str]:
         """What there is, below the folder."""
         folder = self.desk.logs
-        return sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
+        return (
+            sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
+        )
 
     def tail(self, name: str, bytes_max: int = BYTES_MAX) -> str:
         """The last part of a file."""
         folder = self.desk.logs
-        if folder is None or name not in self.file_names():  # only what is listed can be asked for: no path is ever made of what was sent
+        if (
+            folder is None or name not in self.file_names()
+        ):  # only what is listed can be asked for: no path is ever made of what was sent
             raise NoSuchLog(name)
         try:
             with open(folder / name, "rb") as file:
@@ -99,10 +110,19 @@ class Logs:
 def _files(folder: Path) -> Iterator[Path]:
     """Plain log files in the folder and in those of jobs; links are not followed."""
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
-        if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
+        if (
+            path.suffix in SUFFIXES
+            and path.is_file()
+            and not path.is_symlink()
+            and not path.parent.is_symlink()
+        ):
             yield path
 
 
 def _page(links: list[tuple[str, str]]) -> Response:
-    items = "".join(f'<li><a href="{html.escape(link)}">{html.escape(text)}</a></li>\n' for link, text in links)
-    return HTMLResponse(f"<html><head><title>Tidegate log</title></head>\n<body>\n <h2>Tidegate log</h2>\n <ul>\n{items} </ul>\n</body></html>")
+    items = "".join(
+        f'<li><a href="{html.escape(link)}">{html.escape(text)}</a></li>\n' for link, text in links
+    )
+    return HTMLResponse(
+        f"<html><head><title>Tidegate log</title></head>\n<body>\n <h2>Tidegate log</h2>\n <ul>\n{items} </ul>\n</body></html>"
+    )

@@ -32,7 +32,10 @@ class Many:
     async def submit_jobs(self, request: Request) -> Response:
         """Each item is a job with `params` besides. Each is taken in by itself; the answer tells what became of it."""
         items = _list(await body_of(request))
-        answers = [await run_in_threadpool(self._submit_one, item, i, who_of(request).name) for i, item in enumerate(items)]
+        answers = [
+            await run_in_threadpool(self._submit_one, item, i, who_of(request).name)
+            for i, item in enumerate(items)
+        ]
         taken = [answer["jobId"] for answer in answers if "jobId" in answer]
         audit_facts(request, action="submit", jobs=taken, refused=len(answers) - len(taken))
         return JSONResponse(answers)
@@ -42,7 +45,12 @@ class Many:
         try:
             if not isinstance(params, Mapping):
                 raise UserError("params is not an object")
-            query = {str(key): scalar_text(value).lower() if isinstance(value, bool) else scalar_text(value) for key, value in params.items()}
+            query = {
+                str(key): scalar_text(value).lower()
+                if isinstance(value, bool)
+                else scalar_text(value)
+                for key, value in params.items()
+            }
             job = {key: value for key, value in item.items() if key != "params"}
             record = self.writes.submit(json.dumps(job).encode(), Format.JSON, query, by)
         except (UserError, TransientError) as error:
@@ -53,7 +61,9 @@ class Many:
         """Every id must be one before any job is stopped."""
         items = _list(await body_of(request))
         wishes = [(job_id_of(scalar_text(item.get("jobId"))), stop_wish(item)) for item in items]
-        audit_facts(request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes])
+        audit_facts(
+            request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes]
+        )
         for job_id, wish in wishes:
             await run_in_threadpool(self.writes.stop, job_id, wish, who_of(request).name)
         return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
@@ -63,8 +73,12 @@ class Many:
         name, content = part_of(request.headers.get("content-type", ""), await body_of(request))
         format = FORMATS.get(PurePosixPath(name).suffix.lower())
         if format is None:
-            raise UserError(f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}")
-        record = await run_in_threadpool(self.writes.submit, content, format, dict(request.query_params), who_of(request).name)
+            raise UserError(
+                f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}"
+            )
+        record = await run_in_threadpool(
+            self.writes.submit, content, format, dict(request.query_params), who_of(request).name
+        )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
@@ -84,7 +98,9 @@ def _list(body: bytes) -> list[Mapping[str, Any]]:
 def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
     """File name and content of the part `config_file` of a form."""
     if not content_type.lower().startswith("multipart/form-data"):
-        raise UserError(f"the request is no form: send the job file as the part {PART} of multipart/form-data")
+        raise UserError(
+            f"the request is no form: send the job file as the part {PART} of multipart/form-data"
+        )
     for name, file, content in parts_of(content_type, body):
         if name == PART:
             return file, content
@@ -93,7 +109,13 @@ def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
 
 def parts_of(content_type: str, body: bytes) -> Iterator[tuple[str, str, bytes]]:
     """Name, file name and content of every part of a form."""
-    message = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body)
+    message = BytesParser(policy=HTTP).parsebytes(
+        b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body
+    )
     for part in message.iter_parts() if message.is_multipart() else ():
         content = part.get_payload(decode=True)
-        yield str(part.get_param("name", header="content-disposition") or ""), part.get_filename() or "", content if isinstance(content, bytes) else b""
+        yield (
+            str(part.get_param("name", header="content-disposition") or ""),
+            part.get_filename() or "",
+            content if isinstance(content, bytes) else b"",
+        )

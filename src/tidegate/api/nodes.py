@@ -23,11 +23,26 @@ from tidegate.coordinator.announcement import living
 from tidegate.model.errors import UserError
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
-_NUMBERS = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR, "OFF": logging.CRITICAL + 10}
+_NUMBERS = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "OFF": logging.CRITICAL + 10,
+}
 ROOT = "tidegate"
 QUEUES = (
     *("async", "client", "client.query", "client.blocking", "query", "scheduled", "io"),
-    *("system", "operations", "priorityOperation", "mapLoad", "mapLoadAllKeys", "cluster", "response"),
+    *(
+        "system",
+        "operations",
+        "priorityOperation",
+        "mapLoad",
+        "mapLoadAllKeys",
+        "cluster",
+        "response",
+    ),
 )
 
 
@@ -45,7 +60,14 @@ class Nodes:
         members = [_member(self.desk.me.address, leader) | mine]
         known = living(self.desk.picture, self.desk.settings.coordinator.lease_ms, self.desk.clock)
         others = {leader, *(server.address for server in known)} - {"", self.desk.me.address}
-        return JSONResponse(members + [_member(each, leader) | {"remark": f"its figures: {each}/system-monitoring-information"} for each in sorted(others)])
+        return JSONResponse(
+            members
+            + [
+                _member(each, leader)
+                | {"remark": f"its figures: {each}/system-monitoring-information"}
+                for each in sorted(others)
+            ]
+        )
 
     async def thread_dump(self, _request: Request) -> Response:
         """What every thread of this server does at this moment."""
@@ -55,7 +77,9 @@ class Nodes:
                 "threadName": thread.name,
                 "threadId": thread.ident,
                 "threadState": "RUNNABLE" if thread.ident == current else "WAITING",
-                "stackTrace": "".join(traceback.format_stack(frames[thread.ident])) if thread.ident in frames else "",
+                "stackTrace": "".join(traceback.format_stack(frames[thread.ident]))
+                if thread.ident in frames
+                else "",
             }
             for thread in threading.enumerate()
         ]
@@ -63,38 +87,68 @@ class Nodes:
 
     async def running_threads(self, _request: Request) -> Response:
         """The names of the threads. Python has no class loaders: the interpreter stands in their place."""
-        return JSONResponse([{"threadName": thread.name, "classLoader": sys.implementation.cache_tag} for thread in threading.enumerate()])
+        return JSONResponse(
+            [
+                {"threadName": thread.name, "classLoader": sys.implementation.cache_tag}
+                for thread in threading.enumerate()
+            ]
+        )
 
     async def update_tags(self, request: Request) -> Response:
         """Other tags for the worker of this server; an empty object takes all of them away."""
         try:
             given = object_of(await body_of(request))
         except UserError as error:
-            text = "Request body is empty." if str(error).endswith("is empty") else "Invalid JSON format in request body."
+            text = (
+                "Request body is empty."
+                if str(error).endswith("is empty")
+                else "Invalid JSON format in request body."
+            )
             raise UserError(f"{text} Send an object of tags and their values") from None
-        bad = [key for key, value in given.items() if not isinstance(value, str | int | float | bool)]
+        bad = [
+            key for key, value in given.items() if not isinstance(value, str | int | float | bool)
+        ]
         if bad:
             raise UserError(f"the tags {', '.join(bad)} are not plain values")
         if self.desk.retag is None:
-            raise UserError("this server has no worker whose tags could be changed: ask the server or worker that has it")
-        self.desk.retag({key: value if isinstance(value, str) else str(value).lower() for key, value in given.items()})
+            raise UserError(
+                "this server has no worker whose tags could be changed: ask the server or worker that has it"
+            )
+        self.desk.retag(
+            {
+                key: value if isinstance(value, str) else str(value).lower()
+                for key, value in given.items()
+            }
+        )
         return JSONResponse({"status": "success", "message": "update node tags done."})
 
     async def loggers(self, request: Request) -> Response:
         """Levels of the logs of this process; POST or PUT sets one, DELETE puts it back."""
         name = request.path_params.get("name", "")
         if request.query_params.get("scope", "node").lower() != "node":
-            raise UserError("scope=cluster is not known here: servers do not call each other, so ask each of them")
+            raise UserError(
+                "scope=cluster is not known here: servers do not call each other, so ask each of them"
+            )
         if request.method == "GET":
-            return JSONResponse(_level(_logger(name)) if name else [_level(each) for each in _loggers()])
+            return JSONResponse(
+                _level(_logger(name)) if name else [_level(each) for each in _loggers()]
+            )
         logger = _logger(name)
-        logger.setLevel(logging.NOTSET if request.method == "DELETE" and logger.name != ROOT else await _wanted(request))
+        logger.setLevel(
+            logging.NOTSET
+            if request.method == "DELETE" and logger.name != ROOT
+            else await _wanted(request)
+        )
         return JSONResponse(_level(logger))
 
 
 def _member(address: str, leader: str) -> dict[str, str]:
     parts = urlsplit(address)
-    return {"isMaster": "true" if address == leader else "false", "host": parts.hostname or "", "port": str(parts.port or "")}
+    return {
+        "isMaster": "true" if address == leader else "false",
+        "host": parts.hostname or "",
+        "port": str(parts.port or ""),
+    }
 
 
 def figures() -> dict[str, str]:
@@ -115,7 +169,11 @@ def figures() -> dict[str, str]:
         "heap.memory.max": _size(total),
         "heap.memory.used/total": _percent(used, total),
         "heap.memory.used/max": _percent(used, total),
-        **{f"{kind}.gc.{what}": value for kind in ("minor", "major") for what, value in (("count", "0"), ("time", "0ms"))},
+        **{
+            f"{kind}.gc.{what}": value
+            for kind in ("minor", "major")
+            for what, value in (("count", "0"), ("time", "0ms"))
+        },
         "load.process": _percent(_process_seconds(), max(_uptime_seconds() * cores, 1)),
         "load.system": _percent(min(load, cores), cores),
         "load.systemAverage": f"{load:.2f}",
@@ -187,7 +245,11 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level(logger: logging.Logger) -> Mapping[str, Any]:
-    return {"name": logger.name, "level": _word(logger.level) if logger.level else None, "effectiveLevel": _word(logger.getEffectiveLevel())}
+    return {
+        "name": logger.name,
+        "level": _word(logger.level) if logger.level else None,
+        "effectiveLevel": _word(logger.getEffectiveLevel()),
+    }
 
 
 def _word(number: int) -> str:
@@ -200,5 +262,7 @@ async def _wanted(request: Request) -> int:
         return logging.INFO
     text = request.query_params.get("level") or object_of(await body_of(request)).get("level")
     if not isinstance(text, str) or text.upper() not in LEVELS:
-        raise UserError(f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in the body")
+        raise UserError(
+            f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in the body"
+        )
     return _NUMBERS[text.upper()]

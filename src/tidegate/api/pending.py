@@ -82,8 +82,17 @@ def _cluster(picture: Picture, jobs: Sequence[Going]) -> dict[str, Any]:
         }
         for key, worker in picture.workers().items()
     ]
-    total, free = sum(w.value.slots for w in picture.workers().values()), sum(int(str(w["freeSlots"])) for w in workers)
-    return {"totalSlots": total, "freeSlots": free, "assignedSlots": total - free, "workerCount": len(workers), "workers": workers}
+    total, free = (
+        sum(w.value.slots for w in picture.workers().values()),
+        sum(int(str(w["freeSlots"])) for w in workers),
+    )
+    return {
+        "totalSlots": total,
+        "freeSlots": free,
+        "assignedSlots": total - free,
+        "workerCount": len(workers),
+        "workers": workers,
+    }
 
 
 def _job(job: Going, now_ms: int, pretty: bool) -> dict[str, Any]:
@@ -100,7 +109,9 @@ def _job(job: Going, now_ms: int, pretty: bool) -> dict[str, Any]:
     return {
         "jobId": state.job_id,
         "jobName": record.name,
-        "pendingSourceState": "RESTORE" if state.status is JobStatus.RECOVERING or record.restored else "SUBMIT",
+        "pendingSourceState": "RESTORE"
+        if state.status is JobStatus.RECOVERING or record.restored
+        else "SUBMIT",
         "jobStatus": shown_status(state.status),
         "enqueueTimestamp": _moment(since, pretty),
         "checkTime": _moment(now_ms, pretty),
@@ -111,6 +122,14 @@ def _job(job: Going, now_ms: int, pretty: bool) -> dict[str, Any]:
         "failureMessage": state.reason or None,
         "tagFilter": dict(record.plan.env.tags),
         "blockingJobIds": [],
-        "pipelines": [{"pipelineId": p.id, "pipelineName": f"pipeline-{p.id}", **lack, "taskGroupDiagnostics": [diagnosis]} for p in record.plan.pipelines],
+        "pipelines": [
+            {
+                "pipelineId": p.id,
+                "pipelineName": f"pipeline-{p.id}",
+                **lack,
+                "taskGroupDiagnostics": [diagnosis],
+            }
+            for p in record.plan.pipelines
+        ],
         "lackingTaskGroupDiagnostics": [diagnosis],
     }

@@ -16,4 +16,8 @@ def _status(picture: Picture, job_id: int) -> JobStatus | None:
     state, outcome = picture.state(job_id), picture.outcome(job_id)
     if state is not None:
         return state.value.status
-    return JobStatus(outcome.peek("status")) if outcome is not None and job_id not in picture.jobs() else None
+    return (
+        JobStatus(outcome.peek("status"))
+        if outcome is not None and job_id not in picture.jobs()
+        else None
+    )

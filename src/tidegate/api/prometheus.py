@@ -42,7 +42,11 @@ class Figure:
                 yield f"# TYPE {self.name} {self.kind}"
                 first = False
             inside = label_text(labels)
-            yield f"{self.name}{{{inside}}} {number_text(value)}" if inside else f"{self.name} {number_text(value)}"
+            yield (
+                f"{self.name}{{{inside}}} {number_text(value)}"
+                if inside
+                else f"{self.name} {number_text(value)}"
+            )
 
 
 def gauge(name: str, words: str, value: float) -> Figure:
@@ -74,7 +78,10 @@ class Scrape:
 
     def _stale(self) -> bool:
         """Whether the store has to be asked again."""
-        return self.desk.out_of_date() is None and self.desk.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
+        return (
+            self.desk.out_of_date() is None
+            and self.desk.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
+        )
 
     def _look(self) -> None:
         """Ask the store how big it is, and what the collector said last. Many who come together share it; where it fails, these figures are left out."""
@@ -83,7 +90,9 @@ class Scrape:
                 return
             now_s = self.desk.clock.monotonic_s()
             try:
-                self._known = Known(now_s, self.desk.store.size_by_map(), last_report(self.desk.store))
+                self._known = Known(
+                    now_s, self.desk.store.size_by_map(), last_report(self.desk.store)
+                )
             except TidegateError:
                 self._known = Known()
 
@@ -99,42 +108,113 @@ class Scrape:
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
     def _server(self, picture: Picture | None) -> Iterator[Figure]:
-        yield Figure("tidegate_info", "gauge", "The version of this server.", [((("version", __version__),), 1)])
-        yield gauge("tidegate_store_reachable", "1 where this server can read and write the store.", not self.desk.trouble())
-        yield gauge("tidegate_store_damaged_documents", "Documents of the store that are damaged, and not used.", self.desk.picture.damaged())
+        yield Figure(
+            "tidegate_info",
+            "gauge",
+            "The version of this server.",
+            [((("version", __version__),), 1)],
+        )
+        yield gauge(
+            "tidegate_store_reachable",
+            "1 where this server can read and write the store.",
+            not self.desk.trouble(),
+        )
+        yield gauge(
+            "tidegate_store_damaged_documents",
+            "Documents of the store that are damaged, and not used.",
+            self.desk.picture.damaged(),
+        )
         if picture is None:
             return
         lease = picture.lease()
-        yield gauge("tidegate_leader", "1 on the server that leads.", lease is not None and lease.value.holder == self.desk.me.id)
-        yield Figure("tidegate_leader_term", "gauge", "How often leadership has changed hands.", [((), lease.value.term)] if lease else [])
+        yield gauge(
+            "tidegate_leader",
+            "1 on the server that leads.",
+            lease is not None and lease.value.holder == self.desk.me.id,
+        )
+        yield Figure(
+            "tidegate_leader_term",
+            "gauge",
+            "How often leadership has changed hands.",
+            [((), lease.value.term)] if lease else [],
+        )
         yield gauge("node_count", "Workers.", len(picture.workers()))
-        yield Figure("tidegate_worker_slots", "gauge", "Slots of each worker.", [((("worker", key),), w.value.slots) for key, w in picture.workers().items()])
+        yield Figure(
+            "tidegate_worker_slots",
+            "gauge",
+            "Slots of each worker.",
+            [((("worker", key),), w.value.slots) for key, w in picture.workers().items()],
+        )
         yield self._job_counts()
         yield from self._cleanups(picture)
 
     def _cleanups(self, picture: Picture) -> Iterator[Figure]:
         """The queue of what ended jobs have left."""
-        records, now_ms = [seen.value for seen in picture.cleanups().values()], self.desk.clock.now_ms()
+        records, now_ms = (
+            [seen.value for seen in picture.cleanups().values()],
+            self.desk.clock.now_ms(),
+        )
         late_ms = [now_ms - record.due_ms for record in records if record.due_ms <= now_ms]
-        yield gauge("tidegate_cleanup_pending", "Ended jobs whose remains wait to be deleted.", len(records))
+        yield gauge(
+            "tidegate_cleanup_pending", "Ended jobs whose remains wait to be deleted.", len(records)
+        )
         yield gauge("tidegate_cleanup_due", "Those of them whose time has come.", len(late_ms))
-        yield gauge("tidegate_cleanup_late_seconds", "For how long the oldest of these has been due.", max(late_ms, default=0) / 1000)
-        yield gauge("tidegate_cleanup_failing", "Those of them that could not be deleted yet.", sum(record.attempts > 0 for record in records))
+        yield gauge(
+            "tidegate_cleanup_late_seconds",
+            "For how long the oldest of these has been due.",
+            max(late_ms, default=0) / 1000,
+        )
+        yield gauge(
+            "tidegate_cleanup_failing",
+            "Those of them that could not be deleted yet.",
+            sum(record.attempts > 0 for record in records),
+        )
 
     def _job_counts(self) -> Figure:
         """`job_count` with the types of the reference, and `pending`."""
         names = {"canceling": "cancelling", "recovering": "pending", "initializing": "created"}
-        counts = dict.fromkeys(("canceled", "cancelling", "created", "pending", "failed", "failing", "finished", "running", "scheduled"), 0)
+        counts = dict.fromkeys(
+            (
+                "canceled",
+                "cancelling",
+                "created",
+                "pending",
+                "failed",
+                "failing",
+                "finished",
+                "running",
+                "scheduled",
+            ),
+            0,
+        )
         roll = self.desk.roll
-        for status, count in [*((row.status, 1) for row in roll.rows(ended=False)), *roll.ended_counts().items()]:
+        for status, count in [
+            *((row.status, 1) for row in roll.rows(ended=False)),
+            *roll.ended_counts().items(),
+        ]:
             name = names.get(status.lower(), status.lower())
             counts[name] = counts.get(name, 0) + count
-        return Figure("job_count", "gauge", "Jobs by state.", [((("type", name),), count) for name, count in counts.items()])
+        return Figure(
+            "job_count",
+            "gauge",
+            "Jobs by state.",
+            [((("type", name),), count) for name, count in counts.items()],
+        )
 
     def _of_store(self) -> Iterator[Figure]:
         sizes = self._known.sizes or {}
-        yield Figure("tidegate_store_entries", "gauge", "Documents of each map of the store.", [((("map", m),), s.entries) for m, s in sizes.items()])
-        yield Figure("tidegate_store_bytes", "gauge", "Bytes of each map of the store.", [((("map", m),), s.bytes) for m, s in sizes.items()])
+        yield Figure(
+            "tidegate_store_entries",
+            "gauge",
+            "Documents of each map of the store.",
+            [((("map", m),), s.entries) for m, s in sizes.items()],
+        )
+        yield Figure(
+            "tidegate_store_bytes",
+            "gauge",
+            "Bytes of each map of the store.",
+            [((("map", m),), s.bytes) for m, s in sizes.items()],
+        )
         if self._known.report is not None:
             yield from _collected(self._known.report, self.desk.clock.now_ms())
 
@@ -143,13 +223,30 @@ def _collected(report: CollectorReport, now_ms: int) -> Iterator[Figure]:
     """The last pass of the collector over the checkpoint storage."""
     kinds = [((("kind", kind),), float(size)) for kind, size in report.bytes.items()]
     units = [((("kind", kind),), float(count)) for kind, count in report.units.items()]
-    yield gauge("tidegate_collector_pass_age_seconds", "Since the last pass over the checkpoint storage.", max(0, now_ms - report.at_ms) / 1000)
-    yield gauge("tidegate_collector_pass_duration_seconds", "How long it took.", report.took_ms / 1000)
-    yield Figure("tidegate_checkpoint_storage_bytes", "gauge", "What it has seen there, by kind.", kinds)
-    yield Figure("tidegate_checkpoint_storage_units", "gauge", "The same in directories and files that belong together.", units)
-    yield gauge("tidegate_collector_due", "Units whose time to be moved or deleted had come.", report.due)
+    yield gauge(
+        "tidegate_collector_pass_age_seconds",
+        "Since the last pass over the checkpoint storage.",
+        max(0, now_ms - report.at_ms) / 1000,
+    )
+    yield gauge(
+        "tidegate_collector_pass_duration_seconds", "How long it took.", report.took_ms / 1000
+    )
+    yield Figure(
+        "tidegate_checkpoint_storage_bytes", "gauge", "What it has seen there, by kind.", kinds
+    )
+    yield Figure(
+        "tidegate_checkpoint_storage_units",
+        "gauge",
+        "The same in directories and files that belong together.",
+        units,
+    )
+    yield gauge(
+        "tidegate_collector_due", "Units whose time to be moved or deleted had come.", report.due
+    )
     yield gauge("tidegate_collector_moved", "What it has moved into quarantine.", report.moved)
     yield gauge("tidegate_collector_deleted", "What it has deleted.", report.deleted)
     yield gauge("tidegate_collector_failures", "What it could not move or delete.", report.failures)
     if report.quota_bytes:
-        yield gauge("tidegate_checkpoint_storage_quota_bytes", "How much there may be.", report.quota_bytes)
+        yield gauge(
+            "tidegate_checkpoint_storage_quota_bytes", "How much there may be.", report.quota_bytes
+        )

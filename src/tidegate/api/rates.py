@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from tidegate.model.records import CheckpointHealth, JobOutcome, JobState, JobStatus, PipelineMetrics
+from tidegate.model.records import (
+    CheckpointHealth,
+    JobOutcome,
+    JobState,
+    JobStatus,
+    PipelineMetrics,
+)
 from tidegate.model.volume import PipelineRates, Rate
 
 MOVING = frozenset({JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT, JobStatus.CANCELING})
@@ -14,7 +20,9 @@ def rates_of(state: JobState, metrics: Iterable[PipelineMetrics]) -> PipelineRat
         return None
     if state.health is CheckpointHealth.STALLED:
         return PipelineRates()
-    return _sum([m.rates for m in metrics if m.generation == state.generation and m.rates is not None])
+    return _sum(
+        [m.rates for m in metrics if m.generation == state.generation and m.rates is not None]
+    )
 
 
 def average_rates(outcome: JobOutcome) -> PipelineRates | None:
@@ -26,7 +34,10 @@ def average_rates(outcome: JobOutcome) -> PipelineRates | None:
         rows_read=round(outcome.rows_read / took_s, 3),
         rows_written=round(outcome.rows_written / took_s, 3),
         operators={
-            operator: {table: Rate(round(volume.rows / took_s, 3), round(volume.bytes / took_s, 3)) for table, volume in tables.items()}
+            operator: {
+                table: Rate(round(volume.rows / took_s, 3), round(volume.bytes / took_s, 3))
+                for table, volume in tables.items()
+            }
             for operator, tables in outcome.volumes.items()
         },
     )
@@ -35,7 +46,11 @@ def average_rates(outcome: JobOutcome) -> PipelineRates | None:
 def started_ms(run: JobState | JobOutcome) -> int:
     """When an incarnation was first started; 0 where it was not yet. A release that did not record it kept the last time only."""
     entered = run.entered
-    return run.started_ms or entered.get(JobStatus.SCHEDULED.value, 0) or entered.get(JobStatus.RUNNING.value, 0)
+    return (
+        run.started_ms
+        or entered.get(JobStatus.SCHEDULED.value, 0)
+        or entered.get(JobStatus.RUNNING.value, 0)
+    )
 
 
 def _sum(parts: Sequence[PipelineRates]) -> PipelineRates | None:
@@ -44,5 +59,7 @@ def _sum(parts: Sequence[PipelineRates]) -> PipelineRates | None:
     return PipelineRates(
         rows_read=round(sum(part.rows_read for part in parts), 3),
         rows_written=round(sum(part.rows_written for part in parts), 3),
-        operators={operator: tables for part in parts for operator, tables in part.operators.items()},
+        operators={
+            operator: tables for part in parts for operator, tables in part.operators.items()
+        },
     )

@@ -41,13 +41,21 @@ class Reads:
         await self.board.due.in_slices()
         self.desk.current()
         now_ms, page = self.desk.clock.now_ms(), _page(request)
-        return _listed(self.board.entries(), lambda entry: entry.json(now_ms), page) if page else json_text(self.board.whole(now_ms))
+        return (
+            _listed(self.board.entries(), lambda entry: entry.json(now_ms), page)
+            if page
+            else json_text(self.board.whole(now_ms))
+        )
 
     async def finished_jobs(self, request: Request) -> Response:
         """Jobs that have ended, the last one first; `state` in any case, a state that does not exist has no jobs."""
         picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
         self.ended.forget(picture)
-        return _listed(self.desk.roll.finished(wanted), lambda row: self.ended.json(row.outcome), _page(request))
+        return _listed(
+            self.desk.roll.finished(wanted),
+            lambda row: self.ended.json(row.outcome),
+            _page(request),
+        )
 
     async def job_info(self, request: Request) -> Response:
         """One job, running or ended. An unknown id is answered with itself."""
@@ -57,21 +65,43 @@ class Reads:
             return json_text(entry.json(self.desk.clock.now_ms()))
         if outcome is None and (damage := picture.damage(job_id)):
             raise StoreDamaged(damage)
-        return json_text(self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)}))
+        return json_text(
+            self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)})
+        )
 
     async def failures(self, request: Request) -> Response:
         """What went wrong with a job, the newest first; bounded where it is written."""
-        job_id, picture, limit = job_id_of(request.path_params["job_id"]), self.desk.current(), positive(request, "limit") or FAILURES_DEFAULT
+        job_id, picture, limit = (
+            job_id_of(request.path_params["job_id"]),
+            self.desk.current(),
+            positive(request, "limit") or FAILURES_DEFAULT,
+        )
         state, outcome = picture.state(job_id), picture.outcome(job_id)
-        failures = state.value.failures if state and (state.value.failures or outcome is None) else outcome.value.failures if outcome else ()
+        failures = (
+            state.value.failures
+            if state and (state.value.failures or outcome is None)
+            else outcome.value.failures
+            if outcome
+            else ()
+        )
         return JSONResponse([shapes.failure(each) for each in reversed(failures)][:limit])
 
 
-def overview(picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], tags: Mapping[str, str]) -> dict[str, str]:
+def overview(
+    picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], tags: Mapping[str, str]
+) -> dict[str, str]:
     """The counts, all of them text."""
-    workers = {key: w.value for key, w in picture.workers().items() if all(w.value.tags.get(tag) == value for tag, value in tags.items())}
+    workers = {
+        key: w.value
+        for key, w in picture.workers().items()
+        if all(w.value.tags.get(tag) == value for tag, value in tags.items())
+    }
     slots = sum(worker.slots for worker in workers.values())
-    held = [a for job in jobs if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers]
+    held = [
+        a
+        for job in jobs
+        if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers
+    ]
     waiting = sum(job.state.status in WAITING for job in jobs)
     counts = {
         "totalSlot": slots,
@@ -83,7 +113,11 @@ def overview(picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], 
         "failedJobs": ended.get(JobStatus.FAILED, 0),
         "cancelledJobs": ended.get(JobStatus.CANCELED, 0),
     }
-    return {"projectVersion": __version__, "gitCommitAbbrev": "", **{key: str(count) for key, count in counts.items()}}
+    return {
+        "projectVersion": __version__,
+        "gitCommitAbbrev": "",
+        **{key: str(count) for key, count in counts.items()},
+    }
 
 
 def job_id_of(text: str) -> int:
@@ -92,7 +126,9 @@ def job_id_of(text: str) -> int:
         raise UserError("the jobId is missing")
     job_id = whole_number(text, 1, JOB_ID_MAX)
     if job_id is None:
-        raise UserError(f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}")
+        raise UserError(
+            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}"
+        )
     return job_id
 
 
@@ -119,7 +155,9 @@ def positive(request: Request, name: str) -> int | None:
         return None
     value = whole_number(given, 1, 2**31 - 1)
     if value is None:
-        raise UserError(f"{name}={given[:SHOWN_CHARS_MAX]} is not a whole number from 1 to {2**31 - 1}")
+        raise UserError(
+            f"{name}={given[:SHOWN_CHARS_MAX]} is not a whole number from 1 to {2**31 - 1}"
+        )
     return value
 
 

@@ -37,23 +37,36 @@ class RequestCheck:
         self.scheme = "https" if http.https else "http"
         self.reachable = http.reachable
         self.external = parse_origin(http.external_url.rstrip("/"))
-        bound = f"[{http.host}]" if ":" in http.host and not http.host.startswith("[") else http.host
+        bound = (
+            f"[{http.host}]" if ":" in http.host and not http.host.startswith("[") else http.host
+        )
         named = [bound, *http.allowed_hosts]
         announced = parse_origin(address)
         self.hosts = {known for text in named if (known := parse_authority(text)) is not None}
-        self.hosts |= {Authority(each.host) for each in (announced, self.external) if each is not None}
+        self.hosts |= {
+            Authority(each.host) for each in (announced, self.external) if each is not None
+        }
 
     def refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Why this request must not be served; None where it may."""
         given = headers.getlist("host")
         if not scope["path"].startswith("/"):
-            return Refusal(400, "the request target has to be a path that begins with /: this server is no proxy")
+            return Refusal(
+                400,
+                "the request target has to be a path that begins with /: this server is no proxy",
+            )
         host = parse_authority(given[0].strip()) if len(given) == 1 else None
         if host is None:
-            return Refusal(400, "the request needs exactly one Host header, with a name or an address and a port")
+            return Refusal(
+                400,
+                "the request needs exactly one Host header, with a name or an address and a port",
+            )
         if not self._known(host, scope):
             text = f"this server does not answer for the host {given[0][:SHOWN_CHARS_MAX]!r}"
-            return Refusal(421, f"{text}: call it by its address, or add the name to http.allowed-hosts in the engine's file")
+            return Refusal(
+                421,
+                f"{text}: call it by its address, or add the name to http.allowed-hosts in the engine's file",
+            )
         if scope["method"] in SAFE_METHODS or self._from_own_page(host, headers):
             return None
         text = "a page of another origin may not do this. Where a proxy is in front of this server, set http.external-url"
@@ -63,7 +76,9 @@ class RequestCheck:
         if host.loopback or host in self.hosts or Authority(host.host) in self.hosts:
             return True
         here = ip_of(str((scope.get("server") or ("",))[0]).partition("%")[0])
-        return self.reachable and here is not None and ip_of(host.host) == here  # an address in digits cannot be rebound
+        return (
+            self.reachable and here is not None and ip_of(host.host) == here
+        )  # an address in digits cannot be rebound
 
     def _from_own_page(self, host: Authority, headers: Headers) -> bool:
         sites = [value.strip().lower() for value in headers.getlist("sec-fetch-site")]
@@ -73,7 +88,9 @@ class RequestCheck:
         origins = headers.getlist("origin")
         if origins:
             return all(parse_origin(each.strip()) in own - {None} for each in origins)
-        return all(parse_origin(_without_path(each)) in own - {None} for each in headers.getlist("referer"))
+        return all(
+            parse_origin(_without_path(each)) in own - {None} for each in headers.getlist("referer")
+        )
 
 
 def _without_path(url: str) -> str:

@@ -39,7 +39,9 @@ def flag(values: Mapping[str, Any], name: str) -> bool:
             raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
 
 
-def query_of(id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None) -> dict[str, str]:
+def query_of(
+    id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None
+) -> dict[str, str]:
     """The fields of a submission as the parameters of a request."""
     given = {"jobId": id, "jobName": name, "restore": restore, "onSinkLost": on_sink_lost}
     return {key: value for key, value in given.items() if value}
@@ -63,7 +65,9 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
         accept_changes=changes_of(_all(query, "acceptChange")),
         on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
-        on_incompatible=answer(OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL),
+        on_incompatible=answer(
+            OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL
+        ),
         on_not_held=answer(OnNotHeld, "--on-not-held", query.get("onNotHeld"), OnNotHeld.FAIL),
         on_sink_lost=answer(OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL),
     )
@@ -91,7 +95,9 @@ def _source(query: Mapping[str, str]) -> int | None:
     if mode.upper() not in ("CHECKPOINT", "SAVEPOINT"):
         raise UserError(f"restoreMode={mode} is not known: say CHECKPOINT")
     if "restoreSourceJobId" not in query:
-        raise UserError(f"restoreMode={mode} needs restoreSourceJobId, the job whose state shall be restored")
+        raise UserError(
+            f"restoreMode={mode} needs restoreSourceJobId, the job whose state shall be restored"
+        )
     return job_id_of(query["restoreSourceJobId"])
 
 

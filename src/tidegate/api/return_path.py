@@ -18,6 +18,13 @@ def local_page(given: str) -> str:
     path = given.partition("?")[0]
     plain = given.isprintable() and given.isascii() and not any(c in given for c in "\\ #")
     parts = path.removeprefix(PAGES).split("/")
-    inside = path.startswith(PAGES) and all(part not in ("", ".", "..") and not part.startswith("%2") for part in parts)
-    ours = plain and inside and parts[0] not in ("login", "logout", "static") and len(given) <= LENGTH_MAX
+    inside = path.startswith(PAGES) and all(
+        part not in ("", ".", "..") and not part.startswith("%2") for part in parts
+    )
+    ours = (
+        plain
+        and inside
+        and parts[0] not in ("login", "logout", "static")
+        and len(given) <= LENGTH_MAX
+    )
     return given if ours else PAGES

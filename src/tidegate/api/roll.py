@@ -67,7 +67,9 @@ class Roll:
             self._look()
             name = f"finished {status}"
             if name not in self._lists:
-                self._lists[name] = _sorted([row for row in self._ended.values() if status in ("", row.status)], "ended")
+                self._lists[name] = _sorted(
+                    [row for row in self._ended.values() if status in ("", row.status)], "ended"
+                )
             return self._lists[name]
 
     def ended_counts(self) -> Mapping[str, int]:
@@ -80,7 +82,9 @@ class Roll:
 
     def _list(self, name: str) -> Sequence[Row]:
         if name not in self._lists:
-            self._lists[name] = _sorted((self._ended if name == "ended" else self._going).values(), "submitted")
+            self._lists[name] = _sorted(
+                (self._ended if name == "ended" else self._going).values(), "submitted"
+            )
         return self._lists[name]
 
     def _look(self) -> None:
@@ -92,7 +96,11 @@ class Roll:
         for job_id in ids:
             record = jobs.get(job_id)
             job = going_of(self.picture, record) if record is not None else None
-            if _put(self._going, job_id, _going_row(job) if job is not None and not job.state.status.terminal else None):
+            if _put(
+                self._going,
+                job_id,
+                _going_row(job) if job is not None and not job.state.status.terminal else None,
+            ):
                 self._lists.pop("going", None)
                 self._lists.pop("all", None)
             if _put(self._ended, job_id, self._outcome(job_id)):
@@ -111,7 +119,11 @@ class Roll:
 
 
 def matching(
-    rows: Sequence[Row], *, status: Collection[str] | None = None, health: Collection[CheckpointHealth] | None = None, name: str | None = None
+    rows: Sequence[Row],
+    *,
+    status: Collection[str] | None = None,
+    health: Collection[CheckpointHealth] | None = None,
+    name: str | None = None,
 ) -> Sequence[Row]:
     """Those that have one of these statuses, are as healthy as this, and have this in their name, in any case."""
     if status:
@@ -145,7 +157,13 @@ def _going_row(job: Going) -> Row:
     record, state = job.record.value, job.state
     order = (record.initialization_ms, record.job_id)
     return Row(
-        job_id=record.job_id, submitted=order, ended=(0, record.job_id), status=state.status.value, health=state.health, name=record.name.lower(), job=job
+        job_id=record.job_id,
+        submitted=order,
+        ended=(0, record.job_id),
+        status=state.status.value,
+        health=state.health,
+        name=record.name.lower(),
+        job=job,
     )
 
 

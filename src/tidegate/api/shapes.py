@@ -33,7 +33,9 @@ from tidegate.model.volume import PipelineRates
 from tidegate.plugin.schema import DEFAULT_TABLE
 from tidegate.plugin.secret import masked
 
-WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING})
+WAITING = frozenset(
+    {JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING}
+)
 _ENV_KEYS = {
     "retry_times": "job.retry.times",
     "retry_interval_s": "job.retry.interval.seconds",
@@ -83,14 +85,21 @@ def identity(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def progress(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+def progress(
+    state: JobState,
+    plan: Plan,
+    pipelines: Sequence[PipelineState],
+    metrics: Sequence[PipelineMetrics],
+) -> dict[str, Any]:
     """What changes while a job lives. Ages are not in it: they change all the time."""
     last = lagging(pipelines)
     return {
         "jobStatus": shown_status(state.status),
         "startTime": time_text(started_ms(state)),
         "metrics": running_metrics(state, plan, pipelines, metrics),
-        "lastCheckpointId": _text(max((p.latest.checkpoint for p in pipelines if p.latest), default=None)),
+        "lastCheckpointId": _text(
+            max((p.latest.checkpoint for p in pipelines if p.latest), default=None)
+        ),
         "lastCheckpointTime": time_text(last.latest.completed_ms if last and last.latest else 0),
         "checkpointHealth": state.health.value,
         "healthReason": state.health_reason,
@@ -111,7 +120,9 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
         "jobId": str(outcome.job_id),
         "jobName": outcome.name,
         "jobStatus": outcome.status.value,
-        "errorMsg": error_text(outcome.failures[-1:]) if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE) else None,
+        "errorMsg": error_text(outcome.failures[-1:])
+        if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE)
+        else None,
         "createTime": time_text(outcome.initialization_ms),
         "startTime": time_text(started_ms(outcome)),
         "finishTime": time_text(outcome.finished_ms),
@@ -141,17 +152,24 @@ def dag(job_id: int, name: str, plan: Plan) -> dict[str, Any]:
 
 def _edges(pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]) -> list[dict[str, str]]:
     return [
-        {"inputVertexId": str(numbers[pipeline.id, giver]), "targetVertexId": str(numbers[pipeline.id, action.operator])}
+        {
+            "inputVertexId": str(numbers[pipeline.id, giver]),
+            "targetVertexId": str(numbers[pipeline.id, action.operator]),
+        }
         for action in pipeline.actions
         for giver in action.inputs
     ]
 
 
-def _vertexes(pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]) -> Iterable[dict[str, Any]]:
+def _vertexes(
+    pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]
+) -> Iterable[dict[str, Any]]:
     tables: dict[str, list[str]] = {}
     for action in pipeline.actions:
         given = [table for giver in action.inputs for table in tables.get(giver, ())]
-        tables[action.operator] = list(dict.fromkeys(given)) if action.inputs else _own_tables(action)
+        tables[action.operator] = (
+            list(dict.fromkeys(given)) if action.inputs else _own_tables(action)
+        )
         yield {
             "vertexId": numbers[pipeline.id, action.operator],
             "type": action.kind.value,
@@ -163,7 +181,9 @@ def _vertexes(pipeline: PipelinePlan, numbers: Mapping[tuple[int, str], int]) ->
 def _own_tables(action: Action) -> list[str]:
     """The tables of a source as its block names them; what only the source itself can find out is not known here."""
     blocks = action.options.get("tables_configs") or [action.options]
-    return list(dict.fromkeys(_table_name(block) for block in blocks if isinstance(block, Mapping))) or [DEFAULT_TABLE]
+    return list(
+        dict.fromkeys(_table_name(block) for block in blocks if isinstance(block, Mapping))
+    ) or [DEFAULT_TABLE]
 
 
 def _table_name(block: Mapping[str, Any]) -> str:
@@ -174,7 +194,11 @@ def _table_name(block: Mapping[str, Any]) -> str:
 
 def env_options(env: JobEnv, name: str) -> dict[str, str]:
     """The env block as text: what was set, and the three that every reader looks for."""
-    options: dict[str, Any] = {"job.mode": env.mode.value, "job.name": name, "parallelism": env.parallelism}
+    options: dict[str, Any] = {
+        "job.mode": env.mode.value,
+        "job.name": name,
+        "parallelism": env.parallelism,
+    }
     default = JobEnv(mode=JobMode.BATCH)
     for each in fields(env):
         value = getattr(env, each.name)
@@ -189,7 +213,11 @@ def _option_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return decimal(value)
-    return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else str(value)
+    return (
+        json.dumps(value, default=str, ensure_ascii=False)
+        if isinstance(value, Mapping | list | tuple)
+        else str(value)
+    )
 
 
 def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
@@ -210,26 +238,42 @@ def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any
     return {"level": found.level.value, "reason": found.reason, "sources": sources}
 
 
-def running_metrics(state: JobState, plan: Plan, pipelines: Sequence[PipelineState], metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+def running_metrics(
+    state: JobState,
+    plan: Plan,
+    pipelines: Sequence[PipelineState],
+    metrics: Sequence[PipelineMetrics],
+) -> dict[str, Any]:
     """Rows that were read and written, also those that are not committed yet; committed ones by themselves, with their bytes and tables. Rates are of committed
     rows; a job that has none yet shows 0, as SeaTunnel has no other word."""
     read, written = rows_so_far(pipelines, [m for m in metrics if m.generation == state.generation])
     rates = rates_of(state, metrics)
-    return _counts(read, written, sum(p.rows_written for p in pipelines), rates) | volumes.metrics(plan, volumes.merged(pipelines), rates)
+    return _counts(read, written, sum(p.rows_written for p in pipelines), rates) | volumes.metrics(
+        plan, volumes.merged(pipelines), rates
+    )
 
 
-def rows_so_far(pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> tuple[int, int]:
+def rows_so_far(
+    pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+) -> tuple[int, int]:
     """Rows that were read and written, also those that are not committed yet. `live` is what the driver of this generation has said last."""
     said = {m.pipeline: m for m in live}
-    read = sum(max(p.rows_read, said[p.pipeline].rows_read if p.pipeline in said else 0) for p in pipelines)
-    written = sum(max(p.rows_written, said[p.pipeline].rows_written if p.pipeline in said else 0) for p in pipelines)
+    read = sum(
+        max(p.rows_read, said[p.pipeline].rows_read if p.pipeline in said else 0) for p in pipelines
+    )
+    written = sum(
+        max(p.rows_written, said[p.pipeline].rows_written if p.pipeline in said else 0)
+        for p in pipelines
+    )
     return read, written
 
 
 def finished_metrics(outcome: JobOutcome) -> dict[str, Any]:
     """The same of a job that has ended, with the average rates of its run."""
     rates = average_rates(outcome)
-    return _counts(outcome.rows_read, outcome.rows_written, outcome.rows_written, rates) | volumes.metrics(outcome.plan, outcome.volumes, rates)
+    return _counts(
+        outcome.rows_read, outcome.rows_written, outcome.rows_written, rates
+    ) | volumes.metrics(outcome.plan, outcome.volumes, rates)
 
 
 def _counts(read: int, written: int, committed: int, rates: PipelineRates | None) -> dict[str, Any]:

@@ -14,7 +14,9 @@ class UnusableCertificate(UserError):
     condition = "certificate-unusable"
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"https cannot be served with {what}: {why}. Certificate, key and client authorities must be PEM files, the key without a pass phrase")
+        super().__init__(
+            f"https cannot be served with {what}: {why}. Certificate, key and client authorities must be PEM files, the key without a pass phrase"
+        )
 
 
 def uvicorn_options(http: HttpSettings) -> dict[str, Any]:
@@ -46,7 +48,9 @@ def check_tls(http: HttpSettings) -> None:
         context.load_cert_chain(http.certificate, http.private_key, password=pass_phrase)
     except (OSError, ssl.SSLError) as error:
         why = "the key has a pass phrase" if locked.is_set() else _ssl_words(error)
-        raise UnusableCertificate(f"{http.certificate} and the key {http.private_key}", why) from None
+        raise UnusableCertificate(
+            f"{http.certificate} and the key {http.private_key}", why
+        ) from None
     try:
         if http.client_authorities:
             context.load_verify_locations(http.client_authorities)

@@ -40,25 +40,55 @@ async def option_rules(request: Request) -> Response:
     query = request.query_params
     kind, name = query.get("type", "").lower(), query.get("plugin", "")
     if kind not in KINDS or not name:
-        raise UserError("type=source|transform|sink and plugin=<name> are needed: `tidegate connectors list` names them")
+        raise UserError(
+            "type=source|transform|sink and plugin=<name> are needed: `tidegate connectors list` names them"
+        )
     return JSONResponse(rules(find(KINDS[kind], name)))
 
 
 def rules(connector: Connector) -> dict[str, Any]:
     """A connector in the reference's shape."""
     options, known = connector.options, {option.key: option for option in connector.options.options}
-    required = [_rule("ABSOLUTELY_REQUIRED", [option]) for option in options.options if option.required]
+    required = [
+        _rule("ABSOLUTELY_REQUIRED", [option]) for option in options.options if option.required
+    ]
     required += [_rule("EXCLUSIVE", [known[key] for key in group]) for group in options.exclusive]
     required += [_rule("BUNDLED", [known[key] for key in group]) for group in options.bundled]
-    required += [_conditional(when.key, when.values, [known[key] for key in when.required]) for when in options.conditions]
-    in_rules = {key for group in (*options.exclusive, *options.bundled) for key in group} | {key for when in options.conditions for key in when.required}
-    optional = [_option(option) for option in options.options if not option.required and option.key not in in_rules]
-    rule = {"optionalOptions": optional, "requiredOptions": required, "conditionRules": [], "valueConstraints": list(_constraints(options))}
-    return {"engineType": "tidegate", "pluginType": connector.kind.value, "pluginName": connector.name, "optionRule": rule}
+    required += [
+        _conditional(when.key, when.values, [known[key] for key in when.required])
+        for when in options.conditions
+    ]
+    in_rules = {key for group in (*options.exclusive, *options.bundled) for key in group} | {
+        key for when in options.conditions for key in when.required
+    }
+    optional = [
+        _option(option)
+        for option in options.options
+        if not option.required and option.key not in in_rules
+    ]
+    rule = {
+        "optionalOptions": optional,
+        "requiredOptions": required,
+        "conditionRules": [],
+        "valueConstraints": list(_constraints(options)),
+    }
+    return {
+        "engineType": "tidegate",
+        "pluginType": connector.kind.value,
+        "pluginName": connector.name,
+        "optionRule": rule,
+    }
 
 
-def _rule(kind: str, options: list[Option], expression: str | None = None, tree: Any = None) -> dict[str, Any]:
-    return {"ruleType": kind, "options": [_option(option) for option in options], "expression": expression, "expressionTree": tree}
+def _rule(
+    kind: str, options: list[Option], expression: str | None = None, tree: Any = None
+) -> dict[str, Any]:
+    return {
+        "ruleType": kind,
+        "options": [_option(option) for option in options],
+        "expression": expression,
+        "expressionTree": tree,
+    }
 
 
 def _conditional(key: str, values: tuple[Any, ...], options: list[Option]) -> dict[str, Any]:

@@ -13,25 +13,42 @@ def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) ->
     """The keys with `Bytes`, and those with `Table` where there are several. Of a single table the totals tell all."""
     speed = rates.operators if rates else {}
     read, written = (_of_kind(plan, volumes, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
-    read_rates, written_rates = (_rates_of_kind(plan, speed, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
+    read_rates, written_rates = (
+        _rates_of_kind(plan, speed, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK)
+    )
     figures: dict[str, Any] = {}
-    for name, tables, fast in (("SourceReceived", read, read_rates), ("SinkWrite", written, written_rates), ("SinkCommitted", written, written_rates)):
+    for name, tables, fast in (
+        ("SourceReceived", read, read_rates),
+        ("SinkWrite", written, written_rates),
+        ("SinkCommitted", written, written_rates),
+    ):
         whole = _texts(total(tables), sum(fast.values(), Rate()))
-        figures |= {f"{name}{what}": text for what, text in whole.items() if what.startswith("Bytes")}
+        figures |= {
+            f"{name}{what}": text for what, text in whole.items() if what.startswith("Bytes")
+        }
         if len(read.keys() | written.keys()) <= 1:
             continue
-        by_table = {table: _texts(volume, fast.get(table, Rate())) for table, volume in tables.items()}
-        figures |= {f"Table{name}{what}": {table: texts[what] for table, texts in by_table.items()} for what in _texts(Volume(), Rate())}
+        by_table = {
+            table: _texts(volume, fast.get(table, Rate())) for table, volume in tables.items()
+        }
+        figures |= {
+            f"Table{name}{what}": {table: texts[what] for table, texts in by_table.items()}
+            for what in _texts(Volume(), Rate())
+        }
     return figures
 
 
 def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
     """Bytes that were read and written."""
-    read, written = (total(_of_kind(plan, volumes, kind)).bytes for kind in (BlockKind.SOURCE, BlockKind.SINK))
+    read, written = (
+        total(_of_kind(plan, volumes, kind)).bytes for kind in (BlockKind.SOURCE, BlockKind.SINK)
+    )
     return read, written
 
 
-def with_zeros(parts: Sequence[PipelinePlan], volumes: Volumes, rows_read: int, rows_written: int) -> Volumes:
+def with_zeros(
+    parts: Sequence[PipelinePlan], volumes: Volumes, rows_read: int, rows_written: int
+) -> Volumes:
     """The same, and 0 for sources and sinks through which nothing has passed. Only where all rows are accounted for: else nobody knows what passed the rest."""
     result = dict(volumes)
     for kind, rows in ((BlockKind.SOURCE, rows_read), (BlockKind.SINK, rows_written)):
@@ -48,7 +65,10 @@ def merged(pipelines: Iterable[PipelineState]) -> Volumes:
 
 def byte_rates(plan: Plan | None, rates: PipelineRates) -> tuple[float, float]:
     """Bytes per second that are read and written."""
-    read, written = (sum(_rates_of_kind(plan, rates.operators, kind).values(), Rate()).bytes for kind in (BlockKind.SOURCE, BlockKind.SINK))
+    read, written = (
+        sum(_rates_of_kind(plan, rates.operators, kind).values(), Rate()).bytes
+        for kind in (BlockKind.SOURCE, BlockKind.SINK)
+    )
     return read, written
 
 
@@ -56,7 +76,9 @@ def _of_kind(plan: Plan | None, volumes: Volumes, kind: BlockKind) -> Tables:
     return together(volumes.get(operator, {}) for operator in _operators(plan, kind))
 
 
-def _rates_of_kind(plan: Plan | None, rates: Mapping[str, Mapping[str, Rate]], kind: BlockKind) -> Mapping[str, Rate]:
+def _rates_of_kind(
+    plan: Plan | None, rates: Mapping[str, Mapping[str, Rate]], kind: BlockKind
+) -> Mapping[str, Rate]:
     result: dict[str, Rate] = {}
     for operator in _operators(plan, kind):
         for table, rate in rates.get(operator, {}).items():
@@ -65,7 +87,11 @@ def _rates_of_kind(plan: Plan | None, rates: Mapping[str, Mapping[str, Rate]], k
 
 
 def _operators(plan: Plan | None, kind: BlockKind) -> list[str]:
-    return [action.operator for part in plan.pipelines for action in part.of_kind(kind)] if plan else []
+    return (
+        [action.operator for part in plan.pipelines for action in part.of_kind(kind)]
+        if plan
+        else []
+    )
 
 
 def _texts(volume: Volume, rate: Rate) -> Mapping[str, str]:
@@ -79,4 +105,8 @@ def _texts(volume: Volume, rate: Rate) -> Mapping[str, str]:
 
 def decimal(value: float) -> str:
     """Plain decimal text, never with an exponent."""
-    return f"{value:.3f}".rstrip("0").rstrip(".") if value == value and abs(value) != float("inf") else "0"
+    return (
+        f"{value:.3f}".rstrip("0").rstrip(".")
+        if value == value and abs(value) != float("inf")
+        else "0"
+    )

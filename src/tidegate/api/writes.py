@@ -39,21 +39,35 @@ class Writes:
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
         query, body = request.query_params, await body_of(request)
-        record = await run_in_threadpool(self.submit, body, format_of(query.get("format")), query, who_of(request).name)
+        record = await run_in_threadpool(
+            self.submit, body, format_of(query.get("format")), query, who_of(request).name
+        )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
-    def submit(self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = "") -> JobRecord:
+    def submit(
+        self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = ""
+    ) -> JobRecord:
         """Take a job in, in a thread; `query` are the parameters of the request."""
         if "dryRun" in query:
-            raise UserError("dryRun is not known here: `tidegate validate` judges a job file without starting anything")
+            raise UserError(
+                "dryRun is not known here: `tidegate validate` judges a job file without starting anything"
+            )
         wish, name = wish_of(query), query.get("jobName") or None
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         if request_key and job_id is None:
             job_id = id_of_key(request_key, by)
         plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
         try:
-            record = self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by, key=digest_of(request_key))
+            record = self.desk.commands.submit(
+                plan,
+                file="",
+                job_id=job_id,
+                name=name,
+                restore=wish,
+                by=by,
+                key=digest_of(request_key),
+            )
         except UserError as error:
             raise refused(error) from error
         self.desk.wrote()
@@ -129,4 +143,10 @@ def stop_wish(given: Mapping[str, Any]) -> How:
 
 def scalar_text(value: Any) -> str:
     """A plain value as text; empty where there is none."""
-    return str(value) if isinstance(value, int | str) and not isinstance(value, bool) else "" if value is None else json.dumps(value)
+    return (
+        str(value)
+        if isinstance(value, int | str) and not isinstance(value, bool)
+        else ""
+        if value is None
+        else json.dumps(value)
+    )

@@ -86,23 +86,42 @@ def estimated_operator(action: Action, seen: Mapping[str, Sequence[int]]) -> Ope
     sizes = seen.get(action.plugin, ())
     if sizes:
         return OperatorEstimate(
-            operator=action.operator, plugin=action.plugin, low_bytes=min(sizes), high_bytes=max(sizes), tables=tables, source=f"{len(sizes)} measured here"
+            operator=action.operator,
+            plugin=action.plugin,
+            low_bytes=min(sizes),
+            high_bytes=max(sizes),
+            tables=tables,
+            source=f"{len(sizes)} measured here",
         )
     low, high = TYPICAL_BYTES.get(action.plugin, DEFAULT_BYTES.get(action.kind, (0, 0)))
     return OperatorEstimate(
-        operator=action.operator, plugin=action.plugin, low_bytes=low * tables, high_bytes=high * tables, tables=tables, source="typical of such a block"
+        operator=action.operator,
+        plugin=action.plugin,
+        low_bytes=low * tables,
+        high_bytes=high * tables,
+        tables=tables,
+        source="typical of such a block",
     )
 
 
 def tables_of(action: Action) -> int:
     """How many tables a block is about, as far as its options tell."""
-    lists = [value for key in TABLE_LISTS if isinstance(value := action.options.get(key), list | tuple)]
+    lists = [
+        value for key in TABLE_LISTS if isinstance(value := action.options.get(key), list | tuple)
+    ]
     return max([1, *map(len, lists)])
 
 
-def estimated(plan: Plan, retained_max: int, seen: Mapping[str, Sequence[int]]) -> tuple[Need, list[OperatorEstimate]]:
+def estimated(
+    plan: Plan, retained_max: int, seen: Mapping[str, Sequence[int]]
+) -> tuple[Need, list[OperatorEstimate]]:
     """What a job file will need, and the operators that it comes from. Transforms keep no state."""
-    rows = [estimated_operator(a, seen) for p in plan.pipelines for a in p.actions if a.kind is not BlockKind.TRANSFORM]
+    rows = [
+        estimated_operator(a, seen)
+        for p in plan.pipelines
+        for a in p.actions
+        if a.kind is not BlockKind.TRANSFORM
+    ]
     frame = MANIFEST_BYTES * len(plan.pipelines) + OF_AN_OPERATOR_BYTES * len(rows)
     high = frame + sum(row.high_bytes for row in rows)
     need = Need(

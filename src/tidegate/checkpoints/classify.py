@@ -15,7 +15,9 @@ from tidegate.checkpoints import paths
 QUARANTINE = "_quarantine"
 OWNER = "_installation.json"
 MINUTE_MS = 60_000
-UNNAMED = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # what `Files.write` has written and not yet given its name
+UNNAMED = re.compile(
+    r"\..+\.[0-9a-f]{8}\.tmp"
+)  # what `Files.write` has written and not yet given its name
 
 
 class Kind(StrEnum):
@@ -120,12 +122,23 @@ def unit_of(path: str) -> Unit:
         return Unit(path="/".join(parts[:2]), shape=Shape.QUARANTINE)
     if parts[0] == paths.SAVEPOINTS and inside and parts[1].isdigit():
         return Unit(path="/".join(parts[:3]), shape=Shape.SAVEPOINT, job_id=int(parts[1]))
-    if inside and parts[0].isdigit() and parts[1].isdigit() and paths.checkpoint_of(parts[2]) is not None:
+    if (
+        inside
+        and parts[0].isdigit()
+        and parts[1].isdigit()
+        and paths.checkpoint_of(parts[2]) is not None
+    ):
         return Unit(path="/".join(parts[:3]), shape=Shape.CHECKPOINT, job_id=int(parts[0]))
     if path == OWNER:
         return Unit(path=path, shape=Shape.RECORD)
-    if UNNAMED.fullmatch(parts[-1]) and (len(parts) == 1 or parts[0].isdigit() or parts[0] == paths.SAVEPOINTS):
-        return Unit(path=path, shape=Shape.LEFTOVER, job_id=next((int(p) for p in parts[:2] if p.isdigit()), None))
+    if UNNAMED.fullmatch(parts[-1]) and (
+        len(parts) == 1 or parts[0].isdigit() or parts[0] == paths.SAVEPOINTS
+    ):
+        return Unit(
+            path=path,
+            shape=Shape.LEFTOVER,
+            job_id=next((int(p) for p in parts[:2] if p.isdigit()), None),
+        )
     depth = 3 if parts[0].isdigit() or parts[0] == paths.SAVEPOINTS else 1
     return Unit(path="/".join(parts[:depth]), shape=Shape.FOREIGN)
 
@@ -136,11 +149,15 @@ def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
     count = size = newest_ms = 0
     whole = False
     for path, entry in files:
-        if not (inside and path.startswith(inside)):  # the many files of one unit are not looked at one by one
+        if not (
+            inside and path.startswith(inside)
+        ):  # the many files of one unit are not looked at one by one
             unit = unit_of(path)
             if (current.path, current.shape) != (unit.path, unit.shape):
                 if count:
-                    yield replace(current, files=count, bytes=size, newest_ms=newest_ms, whole=whole)
+                    yield replace(
+                        current, files=count, bytes=size, newest_ms=newest_ms, whole=whole
+                    )
                 current, inside = unit, f"{unit.path}/" if unit.shape in CLOSED else ""
                 count = size = newest_ms = 0
                 whole = False
@@ -154,7 +171,10 @@ def _counts(unit: Unit, path: str) -> bool:
     """Whether this file makes the unit what it is."""
     match unit.shape:
         case Shape.CHECKPOINT:
-            return path == f"{unit.path}/{paths.MANIFEST}" and paths.draft_generation(unit.path.rpartition("/")[2]) is None
+            return (
+                path == f"{unit.path}/{paths.MANIFEST}"
+                and paths.draft_generation(unit.path.rpartition("/")[2]) is None
+            )
         case Shape.SAVEPOINT:
             return path == f"{unit.path}/{paths.SAVEPOINT_HEAD}"
         case _:
@@ -176,7 +196,10 @@ def classify(unit: Unit, facts: Facts, policy: Policy) -> Verdict:
 def _kind(unit: Unit, facts: Facts) -> tuple[Kind, str]:
     match unit.shape:
         case Shape.QUARANTINE:
-            return Kind.QUARANTINED, "collected; it is deleted after the quarantine's delay, and can be taken back until then"
+            return (
+                Kind.QUARANTINED,
+                "collected; it is deleted after the quarantine's delay, and can be taken back until then",
+            )
         case Shape.RECORD:
             return Kind.RECORD, "names the store that this namespace belongs to"
         case Shape.FOREIGN:
@@ -207,7 +230,10 @@ def _overlap(path: str, claim: str) -> bool:
 
 
 def _held(unit: Unit, facts: Facts, policy: Policy) -> bool:
-    return any(until_ms > policy.now_ms and _overlap(unit.path, place) for place, until_ms in facts.held.items())
+    return any(
+        until_ms > policy.now_ms and _overlap(unit.path, place)
+        for place, until_ms in facts.held.items()
+    )
 
 
 def _old_enough(unit: Unit, age_ms: int, policy: Policy) -> bool:

@@ -62,7 +62,9 @@ class Report:
 class Collector:
     """The collector of one namespace. `going` is asked again and again: a leader that is not sure of itself any more stops."""
 
-    def __init__(self, files: Files, witness: Witness, going: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, files: Files, witness: Witness, going: Callable[[], bool] = lambda: True
+    ) -> None:
         self.files, self.witness, self.going = files, witness, going
         self.quarantines = Quarantines(files)
 
@@ -84,7 +86,12 @@ class Collector:
     def held(self, rules: Rules, facts: Facts) -> Facts:
         """The facts, and what a person took back."""
         back = [each for each in self.quarantines.all() if each.phase is Phase.TAKEN_BACK]
-        return replace(facts, held={place: each.closed_ms + rules.orphans_ms for each in back for place in each.places})
+        return replace(
+            facts,
+            held={
+                place: each.closed_ms + rules.orphans_ms for each in back for place in each.places
+            },
+        )
 
     def collect(self, rules: Rules) -> Report:
         """One pass. Broken off at any moment, the next one goes on with what is left."""
@@ -102,7 +109,9 @@ class Collector:
             report.quarantine = quarantine.id
             self._collect(quarantine, verdict, rules, report)
         if self.going():
-            for each in [each for each in self.quarantines.all() if each.phase is Phase.OPEN]:  # also that of a pass that died after its last move
+            for each in [
+                each for each in self.quarantines.all() if each.phase is Phase.OPEN
+            ]:  # also that of a pass that died after its last move
                 self.quarantines.close(each, rules.policy.now_ms)
             report.whole = True
         return report
@@ -113,7 +122,9 @@ class Collector:
         self._finish_older(rules, report)
         return report
 
-    def _collect(self, quarantine: Quarantine, verdict: Verdict, rules: Rules, report: Report) -> None:
+    def _collect(
+        self, quarantine: Quarantine, verdict: Verdict, rules: Rules, report: Report
+    ) -> None:
         """Move one unit, if it is still what it was; and back again, if somebody came to want it in that moment."""
         unit = verdict.unit
         if not self._still_due(verdict, rules):
@@ -137,11 +148,19 @@ class Collector:
             now = verdict.unit  # a file has nothing below it
         if now is None or now.newest_ms != verdict.unit.newest_ms:
             return False
-        return classify(now, replace(self.witness.of_job(verdict.unit.job_id), expired={}), rules.policy).kind is Kind.ORPHAN
+        return (
+            classify(
+                now, replace(self.witness.of_job(verdict.unit.job_id), expired={}), rules.policy
+            ).kind
+            is Kind.ORPHAN
+        )
 
     def _wanted(self, verdict: Verdict) -> bool:
         """Whether the store names it now. It was the store that said before that nobody does; so this is somebody who came in between."""
-        return classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind is not Kind.ORPHAN
+        return (
+            classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind
+            is not Kind.ORPHAN
+        )
 
     def _prune(self, path: str) -> None:
         """Directories that became empty."""

@@ -44,7 +44,9 @@ class Files(ABC):
     """A root and what is below it."""
 
     trouble: str = ""  # why the storage is waited for at this moment
-    renames: ClassVar[bool]  # whether a whole directory gets its name in one step; otherwise its files appear one by one
+    renames: ClassVar[
+        bool
+    ]  # whether a whole directory gets its name in one step; otherwise its files appear one by one
 
     @abstractmethod
     def read(self, path: str) -> bytes:
@@ -142,7 +144,9 @@ class LocalFiles(Files):
         try:
             return self._at(path).read_bytes()
         except (NotADirectoryError, IsADirectoryError):
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.place(path)) from None
+            raise FileNotFoundError(
+                errno.ENOENT, "there is no such file", self.place(path)
+            ) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Under a hidden name first, then under its own."""
@@ -166,8 +170,13 @@ class LocalFiles(Files):
         for file, data in zip(written, files.values(), strict=True):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-        directories = {top} | {parent for file in written for parent in file.parents if parent.is_relative_to(top)}
-        for made in (*written, *sorted(directories, reverse=True)):  # after all writes: the first of them forces most of the others too
+        directories = {top} | {
+            parent for file in written for parent in file.parents if parent.is_relative_to(top)
+        }
+        for made in (
+            *written,
+            *sorted(directories, reverse=True),
+        ):  # after all writes: the first of them forces most of the others too
             sync(made)
 
     def create(self, path: str, data: bytes) -> bool:
@@ -232,7 +241,9 @@ class LocalFiles(Files):
         """All that can be removed is; the first thing that cannot is raised then."""
         failures: list[OSError] = []
 
-        def note(_: object, __: str, error: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        def note(
+            _: object, __: str, error: tuple[type[BaseException], BaseException, TracebackType]
+        ) -> None:
             if isinstance(error[1], OSError) and not isinstance(error[1], FileNotFoundError):
                 failures.append(error[1])
 
@@ -284,7 +295,12 @@ def _entry(item: "os.DirEntry[str]") -> Entry | None:
         directory = item.is_dir(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return Entry(name=item.name, directory=directory, bytes=0 if directory else status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+    return Entry(
+        name=item.name,
+        directory=directory,
+        bytes=0 if directory else status.st_size,
+        modified_ms=status.st_mtime_ns // 1_000_000,
+    )
 
 
 def make(directory: Path) -> None:

@@ -29,9 +29,13 @@ class FsspecFiles(Files):
         self.url, self.patience = url.rstrip("/"), patience
         protocol = url.partition("://")[0]
         try:
-            self.fs: Any = fsspec.filesystem(protocol, skip_instance_cache=True, use_listings_cache=False, **options)
+            self.fs: Any = fsspec.filesystem(
+                protocol, skip_instance_cache=True, use_listings_cache=False, **options
+            )
         except ImportError:
-            raise UserError(f"checkpoints on {protocol}:// need a package that is not installed: pip install the fsspec implementation of {protocol}") from None
+            raise UserError(
+                f"checkpoints on {protocol}:// need a package that is not installed: pip install the fsspec implementation of {protocol}"
+            ) from None
         except ValueError:
             raise UserError(f"{protocol}:// is not a file system that fsspec knows") from None
         self.root = str(self.fs._strip_protocol(self.url)).rstrip("/")
@@ -44,7 +48,9 @@ class FsspecFiles(Files):
             try:
                 return act()
             except (ConnectionError, TimeoutError) as error:
-                raise StorageUnavailable(f"{self.url} is out of reach: {type(error).__name__}") from None
+                raise StorageUnavailable(
+                    f"{self.url} is out of reach: {type(error).__name__}"
+                ) from None
 
         try:
             return waiting(attempt, self.patience, self.url, self._note)
@@ -100,7 +106,10 @@ class FsspecFiles(Files):
         except (FileNotFoundError, NotADirectoryError):
             return []
         top = self._at(path)
-        return sorted((entry_of(item) for item in found if str(item["name"]).rstrip("/") != top), key=lambda entry: entry.name)
+        return sorted(
+            (entry_of(item) for item in found if str(item["name"]).rstrip("/") != top),
+            key=lambda entry: entry.name,
+        )
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
         """Directory by directory."""
@@ -146,7 +155,12 @@ def entry_of(item: Mapping[str, Any]) -> Entry:
     """An entry from what a file system tells."""
     directory = item["type"] == "directory"
     name = PurePosixPath(str(item["name"])).name
-    return Entry(name=name, directory=directory, bytes=0 if directory else int(item.get("size") or 0), modified_ms=_milliseconds(item))
+    return Entry(
+        name=name,
+        directory=directory,
+        bytes=0 if directory else int(item.get("size") or 0),
+        modified_ms=_milliseconds(item),
+    )
 
 
 def _milliseconds(item: Mapping[str, Any]) -> int:

@@ -44,17 +44,26 @@ TEXT_CHARS_MAX = 200
 
 def identity_of(action: Action) -> dict[str, str]:
     """The identity as small plain text: long values and addresses, which may hold a password, by their digest."""
-    return {"plugin": action.plugin} | {key: _text(action.options[key]) for key in KEYS if action.options.get(key) is not None}
+    return {"plugin": action.plugin} | {
+        key: _text(action.options[key]) for key in KEYS if action.options.get(key) is not None
+    }
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What differs, in words."""
     keys = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
-    return [f"{key} is {_said(now.get(key))} in the job file, and its state was made with {_said(before.get(key))}" for key in keys]
+    return [
+        f"{key} is {_said(now.get(key))} in the job file, and its state was made with {_said(before.get(key))}"
+        for key in keys
+    ]
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    )
     if "://" in text or isinstance(value, Mapping | list | tuple) or len(text) > TEXT_CHARS_MAX:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return text

@@ -66,7 +66,9 @@ class WaitedForFiles(LocalFiles):
         except OSError as error:
             if error.errno not in FAULTS:
                 raise
-            raise StorageUnavailable(f"the checkpoint storage {self.root} {FAULTS[error.errno]}") from error
+            raise StorageUnavailable(
+                f"the checkpoint storage {self.root} {FAULTS[error.errno]}"
+            ) from error
 
     def _check_root(self) -> None:
         """Whether the root is where it was. One that was never there is made by the first write."""
@@ -75,8 +77,12 @@ class WaitedForFiles(LocalFiles):
         except (FileNotFoundError, NotADirectoryError) as error:
             if self._seen is None:
                 return
-            raise StorageUnavailable(f"the checkpoint storage {self.root} is gone: it was removed, or its disk is not mounted; bring it back") from error
+            raise StorageUnavailable(
+                f"the checkpoint storage {self.root} is gone: it was removed, or its disk is not mounted; bring it back"
+            ) from error
         identity = found.st_dev, found.st_ino
         if self._seen is not None and identity != self._seen and not os.listdir(self.root):
-            raise StorageUnavailable(f"the checkpoint storage {self.root} is empty, and was not before: its disk is not mounted; bring it back")
+            raise StorageUnavailable(
+                f"the checkpoint storage {self.root} is empty, and was not before: its disk is not mounted; bring it back"
+            )
         self._seen = identity

@@ -60,7 +60,9 @@ def digest(data: bytes) -> str:
 
 def encode_state(state: Any) -> bytes:
     """A state document as it stands on disk."""
-    return (json.dumps(state, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (
+        json.dumps(state, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    ).encode()
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

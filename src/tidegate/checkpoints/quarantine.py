@@ -61,7 +61,9 @@ class NoQuarantine(UserError):
     condition = "quarantine-missing"
 
     def __init__(self, wanted: str, there: list[str]) -> None:
-        super().__init__(f"there is no quarantine {wanted!r}; there are: {', '.join(there) or 'none'}. `tidegate state gc` lists them")
+        super().__init__(
+            f"there is no quarantine {wanted!r}; there are: {', '.join(there) or 'none'}. `tidegate state gc` lists them"
+        )
 
 
 class Quarantines:
@@ -72,12 +74,20 @@ class Quarantines:
 
     def all(self) -> list[Quarantine]:
         """All of them, the oldest first. One whose record cannot be read is left alone: nobody can say since when it waits."""
-        found = [self._read(entry.name) for entry in self.files.entries(QUARANTINE) if entry.directory]
-        return sorted((each for each in found if each is not None), key=lambda each: (each.opened_ms, each.id))
+        found = [
+            self._read(entry.name) for entry in self.files.entries(QUARANTINE) if entry.directory
+        ]
+        return sorted(
+            (each for each in found if each is not None), key=lambda each: (each.opened_ms, each.id)
+        )
 
     def _read(self, name: str) -> Quarantine | None:
         try:
-            return from_document(Quarantine, json.loads(self.files.read(f"{QUARANTINE}/{name}/{RECORD}")), f"quarantine {name}")
+            return from_document(
+                Quarantine,
+                json.loads(self.files.read(f"{QUARANTINE}/{name}/{RECORD}")),
+                f"quarantine {name}",
+            )
         except (OSError, ValueError, KeyError, TypeError, NewerDocument):
             return None
 
@@ -120,7 +130,9 @@ class Quarantines:
         if not units_held:
             self._drop(quarantine)
             return None
-        closed = replace(quarantine, phase=Phase.CLOSED, closed_ms=now_ms, units=units_held, bytes=bytes_held)
+        closed = replace(
+            quarantine, phase=Phase.CLOSED, closed_ms=now_ms, units=units_held, bytes=bytes_held
+        )
         failpoint("collector.close.before")
         self._write(closed)
         failpoint("collector.close.after")
@@ -129,13 +141,21 @@ class Quarantines:
     def contents(self, quarantine: Quarantine) -> Iterator[Held]:
         """What is in it, unit by unit: one that was given out may be moved or deleted before the next is asked for."""
         top = f"{QUARANTINE}/{quarantine.id}/"
-        inside = ((path.removeprefix(top), entry) for path, entry in self.files.walk(top.rstrip("/")) if path != f"{top}{RECORD}")
+        inside = (
+            (path.removeprefix(top), entry)
+            for path, entry in self.files.walk(top.rstrip("/"))
+            if path != f"{top}{RECORD}"
+        )
         for unit in units(inside):
             yield Held(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
 
     def take_back(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
         """Everything to where it stood: how many units, and what could not be moved. May be repeated."""
-        places = tuple(sorted({_top(held.origin) for held in self.contents(quarantine)} | set(quarantine.places)))
+        places = tuple(
+            sorted(
+                {_top(held.origin) for held in self.contents(quarantine)} | set(quarantine.places)
+            )
+        )
         returning = replace(quarantine, phase=Phase.TAKEN_BACK, closed_ms=now_ms, places=places)
         failpoint("collector.undo.before")
         self._write(returning)
@@ -144,7 +164,9 @@ class Quarantines:
         failed: list[str] = []
         for held in self.contents(returning):
             if not self.free(held):
-                failed.append(f"{held.origin}: something else stands there now; it stays in {held.path}")
+                failed.append(
+                    f"{held.origin}: something else stands there now; it stays in {held.path}"
+                )
                 continue
             try:
                 self.put_back(returning, held.origin)
@@ -163,7 +185,9 @@ class Quarantines:
         return here <= there or there <= here
 
     def _sizes(self, path: str) -> dict[str, int]:
-        return {below.removeprefix(f"{path}/"): entry.bytes for below, entry in self.files.walk(path)}
+        return {
+            below.removeprefix(f"{path}/"): entry.bytes for below, entry in self.files.walk(path)
+        }
 
     def delete(self, quarantine: Quarantine) -> list[str]:
         """Delete it for good, file by file; what could not be deleted. Its record goes last, so that the rest is tried again."""
@@ -171,7 +195,11 @@ class Quarantines:
         failpoint("collector.delete.before")
         for held in self.contents(quarantine):
             try:
-                (self.files.remove if held.unit.shape is Shape.LEFTOVER else self.files.remove_tree)(held.path)
+                (
+                    self.files.remove
+                    if held.unit.shape is Shape.LEFTOVER
+                    else self.files.remove_tree
+                )(held.path)
             except (OSError, StorageRefused) as error:
                 failed.append(f"{held.path}: {error}")
             failpoint("collector.delete.middle")
@@ -189,7 +217,10 @@ class Quarantines:
         return f"{QUARANTINE}/{quarantine.id}/{path}"
 
     def _write(self, quarantine: Quarantine) -> None:
-        self.files.write(f"{QUARANTINE}/{quarantine.id}/{RECORD}", (json.dumps(to_document(quarantine), indent=1) + "\n").encode())
+        self.files.write(
+            f"{QUARANTINE}/{quarantine.id}/{RECORD}",
+            (json.dumps(to_document(quarantine), indent=1) + "\n").encode(),
+        )
 
     def _drop(self, quarantine: Quarantine) -> None:
         failpoint("collector.drop.before")

@@ -31,7 +31,12 @@ def never(_: int) -> bool:
     return False
 
 
-def waiting(act: Callable[[], T], patience: Patience, place: str, note: Callable[[str], None] = lambda _: None) -> T:
+def waiting(
+    act: Callable[[], T],
+    patience: Patience,
+    place: str,
+    note: Callable[[str], None] = lambda _: None,
+) -> T:
     """Do it; while the storage is out of reach, as often as the patience lasts. `note` is told what is waited for."""
     failures = 0
     while True:
@@ -41,7 +46,9 @@ def waiting(act: Callable[[], T], patience: Patience, place: str, note: Callable
             failures += 1
             note(str(error))
             if failures == 1 and patience is not never:
-                LOG.warning("checkpoint storage out of reach", extra={"place": place, "why": str(error)})
+                LOG.warning(
+                    "checkpoint storage out of reach", extra={"place": place, "why": str(error)}
+                )
             if not patience(failures):
                 raise
         else:

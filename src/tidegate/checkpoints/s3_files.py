@@ -16,7 +16,12 @@ from tidegate.model.errors import UserError
 
 try:
     import s3fs
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+        PartialCredentialsError,
+    )
     from fsspec.asyn import sync
 except ImportError:
     raise UserError("checkpoints on S3 need the package s3fs: pip install 'tidegate[s3]'") from None
@@ -26,7 +31,16 @@ AT_ONCE_MAX = 32  # requests of one call
 PAGE = 1000  # objects in one answer, and in one deletion: S3's own limit
 MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 CHANGED = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
-BUSY = frozenset({"SlowDown", "RequestTimeout", "Throttling", "TooManyRequests", "ServiceUnavailable", "InternalError"})
+BUSY = frozenset(
+    {
+        "SlowDown",
+        "RequestTimeout",
+        "Throttling",
+        "TooManyRequests",
+        "ServiceUnavailable",
+        "InternalError",
+    }
+)
 
 
 class S3Files(Files):
@@ -39,7 +53,9 @@ class S3Files(Files):
         self.prefix = prefix.strip("/")
         self.url = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
         self.patience = patience
-        self.fs: Any = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, **client_of(options).arguments)
+        self.fs: Any = s3fs.S3FileSystem(
+            skip_instance_cache=True, use_listings_cache=False, **client_of(options).arguments
+        )
 
     def _key(self, path: str) -> str:
         return f"{self.prefix}/{inside(path)}".strip("/")
@@ -56,9 +72,13 @@ class S3Files(Files):
             except ClientError as error:
                 raise self._refusal(error) from None
             except (NoCredentialsError, PartialCredentialsError):
-                raise StorageRefused(f"there are no credentials for {self.url}: set fs.s3a.access.key and fs.s3a.secret.key, or give the host a role") from None
+                raise StorageRefused(
+                    f"there are no credentials for {self.url}: set fs.s3a.access.key and fs.s3a.secret.key, or give the host a role"
+                ) from None
             except (BotoCoreError, ConnectionError, TimeoutError) as error:
-                raise StorageUnavailable(f"{self.url} is out of reach: {type(error).__name__}") from None
+                raise StorageUnavailable(
+                    f"{self.url} is out of reach: {type(error).__name__}"
+                ) from None
 
         try:
             return waiting(attempt, self.patience, self.url, self._note)
@@ -70,14 +90,21 @@ class S3Files(Files):
 
     def _refusal(self, error: "ClientError") -> Exception:
         """What an error of the server means."""
-        code, status = _code(error), int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        code, status = (
+            _code(error),
+            int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)),
+        )
         if code in MISSING:
             return FileNotFoundError(f"{self.url}: {code}")
         if code in BUSY or status >= 500:
             return StorageUnavailable(f"{self.url} is out of reach: {code}")
         if code == "NoSuchBucket":
-            return StorageRefused(f"there is no bucket {self.bucket}: make it, or correct s3.bucket")
-        return StorageRefused(f"{self.url} refuses a request ({code}): check the keys, their rights on this bucket, and the clock of this host")
+            return StorageRefused(
+                f"there is no bucket {self.bucket}: make it, or correct s3.bucket"
+            )
+        return StorageRefused(
+            f"{self.url} refuses a request ({code}): check the keys, their rights on this bucket, and the clock of this host"
+        )
 
     def read(self, path: str) -> bytes:
         """All of a file; FileNotFoundError."""
@@ -100,7 +127,12 @@ class S3Files(Files):
 
         async def put(client: Any) -> None:
             keys = {self._key(f"{path}/{name}".lstrip("/")): data for name, data in files.items()}
-            await self._side_by_side([client.put_object(Bucket=self.bucket, Key=key, Body=data) for key, data in keys.items()])
+            await self._side_by_side(
+                [
+                    client.put_object(Bucket=self.bucket, Key=key, Body=data)
+                    for key, data in keys.items()
+                ]
+            )
 
         self._call(put)
 
@@ -130,7 +162,9 @@ class S3Files(Files):
 
         async def put(client: Any) -> bool:
             try:
-                await client.put_object(Bucket=self.bucket, Key=self._key(path), Body=data, **condition)
+                await client.put_object(
+                    Bucket=self.bucket, Key=self._key(path), Body=data, **condition
+                )
             except ClientError as error:
                 if _code(error) in CHANGED | MISSING:
                     return False
@@ -163,7 +197,14 @@ class S3Files(Files):
         prefix = f"{self._key(path)}/".lstrip("/")
         more: dict[str, str] = {"Delimiter": delimiter} if delimiter else {}
         while True:
-            page = self._call(lambda client: client.list_objects_v2(Bucket=self.bucket, Prefix=prefix, MaxKeys=PAGE, **more))  # noqa: B023  # called at once
+            page = self._call(
+                lambda client: client.list_objects_v2(
+                    Bucket=self.bucket,
+                    Prefix=prefix,
+                    MaxKeys=PAGE,
+                    **more,  # noqa: B023  # called at once
+                )
+            )
             yield page
             if not page.get("IsTruncated"):
                 return
@@ -186,9 +227,15 @@ class S3Files(Files):
 
     def _remove_all(self, below: list[str]) -> None:
         objects = [{"Key": self._key(path)} for path in below]
-        answer = self._call(lambda client: client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}))
+        answer = self._call(
+            lambda client: client.delete_objects(
+                Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
+            )
+        )
         for failure in answer.get("Errors", ()):
-            raise PermissionError(f"s3://{self.bucket}/{failure.get('Key', '')} cannot be deleted: {failure.get('Code', 'no reason given')}")
+            raise PermissionError(
+                f"s3://{self.bucket}/{failure.get('Key', '')} cannot be deleted: {failure.get('Code', 'no reason given')}"
+            )
 
     def prune(self, path: str) -> None:
         """There are no empty directories."""
@@ -203,7 +250,11 @@ class S3Files(Files):
         async def copy(client: Any) -> None:
             def one(path: str) -> Awaitable[Any]:
                 to = self._key(f"{target}/{PurePosixPath(path).relative_to(source)}")
-                return client.copy_object(Bucket=self.bucket, Key=to, CopySource={"Bucket": self.bucket, "Key": self._key(path)})  # type: ignore[no-any-return]  # botocore has no types
+                return client.copy_object(  # type: ignore[no-any-return]  # botocore has no types
+                    Bucket=self.bucket,
+                    Key=to,
+                    CopySource={"Bucket": self.bucket, "Key": self._key(path)},
+                )
 
             await self._side_by_side([one(path) for path in found])
 
@@ -232,4 +283,8 @@ def _code(error: "ClientError") -> str:
 
 
 def _file(item: Mapping[str, Any]) -> Entry:
-    return Entry(name=PurePosixPath(item["Key"]).name, bytes=int(item["Size"]), modified_ms=int(item["LastModified"].timestamp() * 1000))
+    return Entry(
+        name=PurePosixPath(item["Key"]).name,
+        bytes=int(item["Size"]),
+        modified_ms=int(item["LastModified"].timestamp() * 1000),
+    )

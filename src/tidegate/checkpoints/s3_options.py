@@ -36,7 +36,11 @@ class Client:
             "response_checksum_validation": "when_required",
             **({"s3": {"addressing_style": "path"}} if self.path_style else {}),
         }
-        client = {name: value for name, value in (("endpoint_url", self.endpoint), ("region_name", self.region)) if value}
+        client = {
+            name: value
+            for name, value in (("endpoint_url", self.endpoint), ("region_name", self.region))
+            if value
+        }
         keys = {"key": self.key or None, "secret": self.secret or None, "token": self.token or None}
         return {**keys, "anon": self.anonymous, "client_kwargs": client, "config_kwargs": config}
 
@@ -47,7 +51,9 @@ def client_of(options: Mapping[str, str]) -> Client:
     if endpoint and "://" not in endpoint:
         scheme = "http" if _is(options, TLS, "false") else "https"
         endpoint = f"{scheme}://{endpoint}"
-    own = bool(endpoint) and "amazonaws." not in endpoint  # somebody's own server seldom has a name for every bucket
+    own = (
+        bool(endpoint) and "amazonaws." not in endpoint
+    )  # somebody's own server seldom has a name for every bucket
     return Client(
         key=options.get(ACCESS_KEY, ""),
         secret=options.get(SECRET_KEY, ""),

@@ -114,15 +114,21 @@ class Savepoints:
         manifest = replace(whole.manifest, kind=CheckpointKind.SAVEPOINT)
         data = encode_manifest(manifest)
         point = SavedPoint(
-            checkpoint=manifest.checkpoint, path=target, manifest=digest(data), bytes=len(data) + sum(entry.bytes for entry in manifest.files.values())
+            checkpoint=manifest.checkpoint,
+            path=target,
+            manifest=digest(data),
+            bytes=len(data) + sum(entry.bytes for entry in manifest.files.values()),
         )
         there = self._manifest(target)
         if there == data and self.storage.damage(target) == "":
             return point
         failpoint("savepoint.copy.before")
-        if there not in (
-            data,
-            b"",
+        if (
+            there
+            not in (
+                data,
+                b"",
+            )
         ):  # of an attempt that had chosen another checkpoint; otherwise whoever comes here writes the same bytes, and takes nothing away
             self.files.remove(f"{target}/{paths.MANIFEST}")
         for name in manifest.files:
@@ -166,8 +172,13 @@ class Savepoints:
         for point in savepoint.pipelines.values():
             where = self.files.place(point.path)
             self.storage.read(point.path)
-            if point.manifest and digest(self.files.read(f"{point.path}/{paths.MANIFEST}")) != point.manifest:
-                raise Damaged(where, paths.MANIFEST, f"is not the one that {paths.SAVEPOINT_HEAD} names")
+            if (
+                point.manifest
+                and digest(self.files.read(f"{point.path}/{paths.MANIFEST}")) != point.manifest
+            ):
+                raise Damaged(
+                    where, paths.MANIFEST, f"is not the one that {paths.SAVEPOINT_HEAD} names"
+                )
         return savepoint
 
     def head(self, path: str) -> Savepoint:
@@ -176,11 +187,20 @@ class Savepoints:
         try:
             data = self.files.read(f"{path}/{paths.SAVEPOINT_HEAD}")
         except OSError as error:
-            reason = f"cannot be read: {error.strerror or error}" if not isinstance(error, FileNotFoundError) else "is missing"
+            reason = (
+                f"cannot be read: {error.strerror or error}"
+                if not isinstance(error, FileNotFoundError)
+                else "is missing"
+            )
             raise Damaged(where, paths.SAVEPOINT_HEAD, reason) from None
         head = _decode(data, where)
         pipelines = {
-            int(pipeline): SavedPoint(checkpoint=part.checkpoint, path=f"{path}/{pipeline}", manifest=part.manifest, bytes=part.bytes)
+            int(pipeline): SavedPoint(
+                checkpoint=part.checkpoint,
+                path=f"{path}/{pipeline}",
+                manifest=part.manifest,
+                bytes=part.bytes,
+            )
             for pipeline, part in sorted(head.pipelines.items(), key=lambda item: int(item[0]))
         }
         return Savepoint(
@@ -201,15 +221,22 @@ class Savepoints:
         """By its id, by its path from the root, or by its absolute path or address. NoSavepoint says what there is; Damaged what is wrong with it."""
         path = self._path(job_id, word)
         if path is None or not self.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
-            there = ", ".join(s.id if job_id is not None else s.path for s in self.list(job_id)) or "none"
+            there = (
+                ", ".join(s.id if job_id is not None else s.path for s in self.list(job_id))
+                or "none"
+            )
             of = f" of job {job_id}" if job_id is not None else ""
-            raise NoSavepoint(f"there is no savepoint {word!r}{of} under {self.files.place(paths.SAVEPOINTS)}; there are: {there}")
+            raise NoSavepoint(
+                f"there is no savepoint {word!r}{of} under {self.files.place(paths.SAVEPOINTS)}; there are: {there}"
+            )
         return self.read(path)
 
     def _path(self, job_id: int | None, word: str) -> str | None:
         """The path from the root that a word means; None where it cannot mean a savepoint."""
         root = self.files.place().rstrip("/") + "/"
-        relative = word.removeprefix("file://").removeprefix(root).strip("/") if "/" in word else word
+        relative = (
+            word.removeprefix("file://").removeprefix(root).strip("/") if "/" in word else word
+        )
         match relative.split("/"):
             case [paths.SAVEPOINTS, job, id] if job.isdecimal() and paths.is_savepoint_name(id):
                 return relative
@@ -242,23 +269,36 @@ class Savepoints:
         found = other.read("")
         path = paths.savepoint_directory(found.job_id, found.id).as_posix()
         head = f"{path}/{paths.SAVEPOINT_HEAD}"
-        if self.files.exists(head) and self.files.read(head) != other.files.read(paths.SAVEPOINT_HEAD):
-            raise SavepointExists(f"job {found.job_id} has another savepoint {found.id} under {self.files.place(path)}: delete that one first, or keep it")
+        if self.files.exists(head) and self.files.read(head) != other.files.read(
+            paths.SAVEPOINT_HEAD
+        ):
+            raise SavepointExists(
+                f"job {found.job_id} has another savepoint {found.id} under {self.files.place(path)}: delete that one first, or keep it"
+            )
         failpoint("savepoint.import.before")
         _transfer(other.files, "", self.files, path)
         failpoint("savepoint.import.after")
         return self.read(path)
 
-    def overtake(self, lineage: str, checkpoints: Mapping[int, int], *, job_id: int, at_ms: int) -> tuple[Savepoint, ...]:
+    def overtake(
+        self, lineage: str, checkpoints: Mapping[int, int], *, job_id: int, at_ms: int
+    ) -> tuple[Savepoint, ...]:
         """A job of this lineage goes back to these checkpoints (by pipeline), and its sinks take rows back: every savepoint that lies after one of them tells
         of rows that are not there any more. Durable when this returns; call it before a sink acts. The savepoints that are overtaken now."""
-        mark = Overtaken(job_id=job_id, checkpoints={str(p): c for p, c in checkpoints.items()}, at_ms=at_ms)
+        mark = Overtaken(
+            job_id=job_id, checkpoints={str(p): c for p, c in checkpoints.items()}, at_ms=at_ms
+        )
         marked = []
         for savepoint in self.list():
-            ahead = any(point.checkpoint > checkpoints.get(p, point.checkpoint) for p, point in savepoint.pipelines.items())
+            ahead = any(
+                point.checkpoint > checkpoints.get(p, point.checkpoint)
+                for p, point in savepoint.pipelines.items()
+            )
             if savepoint.lineage == lineage and ahead and savepoint.overtaken is None:
                 failpoint("savepoint.overtake.before")
-                self.files.write(f"{savepoint.path}/{paths.OVERTAKEN}", encode_state(to_document(mark)))
+                self.files.write(
+                    f"{savepoint.path}/{paths.OVERTAKEN}", encode_state(to_document(mark))
+                )
                 failpoint("savepoint.overtake.after")
                 marked.append(replace(savepoint, overtaken=mark))
         return tuple(marked)
@@ -276,10 +316,23 @@ class Savepoints:
 
     def _ids(self, job_id: int) -> "tuple[str, ...]":
         entries = self.files.entries(paths.savepoints_directory(job_id).as_posix())
-        return tuple(sorted((e.name for e in entries if e.directory and paths.is_savepoint_name(e.name)), key=int))
+        return tuple(
+            sorted(
+                (e.name for e in entries if e.directory and paths.is_savepoint_name(e.name)),
+                key=int,
+            )
+        )
 
     def _heads(self, job_id: int | None) -> "Iterator[tuple[str, Savepoint | str]]":
-        jobs = [job_id] if job_id is not None else sorted(int(e.name) for e in self.files.entries(paths.SAVEPOINTS) if e.directory and e.name.isdecimal())
+        jobs = (
+            [job_id]
+            if job_id is not None
+            else sorted(
+                int(e.name)
+                for e in self.files.entries(paths.SAVEPOINTS)
+                if e.directory and e.name.isdecimal()
+            )
+        )
         for job in jobs:
             for id in self._ids(job):
                 path = paths.savepoint_directory(job, id).as_posix()
@@ -325,7 +378,10 @@ def _head(savepoint: Savepoint) -> _Head:
         software=savepoint.software,
         operators=savepoint.operators,
         plan=savepoint.plan,
-        pipelines={str(p): _Part(checkpoint=point.checkpoint, manifest=point.manifest, bytes=point.bytes) for p, point in savepoint.pipelines.items()},
+        pipelines={
+            str(p): _Part(checkpoint=point.checkpoint, manifest=point.manifest, bytes=point.bytes)
+            for p, point in savepoint.pipelines.items()
+        },
     )
 
 

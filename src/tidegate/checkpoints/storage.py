@@ -16,7 +16,16 @@ from typing import Any
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.files import Files, LocalFiles
-from tidegate.checkpoints.manifest import Damaged, FileEntry, Manifest, check_file, decode_manifest, digest, encode_manifest, encode_state
+from tidegate.checkpoints.manifest import (
+    Damaged,
+    FileEntry,
+    Manifest,
+    check_file,
+    decode_manifest,
+    digest,
+    encode_manifest,
+    encode_state,
+)
 from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument
 from tidegate.model.errors import Fenced, OtherCopy
@@ -56,9 +65,13 @@ class CheckpointStorage:
 
     def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
         """Make a checkpoint; `manifest.files` is filled in here. An equal one that is there already becomes this generation's."""
-        final = paths.checkpoint_directory(manifest.job_id, manifest.pipeline, manifest.checkpoint).as_posix()
+        final = paths.checkpoint_directory(
+            manifest.job_id, manifest.pipeline, manifest.checkpoint
+        ).as_posix()
         contents = {self._name(operator, data): data for operator, data in _encoded(states).items()}
-        files = {name: FileEntry(bytes=len(data), sha256=digest(data)) for name, data in contents.items()}
+        files = {
+            name: FileEntry(bytes=len(data), sha256=digest(data)) for name, data in contents.items()
+        }
         manifest = replace(manifest, files=files)
         failpoint("checkpoint.publish.before")
         if self.files.renames:
@@ -73,7 +86,9 @@ class CheckpointStorage:
         name = f"{paths.operator_directory(operator)}/{paths.STATE}"
         return name if self.files.renames else f"{name}-{digest(data)[:16]}"
 
-    def _publish_renamed(self, manifest: Manifest, contents: Mapping[str, bytes], final: str) -> None:
+    def _publish_renamed(
+        self, manifest: Manifest, contents: Mapping[str, bytes], final: str
+    ) -> None:
         draft = f"{final.rpartition('/')[0]}/{paths.draft_name(manifest.checkpoint, manifest.generation, uuid.uuid4().hex[:8])}"
         self.files.write_tree(draft, contents)
         failpoint("checkpoint.publish.middle")
@@ -83,7 +98,9 @@ class CheckpointStorage:
             refuse_older(final, manifest, existing)
             if existing and existing.files == manifest.files and self.damage(final) == "":
                 return self._restamp(final, manifest, existing)
-            self.delete(final, manifest.generation, manifest.token)  # published by a generation that did not complete the batch
+            self.delete(
+                final, manifest.generation, manifest.token
+            )  # published by a generation that did not complete the batch
             self._put_in_place(draft, final, manifest)
         finally:
             self.files.remove_tree(draft)
@@ -92,7 +109,9 @@ class CheckpointStorage:
         try:
             self.files.move_tree(draft, final)
         except OSError:
-            refuse_older(final, manifest, self._manifest_or_none(final))  # somebody was quicker since the look
+            refuse_older(
+                final, manifest, self._manifest_or_none(final)
+            )  # somebody was quicker since the look
             raise
 
     def _restamp(self, final: str, manifest: Manifest, existing: Manifest) -> None:
@@ -100,7 +119,9 @@ class CheckpointStorage:
         if encode_manifest(existing) != encode_manifest(manifest):
             self.files.write(f"{final}/{paths.MANIFEST}", encode_manifest(manifest))
 
-    def _publish_in_place(self, manifest: Manifest, contents: Mapping[str, bytes], final: str) -> None:
+    def _publish_in_place(
+        self, manifest: Manifest, contents: Mapping[str, bytes], final: str
+    ) -> None:
         """The manifest is put in the place of the one that was judged, or judged again: an older generation cannot get past a newer one."""
         self.files.write_tree(final, contents)
         failpoint("checkpoint.manifest.before")
@@ -108,11 +129,15 @@ class CheckpointStorage:
         while True:
             seen = self.files.look(f"{final}/{paths.MANIFEST}")
             refuse_older(final, manifest, _decoded_or_none(seen.data, final) if seen else None)
-            if (seen and seen.data == data) or self.files.swap(f"{final}/{paths.MANIFEST}", data, seen):
+            if (seen and seen.data == data) or self.files.swap(
+                f"{final}/{paths.MANIFEST}", data, seen
+            ):
                 break
         failpoint("checkpoint.manifest.after")
 
-    def adopt(self, source: str, job_id: int, pipeline: int, generation: int, *, lineage: str = "") -> CheckpointRef:
+    def adopt(
+        self, source: str, job_id: int, pipeline: int, generation: int, *, lineage: str = ""
+    ) -> CheckpointRef:
         """Make a sound checkpoint from anywhere below the root (a savepoint's, another job's) one of this job, under its own id. Damaged where it is not sound.
 
         An empty lineage: the one that it has. Repeatable, and where it stands in its place already, only the owner in its manifest changes.
@@ -132,7 +157,9 @@ class CheckpointStorage:
 
     def _manifest_or_none(self, directory: str) -> Manifest | None:
         try:
-            return _decoded_or_none(self.files.read(f"{directory}/{paths.MANIFEST}"), self.files.place(directory))
+            return _decoded_or_none(
+                self.files.read(f"{directory}/{paths.MANIFEST}"), self.files.place(directory)
+            )
         except OSError:
             return None
 
@@ -142,10 +169,14 @@ class CheckpointStorage:
         try:
             return decode_manifest(self.files.read(f"{path}/{paths.MANIFEST}"), where)
         except FileNotFoundError:
-            reason = "is missing" if self.files.exists(path) else "is missing, with its whole directory"
+            reason = (
+                "is missing" if self.files.exists(path) else "is missing, with its whole directory"
+            )
             raise Damaged(where, paths.MANIFEST, reason) from None
         except OSError as error:
-            raise Damaged(where, paths.MANIFEST, f"cannot be read: {error.strerror or error}") from None
+            raise Damaged(
+                where, paths.MANIFEST, f"cannot be read: {error.strerror or error}"
+            ) from None
 
     def read(self, path: str) -> Checkpoint:
         """All of a checkpoint, verified; Damaged names the file and what is wrong with it."""
@@ -168,7 +199,11 @@ class CheckpointStorage:
     def operators(self, path: str) -> set[str]:
         """The operators that have state in a checkpoint; none where it cannot be read."""
         manifest = self._manifest_or_none(path)
-        return {paths.operator_of(name.split("/")[0]) for name in manifest.files} if manifest else set()
+        return (
+            {paths.operator_of(name.split("/")[0]) for name in manifest.files}
+            if manifest
+            else set()
+        )
 
     def damage(self, path: str) -> str:
         """What is wrong with a checkpoint, in words; empty when it is sound."""
@@ -198,7 +233,11 @@ class CheckpointStorage:
         puts in its place. None where nothing is there that this generation may delete."""
         parent, _, name = path.rpartition("/")
         draft = paths.draft_generation(name)
-        if (draft > generation) if draft is not None else not _may_delete(self._manifest_or_none(path), generation, token):
+        if (
+            (draft > generation)
+            if draft is not None
+            else not _may_delete(self._manifest_or_none(path), generation, token)
+        ):
             return None
         if not self.files.renames or not name.isdecimal():
             return path
@@ -224,18 +263,30 @@ class CheckpointStorage:
         manifest = self._manifest_or_none(path) if draft is None else None
         return draft or (manifest.generation if manifest else 0)
 
-    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = "") -> list[str]:
+    def sweep(
+        self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = ""
+    ) -> list[str]:
         """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that this generation or older ones never completed."""
-        swept = [path for path in self._below(paths.pipeline_directory(job_id, pipeline).as_posix()) if path not in keep]
+        swept = [
+            path
+            for path in self._below(paths.pipeline_directory(job_id, pipeline).as_posix())
+            if path not in keep
+        ]
         for path in swept:
             self.delete(path, generation, token)
         return swept
 
     def newest(self, job_id: int) -> Newest:
         """The highest numbers that stand in the directories of a job, whatever they are worth."""
-        found = [path for pipeline in self._below(paths.job_directory(job_id).as_posix()) for path in self._below(pipeline)]
+        found = [
+            path
+            for pipeline in self._below(paths.job_directory(job_id).as_posix())
+            for path in self._below(pipeline)
+        ]
         return Newest(
-            checkpoint=max((paths.checkpoint_of(path.rpartition("/")[2]) or 0 for path in found), default=0),
+            checkpoint=max(
+                (paths.checkpoint_of(path.rpartition("/")[2]) or 0 for path in found), default=0
+            ),
             generation=max((self._generation(path) for path in found), default=0),
         )
 
@@ -250,7 +301,10 @@ class CheckpointStorage:
     def checkpoints(self, job_id: int, pipeline: int) -> list[tuple[int, str]]:
         """(id, path) of what stands under the name of a checkpoint, by id; whether it is one, its manifest tells."""
         directory = paths.pipeline_directory(job_id, pipeline).as_posix()
-        return [(checkpoint, f"{directory}/{checkpoint}") for checkpoint in _numbers(self.files, directory)]
+        return [
+            (checkpoint, f"{directory}/{checkpoint}")
+            for checkpoint in _numbers(self.files, directory)
+        ]
 
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
         """Delete the checkpoints of a job whose ids are below this one, and its directories where nothing else is left in them. What a newer generation than
@@ -261,7 +315,9 @@ class CheckpointStorage:
             for path in self._below(pipeline):
                 checkpoint = paths.checkpoint_of(path.rpartition("/")[2])
                 if checkpoint is not None and checkpoint < below:
-                    taken = self._taken_away(path, sys.maxsize if generation is None else generation)
+                    taken = self._taken_away(
+                        path, sys.maxsize if generation is None else generation
+                    )
                     if taken is not None:
                         self.files.remove(f"{taken}/{paths.MANIFEST}")
                         self._remove_what_can_be(taken)
@@ -284,12 +340,19 @@ def refuse_older(place: str, manifest: Manifest, existing: Manifest | None) -> N
 
 def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
     """Whether another driver of the very same generation has made it. Without a token on one side, nobody can tell."""
-    return existing is not None and existing.generation == generation and bool(token and existing.token) and existing.token != token
+    return (
+        existing is not None
+        and existing.generation == generation
+        and bool(token and existing.token)
+        and existing.token != token
+    )
 
 
 def _may_delete(existing: Manifest | None, generation: int, token: str) -> bool:
     """Whether a driver may delete a checkpoint: what says nothing of its maker can be used by nobody."""
-    return existing is None or (existing.generation <= generation and not is_rival(existing, generation, token))
+    return existing is None or (
+        existing.generation <= generation and not is_rival(existing, generation, token)
+    )
 
 
 def reference(manifest: Manifest, published: Published) -> CheckpointRef:
@@ -312,7 +375,10 @@ def _size(manifest: Manifest) -> int:
 
 
 def _encoded(states: Mapping[str, Any]) -> dict[str, bytes]:
-    return {operator: encode_state({"version": 1, "operator": operator, "state": state}) for operator, state in states.items()}
+    return {
+        operator: encode_state({"version": 1, "operator": operator, "state": state})
+        for operator, state in states.items()
+    }
 
 
 def _decoded_or_none(data: bytes, where: str) -> Manifest | None:
@@ -323,4 +389,8 @@ def _decoded_or_none(data: bytes, where: str) -> Manifest | None:
 
 
 def _numbers(files: Files, directory: str) -> list[int]:
-    return sorted(int(entry.name) for entry in files.entries(directory) if entry.directory and entry.name.isdecimal())
+    return sorted(
+        int(entry.name)
+        for entry in files.entries(directory)
+        if entry.directory and entry.name.isdecimal()
+    )

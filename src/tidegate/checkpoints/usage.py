@@ -10,7 +10,12 @@ from tidegate.checkpoints.classify import Kind, Verdict
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-AGES: tuple[tuple[str, int], ...] = (("< 1 hour", HOUR_MS), ("< 1 day", DAY_MS), ("< 1 week", 7 * DAY_MS), ("< 30 days", 30 * DAY_MS))
+AGES: tuple[tuple[str, int], ...] = (
+    ("< 1 hour", HOUR_MS),
+    ("< 1 day", DAY_MS),
+    ("< 1 week", 7 * DAY_MS),
+    ("< 30 days", 30 * DAY_MS),
+)
 OLDEST = "older"
 ORPHAN_HOURS_MAX = 24 * 366  # what is older than a year is as old as a year
 
@@ -52,7 +57,9 @@ class Usage:
     by_age: dict[str, Sum] = field(default_factory=dict)
     by_job: dict[int, JobUsage] = field(default_factory=dict)
     due: Sum = field(default_factory=Sum)
-    orphan_hours: Counter[int] = field(default_factory=Counter)  # bytes of whole orphans by age, for the quota
+    orphan_hours: Counter[int] = field(
+        default_factory=Counter
+    )  # bytes of whole orphans by age, for the quota
 
     def add(self, verdict: Verdict) -> None:
         """One more unit."""
@@ -62,11 +69,15 @@ class Usage:
         if verdict.due:
             self.due.add(verdict)
         if verdict.kind is Kind.ORPHAN:
-            self.orphan_hours[min(verdict.age_ms // HOUR_MS, ORPHAN_HOURS_MAX)] += verdict.unit.bytes
+            self.orphan_hours[min(verdict.age_ms // HOUR_MS, ORPHAN_HOURS_MAX)] += (
+                verdict.unit.bytes
+            )
         if verdict.unit.job_id is not None:
             job = self.by_job.setdefault(verdict.unit.job_id, JobUsage())
             job.by_kind.setdefault(verdict.kind, Sum()).add(verdict)
-            job.youngest_ms = verdict.age_ms if job.youngest_ms is None else min(job.youngest_ms, verdict.age_ms)
+            job.youngest_ms = (
+                verdict.age_ms if job.youngest_ms is None else min(job.youngest_ms, verdict.age_ms)
+            )
 
     def bytes_of(self, kind: Kind) -> int:
         """Bytes of one kind."""

@@ -33,16 +33,42 @@ CONFLICT = 409
 
 @click.command("accept-change")
 @click.argument("job")
-@click.option("--at", required=True, metavar="POSITION", help="Where the change is, as the job's error says.")
-@click.option("--choice", required=True, type=click.Choice([each.value for each in ChangeChoice], case_sensitive=False), help="How to go on.")
-@click.option("--table", default="", metavar="TABLE", help="Only this table; without it every table that this change stops.")
+@click.option(
+    "--at", required=True, metavar="POSITION", help="Where the change is, as the job's error says."
+)
+@click.option(
+    "--choice",
+    required=True,
+    type=click.Choice([each.value for each in ChangeChoice], case_sensitive=False),
+    help="How to go on.",
+)
+@click.option(
+    "--table",
+    default="",
+    metavar="TABLE",
+    help="Only this table; without it every table that this change stops.",
+)
 @HOME
 @CONFIG
-@click.option("--server", metavar="URL[,URL]", help="Ask a server, instead of the store of this installation (TIDEGATE_SERVER).")
-@click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")
+@click.option(
+    "--server",
+    metavar="URL[,URL]",
+    help="Ask a server, instead of the store of this installation (TIDEGATE_SERVER).",
+)
+@click.option(
+    "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
+)
 @AS_JSON
 def accept_change(
-    job: str, at: str, choice: str, table: str, home: str | None, config: Path | None, server: str | None, ca_file: str | None, as_json: bool
+    job: str,
+    at: str,
+    choice: str,
+    table: str,
+    home: str | None,
+    config: Path | None,
+    server: str | None,
+    ca_file: str | None,
+    as_json: bool,
 ) -> NoReturn:
     """Decide about a change of a table that has stopped JOB (id or name), and resume it from its last checkpoint.
 
@@ -73,11 +99,19 @@ def accept_change(
             sys.exit(resume_here(here, stopped_job(known, change), change, as_json=as_json))
         commands = Commands(here.store, here.storage, here.settings, SystemClock())
         record = commands.accept_change(job_id, change, by="cli")
-        report(str(record.job_id), record.name, change, list(record.restore.notes) if record.restore else [], as_json)
+        report(
+            str(record.job_id),
+            record.name,
+            change,
+            list(record.restore.notes) if record.restore else [],
+            as_json,
+        )
     sys.exit(exits.FINISHED)
 
 
-def resume_here(here: Installation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool) -> int:
+def resume_here(
+    here: Installation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool
+) -> int:
     """Run the job in this process, from its last checkpoint, with the plan of its last run; the exit code."""
     try:
         check_spark()
@@ -93,12 +127,16 @@ def resume_here(here: Installation, outcome: JobOutcome, change: AcceptedChange,
         wish=RestoreWish(From.LATEST, accept_changes=(change,)),
         as_json=as_json,
         settings=here.settings,
-        command=shlex.join(["tidegate", "run", outcome.file, *place, "--job-id", str(outcome.job_id)]),
+        command=shlex.join(
+            ["tidegate", "run", outcome.file, *place, "--job-id", str(outcome.job_id)]
+        ),
     )
     return run_stored(here.store, outcome.plan, outcome.file, options)
 
 
-def ask_server(job: str, change: AcceptedChange, server: str | None, ca_file: str | None, as_json: bool) -> int:
+def ask_server(
+    job: str, change: AcceptedChange, server: str | None, ca_file: str | None, as_json: bool
+) -> int:
     """Have servers resume it; the exit code."""
     try:
         client: Client = remote.client_of(server, ca_file, os.environ)
@@ -106,7 +144,10 @@ def ask_server(job: str, change: AcceptedChange, server: str | None, ca_file: st
         body = {"at": change.at, "choice": change.choice.value, "table": change.table}
         answer = client.post(f"/api/v1/jobs/{job_id}/accept-change", body)
     except NotAllowed as error:
-        return refuse(f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names", exits.REFUSED)
+        return refuse(
+            f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names",
+            exits.REFUSED,
+        )
     except Refused as error:
         return refuse(str(error), exits.REFUSED if error.status == CONFLICT else exits.BAD_INPUT)
     except TidegateError as error:
@@ -118,8 +159,12 @@ def ask_server(job: str, change: AcceptedChange, server: str | None, ca_file: st
 def report(job_id: str, name: str, change: AcceptedChange, notes: list[str], as_json: bool) -> None:
     """What was done, and what is left to do by hand."""
     if as_json:
-        remote.print_json({"jobId": job_id, "jobName": name, "accepted": str(change), "notes": notes})
+        remote.print_json(
+            {"jobId": job_id, "jobName": name, "accepted": str(change), "notes": notes}
+        )
         return
     for note in notes:
         click.echo(note, err=True)
-    click.echo(f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells how it does")
+    click.echo(
+        f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells how it does"
+    )

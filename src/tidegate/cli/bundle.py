@@ -20,7 +20,12 @@ LOG_CHARS_MAX = 5_000_000
 
 @click.command(name="support-bundle")
 @click.argument("job")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write.  [default: tidegate-JOB.tar.gz]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The file to write.  [default: tidegate-JOB.tar.gz]",
+)
 @remote.options
 def support_bundle(client: Client, job: str, output: Path | None) -> None:
     """Collect what is needed to diagnose JOB (id or name): its records, checkpoints, failures and logs, the queue, the workers, figures, threads.
@@ -35,7 +40,10 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
     place = output or Path(f"tidegate-{job_id}.tar.gz")
     files = {f"job-{job_id}/{name}": text for name, text in contents(client, job_id).items()}
     try:
-        with open(place, "xb", opener=_for_owner_only) as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
+        with (
+            open(place, "xb", opener=_for_owner_only) as file,
+            tarfile.open(fileobj=file, mode="w:gz") as bundle,
+        ):
             for name, text in files.items():
                 data = masked_text(text).encode()
                 entry = tarfile.TarInfo(name)

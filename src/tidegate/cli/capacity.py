@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.capacity import SAFETY, Need, OperatorEstimate, PipelineSizes, estimated, measured
+from tidegate.checkpoints.capacity import (
+    SAFETY,
+    Need,
+    OperatorEstimate,
+    PipelineSizes,
+    estimated,
+    measured,
+)
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.cli.installation import Installation, installation
 from tidegate.cli.job_file import planned
@@ -19,7 +26,18 @@ from tidegate.model.amount import size_text as size
 from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness
-from tidegate.model.records import FINISHED, JOBS, METRICS, MONITOR, PIPELINES, STATES, CheckpointHistory, JobOutcome, JobRecord, PipelineState
+from tidegate.model.records import (
+    FINISHED,
+    JOBS,
+    METRICS,
+    MONITOR,
+    PIPELINES,
+    STATES,
+    CheckpointHistory,
+    JobOutcome,
+    JobRecord,
+    PipelineState,
+)
 from tidegate.store.base import Store, sound
 
 OF_JOBS = (JOBS, STATES, PIPELINES, METRICS, MONITOR)
@@ -28,11 +46,15 @@ SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("-i", "--variable", multiple=True, help="Value of a variable in the job file: name=value.")
+@click.option(
+    "-i", "--variable", multiple=True, help="Value of a variable in the job file: name=value."
+)
 @HOME
 @CONFIG
 @AS_JSON
-def capacity(file: str | None, variable: Sequence[str], home: str | None, config: Path | None, as_json: bool) -> None:
+def capacity(
+    file: str | None, variable: Sequence[str], home: str | None, config: Path | None, as_json: bool
+) -> None:
     """How much checkpoint storage jobs need: all that the store knows, or the job of FILE before it runs.
 
     \b
@@ -61,19 +83,45 @@ def fleet(here: Installation) -> tuple[dict[str, Any], list[str]]:
     total, a_job = sum(need.storage_bytes for _, _, need in rows), store_bytes_of_a_job(here.store)
     quota = here.settings.checkpoint.quota_mb * 1_000_000
     document = {
-        "jobs": [{"job_id": job_id, "name": name, **asdict(need), "savepoint_bytes": need.savepoint_bytes} for job_id, name, need in rows],
+        "jobs": [
+            {
+                "job_id": job_id,
+                "name": name,
+                **asdict(need),
+                "savepoint_bytes": need.savepoint_bytes,
+            }
+            for job_id, name, need in rows
+        ],
         "storage_bytes": total,
         "store_bytes_of_a_job": a_job,
         "quota_bytes": quota,
     }
     cells = [
-        (str(job_id), name, size(need.checkpoint_bytes), str(need.retained_max), size(need.storage_bytes), size(need.savepoint_bytes))
+        (
+            str(job_id),
+            name,
+            size(need.checkpoint_bytes),
+            str(need.retained_max),
+            size(need.storage_bytes),
+            size(need.savepoint_bytes),
+        )
         for job_id, name, need in rows
     ]
     lines = (
-        [*table(("job", "name", "checkpoint", "retained", "storage", "each savepoint"), cells, left=2), ""] if rows else ["no job here has a checkpoint yet"]
+        [
+            *table(
+                ("job", "name", "checkpoint", "retained", "storage", "each savepoint"),
+                cells,
+                left=2,
+            ),
+            "",
+        ]
+        if rows
+        else ["no job here has a checkpoint yet"]
     )
-    lines.append(f"checkpoint storage for {len(rows)} jobs: {size(total)}; checkpoints x (retained + 1) x {SAFETY}")
+    lines.append(
+        f"checkpoint storage for {len(rows)} jobs: {size(total)}; checkpoints x (retained + 1) x {SAFETY}"
+    )
     lines.append(f"store: {size(a_job)} for each job on average")
     if quota:
         lines.append(f"quota: {size(quota)}, of which that is {total * 100 // quota} %")
@@ -87,11 +135,19 @@ def needs(here: Installation) -> Iterator[tuple[int, str, Need | None]]:
     for entry in sound(here.store.list(PIPELINES)):
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         history = here.store.get(MONITOR, entry.key)
-        past = from_document(CheckpointHistory, history.value, f"history of {entry.key}").entries if history else ()
+        past = (
+            from_document(CheckpointHistory, history.value, f"history of {entry.key}").entries
+            if history
+            else ()
+        )
         sizes = {ref.checkpoint: ref.bytes for ref in (*past, *state.retained)}
         plan = plans.get(state.job_id, ("", None))[1]
         by_job.setdefault(state.job_id, []).append(
-            PipelineSizes(pipeline=state.pipeline, retained_max=retained_of(here, plan), bytes=tuple(sizes[number] for number in sorted(sizes)))
+            PipelineSizes(
+                pipeline=state.pipeline,
+                retained_max=retained_of(here, plan),
+                bytes=tuple(sizes[number] for number in sorted(sizes)),
+            )
         )
     for job_id, pipelines in sorted(by_job.items()):
         yield job_id, plans.get(job_id, ("", None))[0], measured(pipelines)
@@ -99,26 +155,40 @@ def needs(here: Installation) -> Iterator[tuple[int, str, Need | None]]:
 
 def retained_of(here: Installation, plan: Plan | None) -> int:
     """How many checkpoints a job keeps: its own word, else the engine's."""
-    return (plan.env.checkpoints_retained_max if plan else None) or here.settings.checkpoint.retained_max
+    return (
+        plan.env.checkpoints_retained_max if plan else None
+    ) or here.settings.checkpoint.retained_max
 
 
 def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
     """Name and plan of every job that the store knows."""
-    ended = [from_document(JobOutcome, e.value, f"outcome of job {e.key}") for e in sound(store.list(FINISHED))]
+    ended = [
+        from_document(JobOutcome, e.value, f"outcome of job {e.key}")
+        for e in sound(store.list(FINISHED))
+    ]
     running = [from_document(JobRecord, e.value, f"job {e.key}") for e in sound(store.list(JOBS))]
-    return {job.job_id: (job.name, job.plan) for job in ended} | {job.job_id: (job.name, job.plan) for job in running}
+    return {job.job_id: (job.name, job.plan) for job in ended} | {
+        job.job_id: (job.name, job.plan) for job in running
+    }
 
 
 def store_bytes_of_a_job(store: Store) -> int:
     """Bytes of the store for each job that it keeps the place of."""
     jobs = {entry.key for entry in store.list(STATES)}
-    return sum(each.bytes for name, each in store.size_by_map().items() if name in OF_JOBS) // max(1, len(jobs))
+    return sum(each.bytes for name, each in store.size_by_map().items() if name in OF_JOBS) // max(
+        1, len(jobs)
+    )
 
 
 def of_file(here: Installation, plan: Plan) -> tuple[dict[str, Any], list[str]]:
     """A job that has not run."""
     need, rows = estimated(plan, retained_of(here, plan), sizes_by_plugin(here))
-    document = {"job": plan.job_name, **asdict(need), "savepoint_bytes": need.savepoint_bytes, "operators": [asdict(row) for row in rows]}
+    document = {
+        "job": plan.job_name,
+        **asdict(need),
+        "savepoint_bytes": need.savepoint_bytes,
+        "operators": [asdict(row) for row in rows],
+    }
     return document, list(estimate_lines(plan, need, rows))
 
 
@@ -127,7 +197,10 @@ def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> 
     yield f"estimate for {plan.job_name!r}; it is measured once the job has run"
     yield from table(
         ("operator", "figure from", "tables", "at least", "at most"),
-        [(row.operator, row.source, str(row.tables), size(row.low_bytes), size(row.high_bytes)) for row in rows],
+        [
+            (row.operator, row.source, str(row.tables), size(row.low_bytes), size(row.high_bytes))
+            for row in rows
+        ],
         left=2,
     )
     yield f"checkpoint: {size(need.low_bytes)} to {size(need.checkpoint_bytes)}"
@@ -144,7 +217,11 @@ def sizes_by_plugin(here: Installation) -> dict[str, list[int]]:
         plan = plans.get(state.job_id, ("", None))[1]
         if state.latest is None or plan is None:
             continue
-        plugins = {action.operator: action.plugin for pipeline in plan.pipelines for action in pipeline.actions}
+        plugins = {
+            action.operator: action.plugin
+            for pipeline in plan.pipelines
+            for action in pipeline.actions
+        }
         try:
             files = here.storage.manifest(state.latest.path).files
         except (Damaged, NewerDocument):

@@ -29,12 +29,18 @@ class NoSuchCheckpoint(UserError):
     condition = "unknown-checkpoint"
 
     def __init__(self, job: str, there: Sequence[str]) -> None:
-        super().__init__(f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}")
+        super().__init__(
+            f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}"
+        )
 
 
 @click.group(name="checkpoints")
 @click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
-@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+)
 @click.pass_context
 def checkpoints(context: click.Context, home: str | None, config: Path | None) -> None:
     """List, show and verify the checkpoints of jobs.
@@ -55,11 +61,16 @@ def checkpoints(context: click.Context, home: str | None, config: Path | None) -
 def list_command(place: Place, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
     with installation(*place) as here:
-        rows = [{**entry_of(known, pipeline, ref), "damage": here.storage.damage(ref.path)} for known, pipeline, ref in retained(here.store, job)]
+        rows = [
+            {**entry_of(known, pipeline, ref), "damage": here.storage.damage(ref.path)}
+            for known, pipeline, ref in retained(here.store, job)
+        ]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
-    click.echo(f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}  state")
+    click.echo(
+        f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}  state"
+    )
     for row in rows:
         click.echo(
             f"{row['job_id']:>20} {row['pipeline']:>8} {row['checkpoint']:>6}  {row['kind']:16} {row['completed']:20} {row['took']:>8} "
@@ -78,7 +89,13 @@ def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -
     with installation(*place) as here:
         for ref in chosen(here.store, job, checkpoint, pipeline):
             whole = here.storage.read(ref.path)
-            shown.append({"path": here.storage.files.place(ref.path), "manifest": to_document(whole.manifest), "states": dict(whole.states)})
+            shown.append(
+                {
+                    "path": here.storage.files.place(ref.path),
+                    "manifest": to_document(whole.manifest),
+                    "states": dict(whole.states),
+                }
+            )
     click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
 
 
@@ -95,8 +112,12 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
             if checkpoint is None or ref.checkpoint == checkpoint:
                 damage = here.storage.damage(ref.path)
                 damaged += bool(damage)
-                click.echo(f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}")
-        if job is not None and (not there or (checkpoint is not None and str(checkpoint) not in there)):
+                click.echo(
+                    f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}"
+                )
+        if job is not None and (
+            not there or (checkpoint is not None and str(checkpoint) not in there)
+        ):
             raise NoSuchCheckpoint(job, there)
     if not there:
         click.echo("there are no checkpoints here")
@@ -127,14 +148,24 @@ def jobs(store: Store, job: str | None) -> Iterator[Known]:
     yield known
 
 
-def chosen(store: Store, job: str, checkpoint: int | None, pipeline: int | None) -> list[CheckpointRef]:
+def chosen(
+    store: Store, job: str, checkpoint: int | None, pipeline: int | None
+) -> list[CheckpointRef]:
     """The wanted checkpoints: one for each pipeline."""
     found, there = [], []
     for known in jobs(store, job):
         for stored in known.pipelines:
             if pipeline is None or stored.value.pipeline == pipeline:
                 there += [str(ref.checkpoint) for ref in stored.value.retained]
-                found += [ref for ref in stored.value.retained if (ref == stored.value.latest if checkpoint is None else ref.checkpoint == checkpoint)]
+                found += [
+                    ref
+                    for ref in stored.value.retained
+                    if (
+                        ref == stored.value.latest
+                        if checkpoint is None
+                        else ref.checkpoint == checkpoint
+                    )
+                ]
     if not found:
         raise NoSuchCheckpoint(job, there)
     return found
@@ -147,7 +178,9 @@ def entry_of(known: Known, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
         "pipeline": pipeline,
         "checkpoint": ref.checkpoint,
         "kind": ref.kind.value,
-        "completed": datetime.fromtimestamp(ref.completed_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+        "completed": datetime.fromtimestamp(ref.completed_ms / 1000, UTC).strftime(
+            "%Y-%m-%d %H:%M:%SZ"
+        ),
         "took": duration((ref.completed_ms - ref.begun_ms) / 1000),
         "rows_read": ref.rows_read,
         "rows_written": ref.rows_written,

@@ -31,9 +31,14 @@ def config() -> None:
 
 @config.command("show")
 @click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="The engine's file (TIDEGATE_CONFIG; else tidegate.yaml or seatunnel.yaml of the home)."
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="The engine's file (TIDEGATE_CONFIG; else tidegate.yaml or seatunnel.yaml of the home).",
 )
-@click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME).")
+@click.option(
+    "--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME)."
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines: one object.")
 @click.option("--strict", is_flag=True, help="Unknown keys are errors, not warnings.")
 def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> None:
@@ -45,11 +50,15 @@ def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> No
     settings, sources, problems = load_engine(file, os.environ, home=place, strict=strict)
     rows = in_force(settings, sources, place)
     if as_json:
-        click.echo(json.dumps(_document(place, sources, rows, problems), indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps(_document(place, sources, rows, problems), indent=2, ensure_ascii=False)
+        )
     else:
         print_problems(problems, sys.stderr)
         _print(place, sources, rows)
-    raise SystemExit(BAD_INPUT if any(problem.severity is Severity.ERROR for problem in problems) else FINISHED)
+    raise SystemExit(
+        BAD_INPUT if any(problem.severity is Severity.ERROR for problem in problems) else FINISHED
+    )
 
 
 def _print(home: Home, sources: EngineSources, rows: list[Shown]) -> None:
@@ -71,7 +80,9 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _document(home: Home, sources: EngineSources, rows: list[Shown], problems: list[Problem]) -> dict[str, Any]:
+def _document(
+    home: Home, sources: EngineSources, rows: list[Shown], problems: list[Problem]
+) -> dict[str, Any]:
     return {
         "home": str(home.root),
         "file": sources.file or None,

@@ -38,21 +38,41 @@ def list_all(as_json: bool) -> None:
     for package in registry.broken_packages():
         click.echo(f"tidegate: {package}", err=True)
     if as_json:
-        click.echo(json.dumps([_head(connector) for connector in found], indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps([_head(connector) for connector in found], indent=2, ensure_ascii=False)
+        )
         return
     table = _table("kind", "name", "what it does", "promise")
     for one in found:
-        table.add_row(one.kind.value, one.name, one.summary, one.capabilities.delivery.value if one.capabilities.delivery else "")
+        table.add_row(
+            one.kind.value,
+            one.name,
+            one.summary,
+            one.capabilities.delivery.value if one.capabilities.delivery else "",
+        )
     _console().print(table)
 
 
 @connectors.command("show")
 @click.argument("name")
-@click.option("--kind", type=click.Choice([kind.value for kind in BlockKind]), help="Only this one, where a name is source and sink.")
-@click.option("--json", "as_json", is_flag=True, help="For machines: a list, one entry for each kind of this name.")
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in BlockKind]),
+    help="Only this one, where a name is source and sink.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="For machines: a list, one entry for each kind of this name.",
+)
 def show(name: str, kind: str | None, as_json: bool) -> None:
     """What a connector can do, and all its options."""
-    found = [one for one in registry.connectors() if _is_called(one, name) and kind in (None, one.kind.value)]
+    found = [
+        one
+        for one in registry.connectors()
+        if _is_called(one, name) and kind in (None, one.kind.value)
+    ]
     if not found:
         known = [one.name for one in registry.connectors() if kind in (None, one.kind.value)]
         close = nearest(name, known)
@@ -60,7 +80,9 @@ def show(name: str, kind: str | None, as_json: bool) -> None:
         click.echo(f"tidegate: there is no {kind or 'connector'} {name!r}{hint}", err=True)
         raise SystemExit(BAD_INPUT)
     if as_json:
-        click.echo(json.dumps([document(connector) for connector in found], indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps([document(connector) for connector in found], indent=2, ensure_ascii=False)
+        )
         return
     for connector in found:
         _show(connector)
@@ -92,7 +114,11 @@ def _head(connector: Connector) -> dict[str, Any]:
 
 def document(connector: Connector) -> dict[str, Any]:
     """Everything about a connector as JSON."""
-    return {**_head(connector), "options": [_option_document(option) for option in connector.options.options], "rules": rules(connector.options)}
+    return {
+        **_head(connector),
+        "options": [_option_document(option) for option in connector.options.options],
+        "rules": rules(connector.options),
+    }
 
 
 def _option_document(option: Option) -> dict[str, Any]:
@@ -121,7 +147,9 @@ def abilities(connector: Connector) -> list[tuple[str, str]]:
         lines.append(("going back", able.go_back.value))
     lines.append(("row kinds", "+I -U +U -D" if able.row_kinds else "inserts"))
     lines.append(("tables", "several" if able.multi_table else "one"))
-    lines.append(("runs", "fused or through a DataFrame" if able.fusable else "through a DataFrame"))
+    lines.append(
+        ("runs", "fused or through a DataFrame" if able.fusable else "through a DataFrame")
+    )
     lines.append(("state", able.state))
     return lines
 
@@ -144,7 +172,11 @@ def shown_default(option: Option) -> str:
 
 def _show(connector: Connector) -> None:
     console = _console()
-    console.print(Text(f"{connector.kind.value} {connector.name}", style="bold"), Text(connector.summary), sep="\n")
+    console.print(
+        Text(f"{connector.kind.value} {connector.name}", style="bold"),
+        Text(connector.summary),
+        sep="\n",
+    )
     for word, value in abilities(connector):
         console.print(Text(f"  {word:<11} {value}"))
     table = _table("option", "type", "default", "description")
@@ -160,10 +192,19 @@ def _show(connector: Connector) -> None:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=False, min_width=20 if index == 0 and column == "option" else None)
+        table.add_column(
+            column,
+            overflow="fold",
+            no_wrap=False,
+            min_width=20 if index == 0 and column == "option" else None,
+        )
     return table
 
 
 def _console() -> PipeConsole:
     console = PipeConsole(highlight=False, markup=False, soft_wrap=False)
-    return console if console.is_terminal else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)
+    return (
+        console
+        if console.is_terminal
+        else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)
+    )

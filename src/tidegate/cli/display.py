@@ -104,7 +104,13 @@ class JsonDisplay(Display):
     def update(self, view: JobView) -> None:
         """Only what is new."""
         shown = asdict(view)
-        rest = {**shown, "elapsed_s": 0, "pipelines": [{**p, "checkpoint_age_s": 0, "rows_per_second": 0} for p in shown["pipelines"]]}
+        rest = {
+            **shown,
+            "elapsed_s": 0,
+            "pipelines": [
+                {**p, "checkpoint_age_s": 0, "rows_per_second": 0} for p in shown["pipelines"]
+            ],
+        }
         if rest != self._last:
             self._last = rest
             self._print({"event": "progress", **shown})
@@ -161,7 +167,13 @@ class TerminalDisplay(Display):
         super().__init__(on_lost)
         self._console = PipeConsole(stderr=True)
         # No thread of its own, whose errors nobody would see; and standard output stays what it is.
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
         self._drawn_s = float("-inf")
         self._guarded(sys.stderr, self._live.start)
 
@@ -181,13 +193,37 @@ class TerminalDisplay(Display):
         if view.elapsed_s - self._drawn_s < REDRAWN_EVERY_S:
             return
         self._drawn_s = view.elapsed_s
-        table = Table(box=None, title=f"{view.name} ({view.job_id})  {view.status}  {duration(view.elapsed_s)}", title_justify="left")
-        for column in ("pipeline", "doing", "rows in", "rows out", "rows/s", "checkpoint", "age", "done"):
-            table.add_column(column, justify="left" if column in ("pipeline", "doing", "done") else "right")
+        table = Table(
+            box=None,
+            title=f"{view.name} ({view.job_id})  {view.status}  {duration(view.elapsed_s)}",
+            title_justify="left",
+        )
+        for column in (
+            "pipeline",
+            "doing",
+            "rows in",
+            "rows out",
+            "rows/s",
+            "checkpoint",
+            "age",
+            "done",
+        ):
+            table.add_column(
+                column, justify="left" if column in ("pipeline", "doing", "done") else "right"
+            )
         for p in view.pipelines:
             bar = ProgressBar(total=p.total, completed=p.done, width=24) if p.total else ""
             age = "" if p.checkpoint_age_s is None else duration(p.checkpoint_age_s)
-            table.add_row(str(p.pipeline), p.phase, f"{p.rows_read:,}", f"{p.rows_written:,}", rate(p), str(p.checkpoint or "-"), age, bar)
+            table.add_row(
+                str(p.pipeline),
+                p.phase,
+                f"{p.rows_read:,}",
+                f"{p.rows_written:,}",
+                rate(p),
+                str(p.checkpoint or "-"),
+                age,
+                bar,
+            )
         self._guarded(sys.stderr, lambda: self._live.update(table, refresh=True))
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
@@ -222,9 +258,13 @@ def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> 
     """The end of a run, in a few lines."""
     lines = [f"job {outcome.name!r} ({outcome.job_id}) {outcome.status.value}"]
     if outcome.status is JobStatus.FAILED:
-        lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [f"  more in {log}"]
+        lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [
+            f"  more in {log}"
+        ]
     checkpoints = f"{outcome.checkpoints} checkpoint{'s' if outcome.checkpoints != 1 else ''}"
-    lines.append(f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}")
+    lines.append(
+        f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}"
+    )
     return [*lines, f"  {advice}"] if advice else lines
 
 

@@ -71,7 +71,12 @@ def check_python(_: Place) -> Iterator[Finding]:
     if sys.version_info >= PYTHON_MIN:
         yield Finding(name="Python", level=Level.OK, found=found)
     else:
-        yield Finding(name="Python", level=Level.MISSING, found=found, repair="Install Python 3.11 or newer and tidegate in it.")
+        yield Finding(
+            name="Python",
+            level=Level.MISSING,
+            found=found,
+            repair="Install Python 3.11 or newer and tidegate in it.",
+        )
 
 
 def check_system(_: Place) -> Iterator[Finding]:
@@ -96,10 +101,16 @@ def check_java(place: Place) -> Iterator[Finding]:
         repair = f"It does not start: {complaint}. Install another (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) and set JAVA_HOME."
         yield Finding(name="Java", level=Level.MISSING, found=found, repair=repair)
     elif java.passed_over:
-        repair = f"Set JAVA_HOME to this one, or unset it; not taken: {'; '.join(java.passed_over)}."
+        repair = (
+            f"Set JAVA_HOME to this one, or unset it; not taken: {'; '.join(java.passed_over)}."
+        )
         yield Finding(name="Java", level=Level.WARNING, found=found, repair=repair)
     else:
-        tried = "" if major_version(java.version) == JAVA_VERSION_TRIED else f"; tested with {JAVA_VERSION_TRIED}"
+        tried = (
+            ""
+            if major_version(java.version) == JAVA_VERSION_TRIED
+            else f"; tested with {JAVA_VERSION_TRIED}"
+        )
         yield Finding(name="Java", level=Level.OK, found=found + tried)
 
 
@@ -107,10 +118,21 @@ def _start_java(path: Path) -> str:
     """Its last complaint; empty when it started."""
     try:
         command = [str(path), f"--add-modules={SPARK_MODULE}", "-Xmx64m", "-version"]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S_MAX, check=False, stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S_MAX,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if answer.returncode == 0 else (answer.stdout + answer.stderr).strip().rsplit("\n", 1)[-1]
+    return (
+        ""
+        if answer.returncode == 0
+        else (answer.stdout + answer.stderr).strip().rsplit("\n", 1)[-1]
+    )
 
 
 def check_packages(_: Place) -> Iterator[Finding]:
@@ -126,7 +148,12 @@ def check_packages(_: Place) -> Iterator[Finding]:
         if is_between(version, oldest, first_unsupported):
             yield Finding(name=package, level=Level.OK, found=version)
         else:
-            yield Finding(name=package, level=Level.WARNING, found=f"{version}, not tested with it", repair=install)
+            yield Finding(
+                name=package,
+                level=Level.WARNING,
+                found=f"{version}, not tested with it",
+                repair=install,
+            )
 
 
 def check_connectors(_: Place) -> Iterator[Finding]:
@@ -139,7 +166,9 @@ def check_connectors(_: Place) -> Iterator[Finding]:
 def is_between(version: str, oldest: str, first_unsupported: str | None) -> bool:
     """By the leading numbers, which is all that our ranges use."""
     numbers = _numbers(version)
-    return _numbers(oldest) <= numbers and (first_unsupported is None or numbers < _numbers(first_unsupported))
+    return _numbers(oldest) <= numbers and (
+        first_unsupported is None or numbers < _numbers(first_unsupported)
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -155,10 +184,19 @@ def check_sockets(_: Place) -> Iterator[Finding]:
     """Python and the JVM talk over the loopback interface, tasks over unix sockets."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            yield Finding(name="loopback", level=Level.OK, found=f"a free port on 127.0.0.1 ({server.getsockname()[1]})")
+            yield Finding(
+                name="loopback",
+                level=Level.OK,
+                found=f"a free port on 127.0.0.1 ({server.getsockname()[1]})",
+            )
     except OSError as error:
         repair = "Bring up the interface lo (ip link set lo up), or let this user open ports on 127.0.0.1."
-        yield Finding(name="loopback", level=Level.MISSING, found=f"no port on 127.0.0.1: {error}", repair=repair)
+        yield Finding(
+            name="loopback",
+            level=Level.MISSING,
+            found=f"no port on 127.0.0.1: {error}",
+            repair=repair,
+        )
 
 
 def check_home(place: Place) -> Iterator[Finding]:
@@ -170,15 +208,21 @@ def check_home(place: Place) -> Iterator[Finding]:
     try:
         fsync_ms = _measure_fsync_ms(folder)
     except OSError as error:
-        repair = "Make it writable for this user, or choose another with --home DIR or TIDEGATE_HOME."
-        yield Finding(name="home", level=Level.MISSING, found=f"{found}: {error.strerror}", repair=repair)
+        repair = (
+            "Make it writable for this user, or choose another with --home DIR or TIDEGATE_HOME."
+        )
+        yield Finding(
+            name="home", level=Level.MISSING, found=f"{found}: {error.strerror}", repair=repair
+        )
         return
     yield Finding(name="home", level=Level.OK, found=found)
     yield _judge_fsync(fsync_ms)
     yield _judge_disk("disk of home", folder)
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         repair = "Choose a home on a file system without noexec: Java unpacks its compression libraries there."
-        yield Finding(name="noexec", level=Level.WARNING, found=f"{folder} is mounted noexec", repair=repair)
+        yield Finding(
+            name="noexec", level=Level.WARNING, found=f"{folder} is mounted noexec", repair=repair
+        )
 
 
 def _measure_fsync_ms(folder: Path) -> float:
@@ -204,13 +248,27 @@ def _judge_fsync(fsync_ms: float) -> Finding:
 def _judge_disk(name: str, folder: Path) -> Finding:
     usage = shutil.disk_usage(folder)
     found = f"{_gib(usage.free)} free of {_gib(usage.total)} ({folder})"
-    return _judge_amount(name, found, usage.free, DISK_BYTES_MIN, DISK_BYTES_GOOD, f"Free some space; {_gib(DISK_BYTES_GOOD)} is comfortable.")
+    return _judge_amount(
+        name,
+        found,
+        usage.free,
+        DISK_BYTES_MIN,
+        DISK_BYTES_GOOD,
+        f"Free some space; {_gib(DISK_BYTES_GOOD)} is comfortable.",
+    )
 
 
-def _judge_amount(name: str, found: str, amount: int, least: int, good: int, repair: str) -> Finding:
+def _judge_amount(
+    name: str, found: str, amount: int, least: int, good: int, repair: str
+) -> Finding:
     if amount >= good:
         return Finding(name=name, level=Level.OK, found=found)
-    return Finding(name=name, level=Level.WARNING if amount >= least else Level.MISSING, found=found, repair=repair)
+    return Finding(
+        name=name,
+        level=Level.WARNING if amount >= least else Level.MISSING,
+        found=found,
+        repair=repair,
+    )
 
 
 def check_temporary(_: Place) -> Iterator[Finding]:
@@ -218,7 +276,12 @@ def check_temporary(_: Place) -> Iterator[Finding]:
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        yield Finding(name="temp dir", level=Level.MISSING, found=str(error), repair="Set TMPDIR to a directory that this user may write.")
+        yield Finding(
+            name="temp dir",
+            level=Level.MISSING,
+            found=str(error),
+            repair="Set TMPDIR to a directory that this user may write.",
+        )
         return
     yield _judge_disk("temp dir", folder)
 
@@ -230,7 +293,14 @@ def check_memory(_: Place) -> Iterator[Finding]:
         yield Finding(name="memory", level=Level.OK, found="unknown")
         return
     repair = f"A driver takes about 0.7 GiB and its rows; {_gib(MEMORY_BYTES_GOOD)} is comfortable."
-    yield _judge_amount("memory", f"{_gib(min(limits))} available", min(limits), MEMORY_BYTES_MIN, MEMORY_BYTES_GOOD, repair)
+    yield _judge_amount(
+        "memory",
+        f"{_gib(min(limits))} available",
+        min(limits),
+        MEMORY_BYTES_MIN,
+        MEMORY_BYTES_GOOD,
+        repair,
+    )
 
 
 def _available_bytes() -> int | None:
@@ -238,7 +308,9 @@ def _available_bytes() -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
 
 
 def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
@@ -253,7 +325,9 @@ def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 def check_processors(_: Place) -> Iterator[Finding]:
     """Those that this process may use, which is not always what the machine has."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     yield Finding(name="processors", level=Level.OK, found=str(count))
 
 
@@ -265,7 +339,12 @@ def check_limits(_: Place) -> Iterator[Finding]:
     if soft >= OPEN_FILES_GOOD or soft == resource.RLIM_INFINITY:
         yield Finding(name="open files", level=Level.OK, found=str(soft))
     else:
-        yield Finding(name="open files", level=Level.WARNING, found=str(soft), repair="Allow more: ulimit -n 4096.")
+        yield Finding(
+            name="open files",
+            level=Level.WARNING,
+            found=str(soft),
+            repair="Allow more: ulimit -n 4096.",
+        )
 
 
 def check_rights(place: Place) -> Iterator[Finding]:
@@ -278,13 +357,22 @@ def check_rights(place: Place) -> Iterator[Finding]:
     try:
         found = exposed_of(place.home, place.environ)
     except UserError as error:
-        yield Finding(name="file rights", level=Level.WARNING, found="not checked", repair=str(error))
+        yield Finding(
+            name="file rights", level=Level.WARNING, found="not checked", repair=str(error)
+        )
         return
     for each in found:
         repair = f"Close it: {each.repair}"
-        yield Finding(name="file rights", level=Level.WARNING, found=f"{each.path} ({each.what}): others can reach it", repair=repair)
+        yield Finding(
+            name="file rights",
+            level=Level.WARNING,
+            found=f"{each.path} ({each.what}): others can reach it",
+            repair=repair,
+        )
     if not found:
-        yield Finding(name="file rights", level=Level.OK, found="files with secrets are for their owner only")
+        yield Finding(
+            name="file rights", level=Level.OK, found="files with secrets are for their owner only"
+        )
 
 
 CHECKS: tuple[Callable[[Place], Iterator[Finding]], ...] = (
@@ -313,7 +401,9 @@ _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.MISSING: "red"}
 def _show(findings: list[Finding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        click.echo(f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {finding.name:<{width}}  {finding.found}")
+        click.echo(
+            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {finding.name:<{width}}  {finding.found}"
+        )
         if finding.repair:
             click.echo(f"{'':<{width + 11}}{finding.repair}")
     missing = [finding.name for finding in findings if finding.level is Level.MISSING]
@@ -322,10 +412,18 @@ def _show(findings: list[Finding]) -> None:
 
 @click.command("doctor")
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("-i", "--variable", multiple=True, metavar="NAME=VALUE", help="A value for ${NAME} in the job files; may be repeated.")
+@click.option(
+    "-i",
+    "--variable",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A value for ${NAME} in the job files; may be repeated.",
+)
 @click.option("--home", help="The installation to check (TIDEGATE_HOME).")
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
-def doctor(files: tuple[str, ...], variable: tuple[str, ...], home: str | None, as_json: bool) -> None:
+def doctor(
+    files: tuple[str, ...], variable: tuple[str, ...], home: str | None, as_json: bool
+) -> None:
     """Check whether a job can run on this machine, and how to get what is missing.
 
     With job files, also connect to their sources and check rights, settings and tables.
@@ -339,11 +437,19 @@ def doctor(files: tuple[str, ...], variable: tuple[str, ...], home: str | None, 
     """
     findings = examine(Place(home=Home.find(home, os.environ).root, environ=os.environ))
     if files:
-        from tidegate.cli.doctor_sources import check_sources  # Arrow, which the other checks do without
+        from tidegate.cli.doctor_sources import (
+            check_sources,
+        )  # Arrow, which the other checks do without
 
-        findings += [finding for file in files for finding in check_sources(file, values_of(variable))]
+        findings += [
+            finding for file in files for finding in check_sources(file, values_of(variable))
+        ]
     if as_json:
-        document = {"version": 1, "ready": is_ready(findings), "findings": [asdict(finding) for finding in findings]}
+        document = {
+            "version": 1,
+            "ready": is_ready(findings),
+            "findings": [asdict(finding) for finding in findings],
+        }
         click.echo(json.dumps(document, indent=2))
     else:
         _show(findings)

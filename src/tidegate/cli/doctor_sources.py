@@ -17,7 +17,9 @@ def check_sources(file: str, variables: Mapping[str, str]) -> Iterator[Finding]:
     planned = load(file, variables=variables, environ=os.environ, strict=Strictness.NORMAL)
     if planned.plan is None:
         repair = f"See: tidegate validate {file}"
-        yield Finding(name=file, level=Level.MISSING, found="the job file has errors", repair=repair)
+        yield Finding(
+            name=file, level=Level.MISSING, found="the job file has errors", repair=repair
+        )
         return
     for graph in graphs_of(planned.plan):
         for operator, source in graph.sources.items():

@@ -91,7 +91,10 @@ def unsampled(node: Node) -> str:
 def sampled(graph: Graph, limit: int, *, show: bool) -> dict[str, Sample]:
     """The first rows of every source, as they would arrive at the sinks."""
     samples = {name: Sample() for name in graph.sinks}
-    readers = {name: tuple(reader for reader in found if not unsampled(graph.nodes[reader])) for name, found in graph.readers.items()}
+    readers = {
+        name: tuple(reader for reader in found if not unsampled(graph.nodes[reader]))
+        for name, found in graph.readers.items()
+    }
     for name, source in graph.sources.items():
         if unsampled(graph.nodes[name]):
             continue

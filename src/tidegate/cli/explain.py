@@ -38,7 +38,11 @@ def explain(file: str, variable: Sequence[str], strict: Strictness, as_json: boo
     planned = load(file, variables=values_of(variable), environ=os.environ, strict=strict)
     plan = planned.plan
     if as_json:
-        document = {"file": file, "problems": [problem_document(p) for p in planned.problems], "plan": plan_document(plan) if plan else None}
+        document = {
+            "file": file,
+            "problems": [problem_document(p) for p in planned.problems],
+            "plan": plan_document(plan) if plan else None,
+        }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         print_problems(planned.problems, sys.stderr)
@@ -123,14 +127,26 @@ def batch_policy(env: JobEnv) -> str:
     """When batches begin and how much they take."""
     pace = Pace.of(env)
     limits = [
-        f"at most {limit:,} {unit}" for limit, unit in ((pace.rows_max, "rows"), (pace.bytes_max, "bytes"), (pace.files_max, "files")) if limit is not None
+        f"at most {limit:,} {unit}"
+        for limit, unit in (
+            (pace.rows_max, "rows"),
+            (pace.bytes_max, "bytes"),
+            (pace.files_max, "files"),
+        )
+        if limit is not None
     ]
     limits += [
-        f"{rate:,g} {unit} a second for each reader" for rate, unit in ((pace.rows_per_second, "rows"), (pace.bytes_per_second, "bytes")) if rate is not None
+        f"{rate:,g} {unit} a second for each reader"
+        for rate, unit in ((pace.rows_per_second, "rows"), (pace.bytes_per_second, "bytes"))
+        if rate is not None
     ]
     tail = f" ({', '.join(limits)})" if limits else ""
     if pace.interval_s is None:
-        return f"one after the other until the sources are read{tail}" if limits else "one: everything that the sources hold, committed at once"
+        return (
+            f"one after the other until the sources are read{tail}"
+            if limits
+            else "one: everything that the sources hold, committed at once"
+        )
     if env.mode is JobMode.STREAMING:
         hurry = "" if pace.rated else ", without a pause while a source is behind"
         return f"one every {pace.interval_s:g} s{hurry}, each a checkpoint{tail}"

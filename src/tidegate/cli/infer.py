@@ -16,7 +16,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @click.command("infer")
 @click.argument("file", metavar="FILE")
-@click.option("--job", "as_job", is_flag=True, help="Print a whole job, which shows the rows on the console.")
+@click.option(
+    "--job", "as_job", is_flag=True, help="Print a whole job, which shows the rows on the console."
+)
 @click.option(
     "--format",
     "form",
@@ -24,7 +26,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
     help="The format, where it is known.",
 )
 @click.option("--encoding", help="The encoding of a text file, where it is known.")
-@click.option("--delimiter", help="The field delimiter of a text file, where it is known; \\t is a tab.")
+@click.option(
+    "--delimiter", help="The field delimiter of a text file, where it is known; \\t is a tab."
+)
 @click.option(
     "--header/--no-header",
     default=None,
@@ -56,7 +60,9 @@ def infer(
     )  # Arrow, which other verbs do without
     from tidegate.connectors.localfile.notation import literal
 
-    wanted = Wanted(form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header)
+    wanted = Wanted(
+        form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header
+    )
     path = os.path.abspath(file)
     try:
         found = infer(path, wanted)
@@ -87,7 +93,10 @@ def _schema(columns: Mapping[str, Any]) -> Iterator[str]:
         yield "  }"
     else:  # names with dots and blanks would be paths as keys
         yield "  columns = ["
-        yield from (f"    {{ name = {_value(name)}, type = {_inline(kind)} }}" for name, kind in columns.items())
+        yield from (
+            f"    {{ name = {_value(name)}, type = {_inline(kind)} }}"
+            for name, kind in columns.items()
+        )
         yield "  ]"
     yield "}"
 

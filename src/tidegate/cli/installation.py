@@ -30,7 +30,9 @@ class NoInstallation(UserError):
     condition = "no-installation"
 
     def __init__(self, place: str) -> None:
-        super().__init__(f"{place} holds no installation yet: nothing has run there. Name another home with --home, or the engine's file with --config")
+        super().__init__(
+            f"{place} holds no installation yet: nothing has run there. Name another home with --home, or the engine's file with --config"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +68,7 @@ def installation(home: str | None, config: Path | None) -> Iterator[Installation
 
 def fail(error: Exception) -> NoReturn:
     """Say what is wrong and end."""
-    click.echo(f"tidegate: {system_sentence(error) if isinstance(error, OSError) else error}", err=True)
+    click.echo(
+        f"tidegate: {system_sentence(error) if isinstance(error, OSError) else error}", err=True
+    )
     sys.exit(exits.code_of(error))

@@ -45,14 +45,18 @@ def load(
     Warnings of the kinds in `fatal` become errors: whether data that is not there, or does not fit, stops a command is up to the command.
     """
     try:
-        reading = read_job(path, variables=variables, environment=environ, strict=strict is Strictness.STRICT)
+        reading = read_job(
+            path, variables=variables, environment=environ, strict=strict is Strictness.STRICT
+        )
     except UserError as error:
         problem = Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path))
         return Planned(plan=None, problems=[problem])
     if reading.spec is None:
         return Planned(plan=None, problems=list(reading.problems))
     planned = plan(reading.spec, strictness=strict)
-    problems = in_file_order([*reading.problems, *_news(reading, planned.problems)], reading.spec.file)
+    problems = in_file_order(
+        [*reading.problems, *_news(reading, planned.problems)], reading.spec.file
+    )
     problems = [replace(p, severity=Severity.ERROR) if p.kind in fatal else p for p in problems]
     wrong = any(problem.severity is Severity.ERROR for problem in problems)
     return Planned(plan=None if wrong else planned.plan, problems=problems)
@@ -70,7 +74,9 @@ def planned(file: str, variable: Sequence[str], strict: Strictness, *, here: boo
     `here`: the job runs on this host, so what it reads must be there.
     """
     fatal = (ProblemKind.PATH,) if here else ()
-    judged = load(file, variables=values_of(variable), environ=os.environ, strict=strict, fatal=fatal)
+    judged = load(
+        file, variables=values_of(variable), environ=os.environ, strict=strict, fatal=fatal
+    )
     print_problems(judged.problems, sys.stderr)
     if judged.plan is None:
         click.echo(f"{file}: {summary(judged.problems)}; nothing was started", err=True)
@@ -91,7 +97,10 @@ def print_problems(problems: Sequence[Problem], stream: TextIO) -> None:
 
 def summary(problems: Sequence[Problem]) -> str:
     """`2 errors, 1 warning`, or `no problems`."""
-    counts = [(sum(problem.severity is severity for problem in problems), severity.value) for severity in Severity]
+    counts = [
+        (sum(problem.severity is severity for problem in problems), severity.value)
+        for severity in Severity
+    ]
     return ", ".join(counted(count, word) for count, word in counts if count) or "no problems"
 
 
@@ -103,7 +112,9 @@ def counted(count: int, word: str) -> str:
 def _coloured(problem: Problem) -> str:
     """The problem's own sentence, with its severity in colour (which click leaves out where it is not a terminal)."""
     word = f" {problem.severity}: "
-    return str(problem).replace(word, f" {click.style(problem.severity, fg=_COLOURS[problem.severity], bold=True)}: ", 1)
+    return str(problem).replace(
+        word, f" {click.style(problem.severity, fg=_COLOURS[problem.severity], bold=True)}: ", 1
+    )
 
 
 def _lines(file: str) -> list[str]:
@@ -137,6 +148,8 @@ def _strictness(_context: object, _option: object, value: str | None) -> Strictn
 def options(command: F) -> F:
     """`-i NAME=VALUE` as `variable`, `--strict` and `--lenient` as `strict`: for every verb with a job file."""
     for name, text in _STRICTNESS.items():
-        command = click.option(f"--{name}", "strict", flag_value=name.value, callback=_strictness, help=text)(command)
+        command = click.option(
+            f"--{name}", "strict", flag_value=name.value, callback=_strictness, help=text
+        )(command)
     text = "Value of ${NAME} in the job file; may be repeated."
     return click.option("-i", "--variable", multiple=True, metavar="NAME=VALUE", help=text)(command)

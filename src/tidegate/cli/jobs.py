@@ -16,7 +16,9 @@ from tidegate.model.records import JobStatus
 ENDED_SHOWN = 20
 FOLLOW_EVERY_S = 1.0
 DRIVER_LOG = "driver.log"
-SHOWN_STATES = tuple(each.value for each in JobStatus if each is not JobStatus.RECOVERING)  # which servers show as PENDING
+SHOWN_STATES = tuple(
+    each.value for each in JobStatus if each is not JobStatus.RECOVERING
+)  # which servers show as PENDING
 
 
 class NoLog(UserError):
@@ -28,13 +30,22 @@ class NoLog(UserError):
 def _state_of(_context: click.Context, _parameter: click.Parameter, word: str | None) -> str | None:
     """A state in any case, or a usage error with all of them."""
     if word is not None and word.upper() not in SHOWN_STATES:
-        raise click.BadParameter(f"{word!r} is no state of a job; there are {', '.join(SHOWN_STATES)}")
+        raise click.BadParameter(
+            f"{word!r} is no state of a job; there are {', '.join(SHOWN_STATES)}"
+        )
     return word.upper() if word is not None else None
 
 
 @click.command()
-@click.option("--state", callback=_state_of, metavar="STATE", help=f"Only jobs of this state: {', '.join(SHOWN_STATES)}.")
-@click.option("--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}.")
+@click.option(
+    "--state",
+    callback=_state_of,
+    metavar="STATE",
+    help=f"Only jobs of this state: {', '.join(SHOWN_STATES)}.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}."
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @remote.options
 def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> None:
@@ -46,21 +57,46 @@ def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> 
       tidegate jobs --state FAILED --json
     """
     has_ended = state is not None and JobStatus(state).terminal
-    running = [] if has_ended else [job for job in client.get("/running-jobs") if state in (None, job["jobStatus"])]
-    ended = [] if state and not has_ended else client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
+    running = (
+        []
+        if has_ended
+        else [job for job in client.get("/running-jobs") if state in (None, job["jobStatus"])]
+    )
+    ended = (
+        []
+        if state and not has_ended
+        else client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
+    )
     ended = ended if everything or state else ended[:ENDED_SHOWN]
     if as_json:
         remote.print_json([*running, *ended])
         return
-    rows = [_row(job, _health(job)) for job in running] + [_row(job, job.get("errorMsg") or "") for job in ended]
-    remote.print_table(("job", "name", "status", "submitted", "rows read", "written", "last checkpoint", "remark"), rows)
+    rows = [_row(job, _health(job)) for job in running] + [
+        _row(job, job.get("errorMsg") or "") for job in ended
+    ]
+    remote.print_table(
+        ("job", "name", "status", "submitted", "rows read", "written", "last checkpoint", "remark"),
+        rows,
+    )
 
 
 def _row(job: dict[str, Any], remark: str) -> list[str]:
     figures, age = job.get("metrics", {}), job.get("secondsSinceLastCheckpoint")
-    last = f"{job['lastCheckpointId']}, {age} s ago" if job.get("lastCheckpointId") and age else job.get("finishTime", "")
+    last = (
+        f"{job['lastCheckpointId']}, {age} s ago"
+        if job.get("lastCheckpointId") and age
+        else job.get("finishTime", "")
+    )
     counts = [figures.get("SourceReceivedCount", ""), figures.get("SinkWriteCount", "")]
-    return [job["jobId"], job["jobName"], job["jobStatus"], job.get("createTime", ""), *counts, last, remark.splitlines()[0] if remark else ""]
+    return [
+        job["jobId"],
+        job["jobName"],
+        job["jobStatus"],
+        job.get("createTime", ""),
+        *counts,
+        last,
+        remark.splitlines()[0] if remark else "",
+    ]
 
 
 def _health(job: dict[str, Any]) -> str:
@@ -86,7 +122,15 @@ def show(client: Client, job: str, as_json: bool) -> None:
         remote.print_json(found)
         return
     click.echo(f"job {found['jobId']} {found['jobName']!r}: {found['jobStatus']}")
-    wanted = ("createTime", "startTime", "finishTime", "lastCheckpointId", "lastCheckpointTime", "secondsSinceLastCheckpoint", "checkpointHealth")
+    wanted = (
+        "createTime",
+        "startTime",
+        "finishTime",
+        "lastCheckpointId",
+        "lastCheckpointTime",
+        "secondsSinceLastCheckpoint",
+        "checkpointHealth",
+    )
     for key in (*wanted, "healthReason", "statusReason", "restarts", "errorMsg", "lastError"):
         if found.get(key) not in (None, ""):
             click.echo(f"  {key:<28} {found[key]}")
@@ -95,13 +139,19 @@ def show(client: Client, job: str, as_json: bool) -> None:
             click.echo(f"  {key:<28} {value}")
     failures = client.get(f"/job-info/{found['jobId']}/failures")
     for failure in failures:
-        click.echo(f"  failure {failure['time']} (generation {failure['generation']}, {failure['condition']}): {failure['message']}")
+        click.echo(
+            f"  failure {failure['time']} (generation {failure['generation']}, {failure['condition']}): {failure['message']}"
+        )
 
 
 @click.command()
 @click.argument("job", nargs=-1, required=True)
 @click.option("--savepoint", is_flag=True, help="Make a savepoint first, and end SAVEPOINT_DONE.")
-@click.option("--force", is_flag=True, help="Kill it now; it goes on from its last checkpoint when it is submitted again.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Kill it now; it goes on from its last checkpoint when it is submitted again.",
+)
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait: bool) -> None:
@@ -120,13 +170,18 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
     sys.exit(stop_all(client, job, {"isStopWithSavePoint": savepoint, "force": force}, wait=wait))
 
 
-def stop_all(client: Client, jobs: Sequence[str], how: Mapping[str, bool], *, wait: bool = False) -> int:
+def stop_all(
+    client: Client, jobs: Sequence[str], how: Mapping[str, bool], *, wait: bool = False
+) -> int:
     """Ask for the stop of jobs, by id or name; the exit code. A name that nobody knows stops none of them, one that has ended is named."""
     code = exits.FINISHED
     for job in [remote.job_of(client, each) for each in jobs]:
         what = f"job {job['jobId']} {job['jobName']!r}"
         if JobStatus(job["jobStatus"]).terminal:
-            click.echo(f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to stop", err=True)
+            click.echo(
+                f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to stop",
+                err=True,
+            )
             code = exits.REFUSED
             continue
         client.post("/stop-job", {"jobId": job["jobId"], **how})
@@ -165,7 +220,8 @@ def logs(client: Client, job: str, follow: bool) -> None:
     name = f"{job_id}/{DRIVER_LOG}"
     if name not in names:
         raise NoLog(
-            f"this server has no log of job {job_id}: ask the one on whose host its driver runs" + (f"; there is {', '.join(sorted(names))}" if names else "")
+            f"this server has no log of job {job_id}: ask the one on whose host its driver runs"
+            + (f"; there is {', '.join(sorted(names))}" if names else "")
         )
     shown = 0
     while True:

@@ -49,7 +49,9 @@ def prepare() -> None:
 def _stream(descriptor: int, before: TextIO | None) -> TextIO:
     buffered = io.BufferedWriter(_Descriptor(descriptor, "w", closefd=False))
     encoding = before.encoding if before is not None else "utf-8"
-    return io.TextIOWrapper(buffered, encoding, "backslashreplace", line_buffering=descriptor == 2 or buffered.isatty())
+    return io.TextIOWrapper(
+        buffered, encoding, "backslashreplace", line_buffering=descriptor == 2 or buffered.isatty()
+    )
 
 
 def silence(stream: io.IOBase | TextIO) -> None:

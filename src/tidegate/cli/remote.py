@@ -37,20 +37,29 @@ def options(command: F) -> F:
         try:
             return command(*arguments, client=client_of(server, ca_file, os.environ), **named)
         except NotAllowed as error:
-            _end(f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names", exits.REFUSED)
+            _end(
+                f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names",
+                exits.REFUSED,
+            )
         except Refused as error:
             _end(str(error), exits.BAD_INPUT)
         except TidegateError as error:
             _end(str(error), exits.code_of(error))
 
-    decorated = click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")(called)
+    decorated = click.option(
+        "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
+    )(called)
     text = f"Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default: {DEFAULT}]"
     return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]  # the same command with options
 
 
 def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:
     """The client that command line and environment describe. A token is never an argument: those can be seen by everybody on the host."""
-    servers = [each.strip() for each in (server or environ.get("TIDEGATE_SERVER") or DEFAULT).split(",") if each.strip()]
+    servers = [
+        each.strip()
+        for each in (server or environ.get("TIDEGATE_SERVER") or DEFAULT).split(",")
+        if each.strip()
+    ]
     access = Access(
         token=_token(environ),
         user=environ.get("TIDEGATE_USER", ""),
@@ -71,7 +80,9 @@ def _token(environ: Mapping[str, str]) -> str:
     try:
         return Path(place).read_text().strip()
     except OSError as error:
-        raise UserError(f"the token cannot be read from {place}: {error.strerror or error}") from None
+        raise UserError(
+            f"the token cannot be read from {place}: {error.strerror or error}"
+        ) from None
 
 
 def job_of(client: Client, word: str) -> dict[str, Any]:
@@ -87,7 +98,9 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
         return dict(found[0])
     if not found:
         raise NoSuchJob(f"there is no job named {word!r}: `tidegate jobs` lists them")
-    raise UserError(f"several jobs are named {word!r}: say which by its id: {', '.join(job['jobId'] for job in found)}")
+    raise UserError(
+        f"several jobs are named {word!r}: say which by its id: {', '.join(job['jobId'] for job in found)}"
+    )
 
 
 def print_json(value: Any) -> None:
@@ -103,7 +116,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     console = PipeConsole(highlight=False, markup=False)
-    (console if console.is_terminal else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)).print(table)
+    (
+        console
+        if console.is_terminal
+        else PipeConsole(highlight=False, markup=False, width=PIPE_COLUMNS)
+    ).print(table)
 
 
 def _end(message: str, code: int) -> None:

@@ -46,27 +46,53 @@ def restore_plan(said: run_words.Said) -> NoReturn:
     try:
         said.home.make()
         with contextlib.closing(open_store(settings.store_url or said.home.store_url)) as store:
-            report = planned(store, open_storage(settings.checkpoint, said.home), plan, said.name, said.job_id, said.restoring)
+            report = planned(
+                store,
+                open_storage(settings.checkpoint, said.home),
+                plan,
+                said.name,
+                said.job_id,
+                said.restoring,
+            )
     except (Incompatible, NeedsConsent) as error:
         tell(error.report, said.as_json)
         sys.exit(exits.REFUSED)
     except TidegateError as error:
         if said.as_json:
-            click.echo(json.dumps({"verdict": "impossible", "condition": error.condition, "problem": str(error)}, indent=1, ensure_ascii=False))
+            click.echo(
+                json.dumps(
+                    {"verdict": "impossible", "condition": error.condition, "problem": str(error)},
+                    indent=1,
+                    ensure_ascii=False,
+                )
+            )
         click.echo(f"tidegate: {error}", err=True)
         sys.exit(exits.REFUSED)
     tell(report, said.as_json)
     sys.exit(exits.FINISHED)
 
 
-def planned(store: Store, storage: CheckpointStorage, plan: Plan, name: str | None, job_id: int | None, restoring: restore_words.Restoring) -> RestoreReport:
+def planned(
+    store: Store,
+    storage: CheckpointStorage,
+    plan: Plan,
+    name: str | None,
+    job_id: int | None,
+    restoring: restore_words.Restoring,
+) -> RestoreReport:
     """The plan; UserError where the run would be refused."""
     called = name or plan.job_name
     known = look(store, job_id or (None if restoring.another else job_of_name(store, called)) or 0)
     state = known.state.value if known.state else None
     status = "" if state is None and known.outcome is None else state.status.value if state else ""
     request = Request(
-        known=known, name=called, plan=plan, wish=restoring.wish, status=status, held=lambda action, offset: held(plan, action, offset), ask=ask_sink
+        known=known,
+        name=called,
+        plan=plan,
+        wish=restoring.wish,
+        status=status,
+        held=lambda action, offset: held(plan, action, offset),
+        ask=ask_sink,
     )
     return prepare(store, storage, request).report
 
@@ -74,11 +100,21 @@ def planned(store: Store, storage: CheckpointStorage, plan: Plan, name: str | No
 def held(plan: Plan, action: Action, offset: Any) -> str:
     """Whether a source still has a position: it is asked, as the driver would ask it."""
     context = OperatorContext(
-        job_id=0, job_name=plan.job_name, pipeline=0, operator=action.operator, mode=plan.env.mode or JobMode.BATCH, parallelism=action.parallelism
+        job_id=0,
+        job_name=plan.job_name,
+        pipeline=0,
+        operator=action.operator,
+        mode=plan.env.mode or JobMode.BATCH,
+        parallelism=action.parallelism,
     )
     try:
         values = unpacked(action.options)
-        runway = registry.find(action.kind, action.plugin).of(values).load()(values, context).runway(offset)
+        runway = (
+            registry.find(action.kind, action.plugin)
+            .of(values)
+            .load()(values, context)
+            .runway(offset)
+        )
     except Exception as error:  # whatever a source or its server says: the plan shows it
         return f"could not be asked: {error}"
     return f"{'yes' if runway.held else 'NO'}{': ' if runway.reason else ''}{runway.reason}"
@@ -86,4 +122,8 @@ def held(plan: Plan, action: Action, offset: Any) -> str:
 
 def tell(report: RestoreReport, as_json: bool) -> None:
     """The plan on standard output."""
-    click.echo(json.dumps(to_document(report), indent=1, ensure_ascii=False) if as_json else "\n".join(lines(report)))
+    click.echo(
+        json.dumps(to_document(report), indent=1, ensure_ascii=False)
+        if as_json
+        else "\n".join(lines(report))
+    )

@@ -68,9 +68,13 @@ def restoring_of(said: dict[str, Any]) -> Restoring:
 def _restoring(said: dict[str, Any]) -> Restoring:
     text, source, another = said["restore"], said["restore_from"], said["restore_with_checkpoint"]
     if another is not None and (text is not None or source is not None):
-        raise UserError("--restore-with-checkpoint says already what is restored: leave --restore and --restore-from out")
+        raise UserError(
+            "--restore-with-checkpoint says already what is restored: leave --restore and --restore-from out"
+        )
     job_id = None
-    if text is not None and text.isascii() and text.isdigit():  # the reference's -r: the latest state of this job, which keeps its id
+    if (
+        text is not None and text.isascii() and text.isdigit()
+    ):  # the reference's -r: the latest state of this job, which keeps its id
         job_id, text = int(text), "latest"
     elif text is not None and "/" in text and text.partition(":")[0] not in ("savepoint", "path"):
         text = f"path:{text}"
@@ -83,15 +87,21 @@ def _restoring(said: dict[str, Any]) -> Restoring:
         accept_changes=changes_of(said["accept_change"]),
         on_missing=answer(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
         on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
-        on_incompatible=answer(OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL),
+        on_incompatible=answer(
+            OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL
+        ),
         on_not_held=answer(OnNotHeld, "--on-not-held", said["on_not_held"], OnNotHeld.FAIL),
         on_sink_lost=answer(OnSinkLost, "--on-sink-lost", said["on_sink_lost"], OnSinkLost.FAIL),
     )
-    return Restoring(wish.of_job(another if another is not None else source, job_id), job_id, another is not None)
+    return Restoring(
+        wish.of_job(another if another is not None else source, job_id), job_id, another is not None
+    )
 
 
 def _choice(name: str, kind: Any, text: str) -> Callable[[Any], Any]:
-    return click.option(name, type=click.Choice([each.value for each in kind], case_sensitive=False), help=text)
+    return click.option(
+        name, type=click.Choice([each.value for each in kind], case_sensitive=False), help=text
+    )
 
 
 def absolute(path: str) -> str:
@@ -126,14 +136,44 @@ _OPTIONS = (
         metavar="WORD",
         help="From where to go on: latest, checkpoint:N, savepoint:ID, path:DIR, fresh or auto. A job id: the latest state of that job, under its id.",
     ),
-    click.option("--restore-from", type=JOB_ID, metavar="JOB", help="Take the state of another job; a fork, with a lineage of its own, where that one runs."),
-    click.option("--restore-with-checkpoint", type=JOB_ID, metavar="JOB", help="The last checkpoint of another job, under a new id (or --job-id)."),
-    click.option("--takeover", is_flag=True, help="Where the job runs: fence that run, end it, and go on."),
+    click.option(
+        "--restore-from",
+        type=JOB_ID,
+        metavar="JOB",
+        help="Take the state of another job; a fork, with a lineage of its own, where that one runs.",
+    ),
+    click.option(
+        "--restore-with-checkpoint",
+        type=JOB_ID,
+        metavar="JOB",
+        help="The last checkpoint of another job, under a new id (or --job-id).",
+    ),
+    click.option(
+        "--takeover", is_flag=True, help="Where the job runs: fence that run, end it, and go on."
+    ),
     _choice("--on-missing", OnMissing, "Where there is no state (fail)."),
-    _choice("--on-damaged", OnDamaged, "Where the newest checkpoint is damaged (older: the next one that is sound)."),
-    _choice("--on-incompatible", OnIncompatible, "Where the state does not fit the job file (fail; drop gives up what has no owner)."),
-    _choice("--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."),
-    _choice("--on-sink-lost", OnSinkLost, "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays lost)."),
-    click.option("--allow-duplicates", is_flag=True, help="Agree that rows come twice where a sink cannot take them back."),
+    _choice(
+        "--on-damaged",
+        OnDamaged,
+        "Where the newest checkpoint is damaged (older: the next one that is sound).",
+    ),
+    _choice(
+        "--on-incompatible",
+        OnIncompatible,
+        "Where the state does not fit the job file (fail; drop gives up what has no owner).",
+    ),
+    _choice(
+        "--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."
+    ),
+    _choice(
+        "--on-sink-lost",
+        OnSinkLost,
+        "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays lost).",
+    ),
+    click.option(
+        "--allow-duplicates",
+        is_flag=True,
+        help="Agree that rows come twice where a sink cannot take them back.",
+    ),
     *CONSENT_OPTIONS,
 )

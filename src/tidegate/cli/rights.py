@@ -13,7 +13,9 @@ from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.plugin.secret import secret_texts
 
-FOR_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # a group that may read is often meant: that of certificates, of a mounted volume
+FOR_OTHERS = (
+    stat.S_IRWXO | stat.S_IWGRP
+)  # a group that may read is often meant: that of certificates, of a mounted volume
 TOKEN_FILE = "TIDEGATE_TOKEN_FILE"
 
 
@@ -35,7 +37,9 @@ class Exposed:
         return f"warning: {self.path} ({self.what}) can be reached by other users of this machine, mode {stat.S_IMODE(self.mode):04o}: {self.repair}"
 
 
-def exposed(home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]) -> list[Exposed]:
+def exposed(
+    home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]
+) -> list[Exposed]:
     """What others can read or change of this installation."""
     return list(_checked(home, settings, file, environ))
 
@@ -51,11 +55,15 @@ def holds_secrets(settings: EngineSettings) -> bool:
     """Whether the engine's file has values that nobody else should know."""
     http = settings.http
     own = (http.basic_auth and http.password) or settings.events.headers or settings.events.url
-    texts = secret_texts({"store": settings.store_url, **settings.spark}) | secret_texts(settings.checkpoint.storage_options, free=True)
+    texts = secret_texts({"store": settings.store_url, **settings.spark}) | secret_texts(
+        settings.checkpoint.storage_options, free=True
+    )
     return bool(own or texts)
 
 
-def _checked(home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]) -> Iterator[Exposed]:
+def _checked(
+    home: Home, settings: EngineSettings, file: str, environ: Mapping[str, str]
+) -> Iterator[Exposed]:
     yield from _file(str(home.root), "store, checkpoints and logs")
     for name in ("store", "checkpoints", "logs", "work"):
         if _mode(home.root) is None or (_mode(home.root) or 0) & FOR_OTHERS:

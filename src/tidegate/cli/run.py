@@ -49,7 +49,9 @@ from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
 
 DEFAULTS = EngineSettings()
-END_WITHIN_S = 10.0  # once the driver is gone, or there was none: until the end of a stop is recorded
+END_WITHIN_S = (
+    10.0  # once the driver is gone, or there was none: until the end of a stop is recorded
+)
 END_WITHIN_S_AGAIN = 1.0  # after a second signal
 LOOK_S = 0.1
 EXIT_CODES = {
@@ -114,7 +116,12 @@ def settings_of(config: Path | None, home: Home) -> EngineSettings:
     settings, _, problems = load_engine(config, os.environ, home=home)
     job_file.print_problems(problems, sys.stderr)
     if any(problem.severity is Severity.ERROR for problem in problems):
-        sys.exit(refuse(f"{job_file.summary(problems)} in the engine's file; nothing was started", exits.BAD_INPUT))
+        sys.exit(
+            refuse(
+                f"{job_file.summary(problems)} in the engine's file; nothing was started",
+                exits.BAD_INPUT,
+            )
+        )
     return settings
 
 
@@ -167,7 +174,9 @@ class EmbeddedRun:
         self.output_lost = False
         self.signals = 0
         self.supervisor: Supervisor | None = None
-        self.display: Display = JsonDisplay(self._lost) if options.as_json else PlainDisplay(self._lost)
+        self.display: Display = (
+            JsonDisplay(self._lost) if options.as_json else PlainDisplay(self._lost)
+        )
 
     def run(self) -> int:
         """Until the job has ended."""
@@ -185,7 +194,13 @@ class EmbeddedRun:
         log_to(logs / "run.log")
         hide(plan_texts(claim.job.plan))
         if claim.start is Start.NOTHING:
-            outcome = end(self.store, self.storage, Owned(claim.job.job_id, claim.generation), JobStatus.FINISHED, self.clock.now_ms())
+            outcome = end(
+                self.store,
+                self.storage,
+                Owned(claim.job.job_id, claim.generation),
+                JobStatus.FINISHED,
+                self.clock.now_ms(),
+            )
             self.display.end(outcome, 0, str(logs))
             return exits.FINISHED
         return self._code_of(self._lead(claim, logs))
@@ -193,7 +208,11 @@ class EmbeddedRun:
     def _code_of(self, outcome: JobOutcome) -> int:
         """The exit code of an outcome. A job that finished without all of its output has not done what was asked."""
         unread = outcome.status is JobStatus.FINISHED and self.output_lost
-        return self.code if unread or outcome.status is JobStatus.CANCELED else EXIT_CODES[outcome.status]
+        return (
+            self.code
+            if unread or outcome.status is JobStatus.CANCELED
+            else EXIT_CODES[outcome.status]
+        )
 
     def _signaled(self, number: signal.Signals) -> None:
         """First ask, then kill. The signal's own thread calls this."""
@@ -223,7 +242,9 @@ class EmbeddedRun:
             now_s = self.clock.monotonic_s()
             idle_since_s = now_s if idle_since_s is None else idle_since_s
             if now_s - idle_since_s > (END_WITHIN_S if self.signals < 2 else END_WITHIN_S_AGAIN):
-                self._give_up("stopped, and the end could not be recorded: the store or the checkpoint storage does not answer. --restore auto resumes the job")
+                self._give_up(
+                    "stopped, and the end could not be recorded: the store or the checkpoint storage does not answer. --restore auto resumes the job"
+                )
 
     def _give_up(self, why: str) -> NoReturn:
         with contextlib.suppress(Exception):  # the process ends, whatever the terminal says
@@ -237,7 +258,14 @@ class EmbeddedRun:
         known = None if self.options.another else job_of_name(self.store, name)
         job_id = self.options.job_id or known or new_job_id(self.clock.now_ms())
         submission = Submission(
-            job_id=job_id, name=name, plan=self.plan, file=str(Path(self.file).absolute()), wish=wish, me=self.me, now_ms=self.clock.now_ms(), ask=ask_recorded
+            job_id=job_id,
+            name=name,
+            plan=self.plan,
+            file=str(Path(self.file).absolute()),
+            wish=wish,
+            me=self.me,
+            now_ms=self.clock.now_ms(),
+            ask=ask_recorded,
         )
         try:
             return self.claimant.claim(submission)
@@ -248,13 +276,28 @@ class EmbeddedRun:
             self.asks = True
             said = RestoreWish.parse(click.prompt("restore", default="auto", err=True))
             self.asks = False
-            return self._claim(replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where))
+            return self._claim(
+                replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where)
+            )
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
         program = Program(environ=dict(os.environ), module=self.options.driver_module)
-        order = driver_order(self.options.settings, self.options.home, job_id=claim.job.job_id, generation=claim.generation)
+        order = driver_order(
+            self.options.settings,
+            self.options.home,
+            job_id=claim.job.job_id,
+            generation=claim.generation,
+        )
         started = Launch(lambda order: launch(order, program), order)
-        self.supervisor = supervisor = Supervisor(self.claimant, claim, self.me, started, self.clock, self.options.settings.checkpoint, self.stop)
+        self.supervisor = supervisor = Supervisor(
+            self.claimant,
+            claim,
+            self.me,
+            started,
+            self.clock,
+            self.options.settings.checkpoint,
+            self.stop,
+        )
         self.display = display = choose(as_json=self.options.as_json, on_lost=self._lost)
         readers: list[threading.Thread] = []
         try:
@@ -263,7 +306,9 @@ class EmbeddedRun:
             outcome = supervisor.watch(lambda known: self._show(known, claim, display))
             for reader in readers:
                 reader.join()
-            display.end(outcome, self.clock.monotonic_s() - self.started_s, str(logs), self._advice(outcome))
+            display.end(
+                outcome, self.clock.monotonic_s() - self.started_s, str(logs), self._advice(outcome)
+            )
             return outcome
         finally:
             if supervisor.driver:
@@ -285,29 +330,44 @@ class EmbeddedRun:
             if all(stop.choices for stop in stops):
                 return decided_with(stops, str(outcome.job_id), self.options.home)
             return f"start again with: {bare(self.options.command)} --restore fresh"
-        places = ", ".join(f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items())
+        places = ", ".join(
+            f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items()
+        )
         place = places if len(points) > 1 else str(next(iter(points.values())))
-        return f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
+        return (
+            f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
+        )
 
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
             display.note(note)
         if claim.job.fork:
-            display.note(f"job {claim.job.source_job} goes on running: this is a fork with a lineage of its own")
+            display.note(
+                f"job {claim.job.source_job} goes on running: this is a fork with a lineage of its own"
+            )
         if claim.start is Start.RESUME:
-            places = ", ".join(f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning" for p, c in claim.restored.items())
+            places = ", ".join(
+                f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning"
+                for p, c in claim.restored.items()
+            )
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) goes on: {places}")
         else:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
     def _show(self, known: Known, claim: Claim, display: Display) -> None:
-        for warning in [text for each in known.pipelines for text in each.value.warnings if text not in self.warned]:
+        for warning in [
+            text
+            for each in known.pipelines
+            for text in each.value.warnings
+            if text not in self.warned
+        ]:
             display.note(f"warning: {warning}")
             self.warned.append(warning)
         metrics = {
             m.pipeline: m
             for entry in self.store.list(METRICS, f"{known.job_id}/")
-            if (m := from_document(PipelineMetrics, entry.value)).generation == (known.state.value.generation if known.state else 0)
+            if (m := from_document(PipelineMetrics, entry.value)).generation
+            == (known.state.value.generation if known.state else 0)
         }
         display.update(
             job_view(
@@ -324,14 +384,21 @@ class EmbeddedRun:
 def decided_with(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
     """The commands that decide about changes of tables, as they are typed for this installation."""
     place = "" if home == Home.find(None, os.environ) else f" --home {shlex.quote(str(home.root))}"
-    commands = [f"{stop.command(job)} {choice.value}{place}" for stop in stops for choice in stop.choices]
+    commands = [
+        f"{stop.command(job)} {choice.value}{place}" for stop in stops for choice in stop.choices
+    ]
     return "choose how to go on with one of:\n  " + "\n  ".join(commands)
 
 
 def limits_of(settings: CoordinatorSettings) -> Limits:
     """The deadlines of a stop: those of servers, and none longer than the time that is set for each step."""
     each_ms, usual = settings.stop_timeout_ms, Limits()
-    return replace(usual, ask_ms=each_ms, interrupt_ms=min(usual.interrupt_ms, each_ms), terminate_ms=min(usual.terminate_ms, each_ms))
+    return replace(
+        usual,
+        ask_ms=each_ms,
+        interrupt_ms=min(usual.interrupt_ms, each_ms),
+        terminate_ms=min(usual.terminate_ms, each_ms),
+    )
 
 
 def relay(driver: DriverProcess, display: Display) -> threading.Thread:

@@ -43,7 +43,10 @@ def command_line(said: Said, environ: Mapping[str, str]) -> str:
     given = (("--job-id", said.job_id), ("--name", said.name), ("--config", said.config))
     named = [word for option, value in given if value is not None for word in (option, str(value))]
     variables = [word for each in said.variable for word in ("-i", each)]
-    flags = [*(["--json"] if said.as_json else []), *([] if said.strict is Strictness.NORMAL else [f"--{said.strict}"])]
+    flags = [
+        *(["--json"] if said.as_json else []),
+        *([] if said.strict is Strictness.NORMAL else [f"--{said.strict}"]),
+    ]
     return shlex.join(["tidegate", "run", said.file, *home, *named, *variables, *flags])
 
 
@@ -64,11 +67,26 @@ def options(command: F) -> F:
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("file", type=click.Path()),
-    click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME)."),
-    click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it the job is known by its name."),
+    click.option(
+        "--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME)."
+    ),
+    click.option(
+        "--job-id",
+        type=click.IntRange(1, JOB_ID_MAX),
+        help="The job's id; without it the job is known by its name.",
+    ),
     click.option("-n", "--name", help="The job's name, instead of job.name of the file."),
     restore_words.options,
-    click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults."),
-    click.option("--json", "as_json", is_flag=True, help="For machines: one JSON object a line, of a plan one document."),
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="For machines: one JSON object a line, of a plan one document.",
+    ),
     job_file.options,
 )

@@ -27,9 +27,16 @@ from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 
 HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
-CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
-JOB = click.option("--job", help="The job (id or name) that an id is of; without it the id is looked for among all jobs.")
+JOB = click.option(
+    "--job",
+    help="The job (id or name) that an id is of; without it the id is looked for among all jobs.",
+)
 LOOK_S = 0.2
 
 
@@ -48,12 +55,31 @@ class NotYet(TransientError):
 @click.command()
 @click.argument("job")
 @click.option("--stop", is_flag=True, help="End the job with it: SAVEPOINT_DONE.")
-@click.option("--wait/--no-wait", default=True, help="Wait until it is done, or failed; with --stop, until the job has ended.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=900.0, show_default=True, help="How many seconds to wait.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Wait until it is done, or failed; with --stop, until the job has ended.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=900.0,
+    show_default=True,
+    help="How many seconds to wait.",
+)
 @HOME
 @CONFIG
 @AS_JSON
-def savepoint(job: str, stop: bool, wait: bool, timeout_s: float, home: str | None, config: Path | None, as_json: bool) -> None:
+def savepoint(
+    job: str,
+    stop: bool,
+    wait: bool,
+    timeout_s: float,
+    home: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
     """Make a savepoint of JOB (id or name).
 
     \b
@@ -69,7 +95,9 @@ def savepoint(job: str, stop: bool, wait: bool, timeout_s: float, home: str | No
     with installation(home, config) as here:
         job_id = known_job(here.store, job)
         check_led(here.store, job_id)
-        request = ask(here.store, Savepoints(here.storage.files), SystemClock(), job_id, stop=stop, by="cli")
+        request = ask(
+            here.store, Savepoints(here.storage.files), SystemClock(), job_id, stop=stop, by="cli"
+        )
         if wait:
             request = awaited(here.store, request, timeout_s)
         echo_request(here, request, as_json)
@@ -89,7 +117,9 @@ def check_led(store: Store, job_id: int) -> None:
     state = look(store, job_id).state
     leader = state.value.leader if state and not state.value.status.terminal else None
     if leader is not None and alive_here(leader) is False:
-        raise NobodyRunsIt(f"process {leader.pid} on {leader.host}, which ran job {job_id}, has died: resume the job first; its checkpoints are there")
+        raise NobodyRunsIt(
+            f"process {leader.pid} on {leader.host}, which ran job {job_id}, has died: resume the job first; its checkpoints are there"
+        )
 
 
 def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> SavepointRequest:
@@ -101,14 +131,21 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             known = look(store, request.job_id)
             standing = request_of(known)
             if standing is None or standing.value.id != request.id:
-                raise NotYet(f"savepoint {request.id} of job {request.job_id} is not known any more: the job was submitted again")
+                raise NotYet(
+                    f"savepoint {request.id} of job {request.job_id} is not known any more: the job was submitted again"
+                )
             request = standing.value
-            if request.status is SavepointStatus.FAILED or (request.status is SavepointStatus.DONE and (not request.stop or known.record is None)):
+            if request.status is SavepointStatus.FAILED or (
+                request.status is SavepointStatus.DONE
+                and (not request.stop or known.record is None)
+            ):
                 return request
         except StoreUnavailable:
             pass  # waited for, like the savepoint
         if clock.monotonic_s() >= end_s:
-            raise NotYet(f"savepoint {request.id} of job {request.job_id} is not done after {timeout_s:g} s; it stays wanted. Ask again to wait longer")
+            raise NotYet(
+                f"savepoint {request.id} of job {request.job_id} is not done after {timeout_s:g} s; it stays wanted. Ask again to wait longer"
+            )
         clock.wait(never, LOOK_S)
 
 
@@ -118,11 +155,16 @@ def echo_request(here: Installation, request: SavepointRequest, as_json: bool) -
     if as_json:
         click.echo(json.dumps({**to_document(request), "place": place}))
     elif request.status is SavepointStatus.FAILED:
-        click.echo(f"tidegate: there is no savepoint {request.id} of job {request.job_id}: {request.reason}. The job goes on, unless it has ended", err=True)
+        click.echo(
+            f"tidegate: there is no savepoint {request.id} of job {request.job_id}: {request.reason}. The job goes on, unless it has ended",
+            err=True,
+        )
     elif request.status is SavepointStatus.WANTED:
         click.echo(f"savepoint {request.id} of job {request.job_id} is wanted")
     else:
-        click.echo(f"savepoint {request.id} of job {request.job_id} is done{', and the job has ended with it' if request.stop else ''}: {place}")
+        click.echo(
+            f"savepoint {request.id} of job {request.job_id} is done{', and the job has ended with it' if request.stop else ''}: {place}"
+        )
 
 
 @click.group(name="savepoints")
@@ -150,13 +192,19 @@ def list_command(job: str | None, home: str | None, config: Path | None, as_json
         found, damaged = there.list(job_id), there.damaged(job_id)
     if as_json:
         rows = [row(each) for each in found]
-        click.echo(json.dumps([*rows, *({"path": path, "damage": why} for path, why in damaged)], indent=1))
+        click.echo(
+            json.dumps([*rows, *({"path": path, "damage": why} for path, why in damaged)], indent=1)
+        )
         return
     click.echo(f"{'job':>20} {'savepoint':>15}  {'made':20} {'bytes':>9}  {'checkpoints':16} name")
     for each in found:
-        points = ", ".join(f"{pipeline}:{point.checkpoint}" for pipeline, point in each.pipelines.items())
+        points = ", ".join(
+            f"{pipeline}:{point.checkpoint}" for pipeline, point in each.pipelines.items()
+        )
         overtaken = "  (overtaken)" if each.overtaken else ""
-        click.echo(f"{each.job_id:>20} {each.id:>15}  {made(each):20} {size_of(each):>9,}  {points:16} {each.name}{overtaken}")
+        click.echo(
+            f"{each.job_id:>20} {each.id:>15}  {made(each):20} {size_of(each):>9,}  {points:16} {each.name}{overtaken}"
+        )
     for path, why in damaged:
         click.echo(f"{path}: {why}", err=True)
 
@@ -171,8 +219,15 @@ def show(savepoint: str, job: str | None, home: str | None, config: Path | None)
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         found = find(here.store, there, job, savepoint)
-        states = {str(pipeline): dict(there.storage.read(point.path).states) for pipeline, point in found.pipelines.items()}
-        shown = {**to_document(found), "place": here.storage.files.place(found.path), "states": states}
+        states = {
+            str(pipeline): dict(there.storage.read(point.path).states)
+            for pipeline, point in found.pipelines.items()
+        }
+        shown = {
+            **to_document(found),
+            "place": here.storage.files.place(found.path),
+            "states": states,
+        }
     click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
 
 
@@ -205,7 +260,9 @@ def verify(job: str | None, home: str | None, config: Path | None) -> None:
 @JOB
 @HOME
 @CONFIG
-def export(savepoint: str, directory: Path, job: str | None, home: str | None, config: Path | None) -> None:
+def export(
+    savepoint: str, directory: Path, job: str | None, home: str | None, config: Path | None
+) -> None:
     """Copy SAVEPOINT (id or path) into DIRECTORY, which is made: to keep it elsewhere, or to bring it to another installation."""
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
@@ -249,7 +306,9 @@ def find(store: Store, there: Savepoints, job: str | None, word: str) -> Savepoi
         return there.find(job_id, word)
     same = [each for each in there.list() if each.id == word]
     if len(same) > 1:
-        raise NoSavepoint(f"several jobs have a savepoint {word}: say which with --job ({', '.join(str(each.job_id) for each in same)})")
+        raise NoSavepoint(
+            f"several jobs have a savepoint {word}: say which with --job ({', '.join(str(each.job_id) for each in same)})"
+        )
     return there.find(same[0].job_id if same else None, word)
 
 
@@ -282,7 +341,9 @@ def row(savepoint: Savepoint) -> dict[str, Any]:
         "path": savepoint.path,
         "bytes": size_of(savepoint),
         "lineage": savepoint.lineage,
-        "pipelines": {str(pipeline): point.checkpoint for pipeline, point in savepoint.pipelines.items()},
+        "pipelines": {
+            str(pipeline): point.checkpoint for pipeline, point in savepoint.pipelines.items()
+        },
         "overtaken": to_document(savepoint.overtaken),
         "damage": "",
     }

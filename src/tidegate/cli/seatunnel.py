@@ -25,15 +25,30 @@ from tidegate.model.problem import Strictness
 
 NOT_SET = "SeaTunnel"  # the reference's default of --name, which means: not given
 SAMPLE_MAX = 10_000
-NEEDS_ONE = "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, --metrics (see --help)"
+NEEDS_ONE = (
+    "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, --metrics (see --help)"
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-c", "--config", "file", type=click.Path(), help="The job file.")
-@click.option("-i", "--variable", multiple=True, metavar="NAME=VALUE", help="Value of ${NAME} in the job file; may be repeated.")
+@click.option(
+    "-i",
+    "--variable",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of ${NAME} in the job file; may be repeated.",
+)
 @click.option("-n", "--name", default=NOT_SET, help="The job's name.")
 @click.option(
-    "-m", "--master", "-e", "--deploy-mode", "master", type=click.Choice(["local", "cluster"]), default="cluster", help="Run here, or hand it to servers."
+    "-m",
+    "--master",
+    "-e",
+    "--deploy-mode",
+    "master",
+    type=click.Choice(["local", "cluster"]),
+    default="cluster",
+    help="Run here, or hand it to servers.",
 )
 @click.option("-cn", "--cluster", "_cluster", help="Accepted; servers are named by --server.")
 @click.option("--check", is_flag=True, help="Judge the job file and start nothing.")
@@ -43,22 +58,68 @@ NEEDS_ONE = "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, -
     type=click.Choice(["static", "connect", "sample"]),
     help="static: as --check, and unknown keys are errors. connect: also ask sources and sinks. sample: also read a few rows.",
 )
-@click.option("--sample-limit", type=click.IntRange(1, SAMPLE_MAX), default=10, show_default=True, help="Rows of each source for --dry-run sample.")
+@click.option(
+    "--sample-limit",
+    type=click.IntRange(1, SAMPLE_MAX),
+    default=10,
+    show_default=True,
+    help="Rows of each source for --dry-run sample.",
+)
 @click.option("--sample-print-data", is_flag=True, help="Print the rows of the sample.")
 @click.option("--encrypt", is_flag=True, help="Print the job file with its secrets shaded.")
 @click.option("--decrypt", is_flag=True, help="Print it with its secrets in clear.")
-@click.option("-r", "--restore", "--restore-job", "restore", metavar="JOB", help="Go on with this job, under its id.")
-@click.option("--restore-with-checkpoint", metavar="JOB", help="Begin a new job from the last checkpoint of this one.")
-@click.option("-s", "--savepoint", "--savepoint-job", "savepoint", metavar="JOB", help="Stop with a savepoint.")
-@click.option("-can", "--cancel-job", "--cancel", "cancel", multiple=True, metavar="JOB", help="Cancel; may be repeated.")
-@click.option("-f", "--force-cancel", "force", multiple=True, metavar="JOB", help="Kill now; may be repeated.")
+@click.option(
+    "-r",
+    "--restore",
+    "--restore-job",
+    "restore",
+    metavar="JOB",
+    help="Go on with this job, under its id.",
+)
+@click.option(
+    "--restore-with-checkpoint",
+    metavar="JOB",
+    help="Begin a new job from the last checkpoint of this one.",
+)
+@click.option(
+    "-s",
+    "--savepoint",
+    "--savepoint-job",
+    "savepoint",
+    metavar="JOB",
+    help="Stop with a savepoint.",
+)
+@click.option(
+    "-can",
+    "--cancel-job",
+    "--cancel",
+    "cancel",
+    multiple=True,
+    metavar="JOB",
+    help="Cancel; may be repeated.",
+)
+@click.option(
+    "-f", "--force-cancel", "force", multiple=True, metavar="JOB", help="Kill now; may be repeated."
+)
 @click.option("-j", "--job-id", "state_of", metavar="JOB", help="Print the state of a job as JSON.")
 @click.option("-l", "--list", "list_jobs", is_flag=True, help="List jobs.")
 @click.option("--metrics", "metrics_of", metavar="JOB", help="Print the metrics of a job as JSON.")
-@click.option("--get_running_job_metrics", "all_metrics", is_flag=True, help="Print the metrics of all running jobs as JSON.")
+@click.option(
+    "--get_running_job_metrics",
+    "all_metrics",
+    is_flag=True,
+    help="Print the metrics of all running jobs as JSON.",
+)
 @click.option("--set-job-id", type=click.IntRange(1, JOB_ID_MAX), help="The id of the new job.")
 @click.option("--async", "detached", is_flag=True, help="Submit and do not wait.")
-@click.option("-cj", "--close-job", "--close", "close_job", is_flag=True, help="Cancel the job when this client is ended.")
+@click.option(
+    "-cj",
+    "--close-job",
+    "--close",
+    "close_job",
+    is_flag=True,
+    help="Cancel the job when this client is ended.",
+)
 @remote.options
 def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
     """The reference's options: `tidegate seatunnel -c job.conf`, `-l`, `-j JOB`, `-s JOB`, `-can JOB` ...
@@ -95,7 +156,10 @@ def _look_outside(plan: Plan, asked: Mapping[str, Any]) -> None:
     for finding in findings:
         click.echo(str(finding))
     if any(finding.verdict == dry_run.FAILED for finding in findings):
-        click.echo(f"{asked['file']}: not everything that it names can be reached; nothing was started", err=True)
+        click.echo(
+            f"{asked['file']}: not everything that it names can be reached; nothing was started",
+            err=True,
+        )
         sys.exit(exits.FAILED)
     if asked["dry_run"] != "sample":
         return
@@ -103,7 +167,9 @@ def _look_outside(plan: Plan, asked: Mapping[str, Any]) -> None:
         for name, node in graph.nodes.items():
             if why := dry_run.unsampled(node):
                 click.echo(f"{name}: no sample: {why}")
-        for name, sample in dry_run.sampled(graph, asked["sample_limit"], show=asked["sample_print_data"]).items():
+        for name, sample in dry_run.sampled(
+            graph, asked["sample_limit"], show=asked["sample_print_data"]
+        ).items():
             tables = ", ".join(f"{rows} of {table}" for table, rows in sample.rows.items())
             click.echo(f"{name}: {sum(sample.rows.values())} rows{': ' if tables else ''}{tables}")
             for line in sample.shown:
@@ -120,14 +186,28 @@ def _about_jobs(client: Client, asked: Mapping[str, Any]) -> bool:
     """What is asked about jobs that are there; False where nothing is."""
     if asked["list_jobs"]:
         jobs = [*client.get("/running-jobs"), *client.get("/finished-jobs")]
-        rows = [[j["jobId"], j["jobName"], j["jobStatus"], j.get("createTime", ""), j.get("finishTime", "")] for j in jobs]
-        remote.print_table(("Job ID", "Job Name", "Job Status", "Submit Time", "Finished Time"), rows)
+        rows = [
+            [
+                j["jobId"],
+                j["jobName"],
+                j["jobStatus"],
+                j.get("createTime", ""),
+                j.get("finishTime", ""),
+            ]
+            for j in jobs
+        ]
+        remote.print_table(
+            ("Job ID", "Job Name", "Job Status", "Submit Time", "Finished Time"), rows
+        )
     elif asked["all_metrics"]:
         remote.print_json({job["jobId"]: job["metrics"] for job in client.get("/running-jobs")})
     elif asked["state_of"]:
         remote.print_json(_state(client, asked["state_of"]))
     elif asked["cancel"] or asked["force"]:
-        codes = [stop_all(client, _ids(words), {"force": force}) for words, force in ((asked["cancel"], False), (asked["force"], True))]
+        codes = [
+            stop_all(client, _ids(words), {"force": force})
+            for words, force in ((asked["cancel"], False), (asked["force"], True))
+        ]
         sys.exit(max(codes))
     elif asked["metrics_of"]:
         remote.print_json(remote.job_of(client, asked["metrics_of"])["metrics"])
@@ -149,7 +229,10 @@ def _state(client: Client, job_id: str) -> dict[str, Any]:
     if "jobStatus" not in job:
         return {"err": f"jobId : {job_id} not found"}
     places = {p["pipelineId"]: p for p in client.get(f"/jobs/checkpoints/{job_id}")["pipelines"]}
-    pipelines = {str(number): {"pipelineStatus": job["jobStatus"], "executionStateMap": {}} for number in places}
+    pipelines = {
+        str(number): {"pipelineStatus": job["jobStatus"], "executionStateMap": {}}
+        for number in places
+    }
     return {
         "jobId": job["jobId"],
         "jobName": job["jobName"],
@@ -163,7 +246,11 @@ def _state(client: Client, job_id: str) -> dict[str, Any]:
 
 def _shaded(file: str, variable: Sequence[str], *, encrypt: bool) -> str:
     job_file.planned(file, variable, strict=Strictness.NORMAL)
-    document = Document(name=file, data=json.loads(resolved_json(file, variables=job_file.values_of(variable))), positions={})
+    document = Document(
+        name=file,
+        data=json.loads(resolved_json(file, variables=job_file.values_of(variable))),
+        positions={},
+    )
     return json.dumps((encode if encrypt else decode)(document).data, indent=2, ensure_ascii=False)
 
 
@@ -175,7 +262,10 @@ def _submit(client: Client, asked: Mapping[str, Any]) -> None:
     if asked["restore"]:
         query |= _restore_of(asked["restore"])
     if asked["restore_with_checkpoint"]:
-        query |= {"restoreMode": "CHECKPOINT", "restoreSourceJobId": str(asked["restore_with_checkpoint"])}
+        query |= {
+            "restoreMode": "CHECKPOINT",
+            "restoreSourceJobId": str(asked["restore_with_checkpoint"]),
+        }
     if asked["set_job_id"]:
         query["jobId"] = str(asked["set_job_id"])
     taken = submit.send(client, file, asked["variable"], Strictness.NORMAL, query)
@@ -189,7 +279,11 @@ def _submit(client: Client, asked: Mapping[str, Any]) -> None:
     except KeyboardInterrupt:
         if asked["close_job"]:
             client.post("/stop-job", {"jobId": taken["jobId"]})
-        click.echo(f"job {taken['jobId']} " + ("shall stop" if asked["close_job"] else "goes on; `tidegate stop` ends it"), err=True)
+        click.echo(
+            f"job {taken['jobId']} "
+            + ("shall stop" if asked["close_job"] else "goes on; `tidegate stop` ends it"),
+            err=True,
+        )
         sys.exit(exits.CANCELED)
     click.echo(_summary(ended))
     sys.exit(submit.code_of(ended))
@@ -206,7 +300,11 @@ def _run_here(file: str, name: str | None, asked: Mapping[str, Any]) -> None:
     """An embedded run, in this process."""
     from tidegate.cli.run import run
 
-    arguments = [file, *(("--name", name) if name else ()), *(word for each in asked["variable"] for word in ("-i", each))]
+    arguments = [
+        file,
+        *(("--name", name) if name else ()),
+        *(word for each in asked["variable"] for word in ("-i", each)),
+    ]
     if asked["set_job_id"]:
         arguments += ["--job-id", str(asked["set_job_id"])]
     if asked["restore"]:
@@ -218,7 +316,10 @@ def _run_here(file: str, name: str | None, asked: Mapping[str, Any]) -> None:
 
 def _summary(job: Mapping[str, Any]) -> str:
     figures = job.get("metrics", {})
-    read, written = int(figures.get("SourceReceivedCount", 0)), int(figures.get("SinkWriteCount", 0))
+    read, written = (
+        int(figures.get("SourceReceivedCount", 0)),
+        int(figures.get("SinkWriteCount", 0)),
+    )
     rows = [
         ("Start Time", job.get("startTime", "")),
         ("End Time", job.get("finishTime", "")),
@@ -228,4 +329,8 @@ def _summary(job: Mapping[str, Any]) -> str:
     ]
     lines = [f"{name:<26}: {value}" for name, value in rows]
     error = f"\n{job['errorMsg']}" if job.get("errorMsg") else ""
-    return "Job Statistic Information\n" + "\n".join(lines) + f"\nJob {job['jobId']} {job['jobStatus']}{error}"
+    return (
+        "Job Statistic Information\n"
+        + "\n".join(lines)
+        + f"\nJob {job['jobId']} {job['jobStatus']}{error}"
+    )

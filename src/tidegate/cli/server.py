@@ -21,11 +21,27 @@ from tidegate.server import Start
 
 
 @click.command()
-@click.option("--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one host may share one.")
-@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of the API; 0 takes a free one.  [default: 8080]")
-@click.option("--config", "config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
-@click.option("--no-worker", is_flag=True, help="Run no jobs here: other servers or `tidegate worker` do.")
-def server(home: str | None, http_port: int | None, config: Path | None, no_worker: bool) -> NoReturn:
+@click.option(
+    "--home",
+    help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one host may share one.",
+)
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the API; 0 takes a free one.  [default: 8080]",
+)
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+)
+@click.option(
+    "--no-worker", is_flag=True, help="Run no jobs here: other servers or `tidegate worker` do."
+)
+def server(
+    home: str | None, http_port: int | None, config: Path | None, no_worker: bool
+) -> NoReturn:
     """Answer the REST API, lead jobs if no other server does, and run them.
 
     \b
@@ -40,7 +56,9 @@ def server(home: str | None, http_port: int | None, config: Path | None, no_work
     """
     start = started(home, config)
     if http_port is not None:
-        http = replace(start.settings.http, port=http_port, https_port=http_port, dynamic_port=False)
+        http = replace(
+            start.settings.http, port=http_port, https_port=http_port, dynamic_port=False
+        )
         start = replace(start, settings=replace(start.settings, http=http))
     has_worker = not no_worker and _can_run_jobs()
     sys.exit(ran(lambda: composition.serve(replace(start, worker=has_worker), click.echo)))
@@ -57,8 +75,16 @@ def _can_run_jobs() -> bool:
 
 
 @click.command()
-@click.option("--home", help="Directory of this installation: logs, work files, and the store where no other is named (TIDEGATE_HOME).")
-@click.option("--config", "config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+@click.option(
+    "--home",
+    help="Directory of this installation: logs, work files, and the store where no other is named (TIDEGATE_HOME).",
+)
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+)
 def worker(home: str | None, config: Path | None) -> NoReturn:
     """Run jobs for the servers that share this store.
 
@@ -83,10 +109,18 @@ def started(home: str | None, config: Path | None) -> Start:
     settings, sources, problems = load_engine(config, os.environ, home=place)
     if any(problem.severity is Severity.ERROR for problem in problems):
         job_file.print_problems(problems, sys.stderr)
-        click.echo(f"tidegate: {job_file.summary(problems)} in the engine's file; nothing was started", err=True)
+        click.echo(
+            f"tidegate: {job_file.summary(problems)} in the engine's file; nothing was started",
+            err=True,
+        )
         raise SystemExit(exits.BAD_INPUT)
     reachable = exposed(place, settings, sources.file, os.environ)
-    return Start(home=place, settings=settings, environ=dict(os.environ), notices=tuple(map(str, (*problems, *reachable))))
+    return Start(
+        home=place,
+        settings=settings,
+        environ=dict(os.environ),
+        notices=tuple(map(str, (*problems, *reachable))),
+    )
 
 
 def ran(run: Callable[[], None]) -> int:

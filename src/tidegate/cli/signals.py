@@ -16,12 +16,18 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def handled(act: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Call `act` for each signal that asks for a stop. A SIGHUP that is ignored from the start (nohup) stays ignored."""
-    numbers = [each for each in STOPPING if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN]
+    numbers = [
+        each
+        for each in STOPPING
+        if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN
+    ]
     reader, writer = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(writer, False)
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     waked = signal.set_wakeup_fd(writer)
-    thread = threading.Thread(target=_read, args=(reader, frozenset(numbers), act), name="signals", daemon=True)
+    thread = threading.Thread(
+        target=_read, args=(reader, frozenset(numbers), act), name="signals", daemon=True
+    )
     thread.start()
     try:
         yield
@@ -34,7 +40,9 @@ def handled(act: Callable[[signal.Signals], None]) -> Iterator[None]:
         os.close(reader)
 
 
-def _read(reader: int, numbers: frozenset[signal.Signals], act: Callable[[signal.Signals], None]) -> None:
+def _read(
+    reader: int, numbers: frozenset[signal.Signals], act: Callable[[signal.Signals], None]
+) -> None:
     while said := os.read(reader, 1):
         if said[0] in numbers:
             act(signal.Signals(said[0]))

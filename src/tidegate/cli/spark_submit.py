@@ -10,21 +10,58 @@ from tidegate.spark.deployment import Wanted, deployment, engine_block, job_bloc
 
 
 @click.command("spark-conf")
-@click.option("--master", required=True, metavar="URL", help="spark://host:7077, k8s://https://host:6443 or yarn.")
-@click.option("--executors", type=click.IntRange(1), default=2, show_default=True, help="Executors of one job.")
-@click.option("--cores", type=click.IntRange(1), default=2, show_default=True, help="Cores of one executor.")
-@click.option("--memory", default="1g", show_default=True, help="Memory of one executor's JVM.")
-@click.option("--python-memory", default="2g", show_default=True, help="Memory beside it, for the Python workers (YARN, Kubernetes).")
-@click.option("--driver-host", default="", help="The address at which executors reach the driver; Spark finds one where none is given.")
-@click.option("--python", default="", help="A Python with Tidegate in it, on every host.")
-@click.option("--archive", default="", help="A packed environment that is sent along instead (YARN, standalone).")
-@click.option("--image", default="", help="Kubernetes: the image for executors.")
-@click.option("--namespace", default="default", show_default=True, help="Kubernetes: where the pods are.")
-@click.option("--shared", default="", help="The directory that all hosts share.")
-@click.option("--claim", default="", help="Kubernetes: the persistent volume claim behind --shared.")
-@click.option("--job", "as_job", is_flag=True, help="The settings as env of a job file, not as block of the engine's file.")
 @click.option(
-    "--write", type=click.Path(file_okay=False, path_type=Path), help="Write the files that go with it (Dockerfile, access.yaml) into this directory."
+    "--master",
+    required=True,
+    metavar="URL",
+    help="spark://host:7077, k8s://https://host:6443 or yarn.",
+)
+@click.option(
+    "--executors",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Executors of one job.",
+)
+@click.option(
+    "--cores", type=click.IntRange(1), default=2, show_default=True, help="Cores of one executor."
+)
+@click.option("--memory", default="1g", show_default=True, help="Memory of one executor's JVM.")
+@click.option(
+    "--python-memory",
+    default="2g",
+    show_default=True,
+    help="Memory beside it, for the Python workers (YARN, Kubernetes).",
+)
+@click.option(
+    "--driver-host",
+    default="",
+    help="The address at which executors reach the driver; Spark finds one where none is given.",
+)
+@click.option("--python", default="", help="A Python with Tidegate in it, on every host.")
+@click.option(
+    "--archive",
+    default="",
+    help="A packed environment that is sent along instead (YARN, standalone).",
+)
+@click.option("--image", default="", help="Kubernetes: the image for executors.")
+@click.option(
+    "--namespace", default="default", show_default=True, help="Kubernetes: where the pods are."
+)
+@click.option("--shared", default="", help="The directory that all hosts share.")
+@click.option(
+    "--claim", default="", help="Kubernetes: the persistent volume claim behind --shared."
+)
+@click.option(
+    "--job",
+    "as_job",
+    is_flag=True,
+    help="The settings as env of a job file, not as block of the engine's file.",
+)
+@click.option(
+    "--write",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the files that go with it (Dockerfile, access.yaml) into this directory.",
 )
 def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
     """Print the settings for a Spark cluster, and the steps to prepare it.

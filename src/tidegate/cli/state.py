@@ -36,7 +36,11 @@ from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store, sound
 
 HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
-CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.")
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
 
 
@@ -77,24 +81,61 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
         warning = rules.quota.words(usage.total.bytes)
         if as_json:
             last = last_report(here.store)
-            store = {name: {"documents": each.entries, "bytes": each.bytes} for name, each in sorted(sizes.items())}
-            document = {"namespace": here.storage.files.place(), **usage_document(usage, names), "warning": warning, "store": store}
-            click.echo(json.dumps({**document, "collector": to_document(last) if last else None}, indent=1))
+            store = {
+                name: {"documents": each.entries, "bytes": each.bytes}
+                for name, each in sorted(sizes.items())
+            }
+            document = {
+                "namespace": here.storage.files.place(),
+                **usage_document(usage, names),
+                "warning": warning,
+                "store": store,
+            }
+            click.echo(
+                json.dumps({**document, "collector": to_document(last) if last else None}, indent=1)
+            )
             return
         echo(usage_lines(here.storage.files.place(), usage, names, sizes, warning))
         if usage.due.units:
-            click.echo(f"\n{usage.due.units} units ({size(usage.due.bytes)}) can be collected: tidegate state gc")
+            click.echo(
+                f"\n{usage.due.units} units ({size(usage.due.bytes)}) can be collected: tidegate state gc"
+            )
 
 
 @state.command()
 @HOME
 @CONFIG
-@click.option("--dry-run", is_flag=True, help="Only show what would be collected. This is what happens unless --collect is given.")
-@click.option("--collect", is_flag=True, help="Move orphans into quarantine, and delete quarantines whose time is over.")
-@click.option("--older-than", type=click.IntRange(0), metavar="MINUTES", help="Orphans of this age, instead of checkpoint.orphan-ttl.")
-@click.option("--undo", metavar="ID", help="Take everything of a quarantine back to where it stood; `latest` is the newest.")
-@click.option("--purge", is_flag=True, help="Delete what is in quarantine now, without waiting for checkpoint.quarantine-delay.")
-@click.option("--take-namespace", is_flag=True, help="The store that this namespace belonged to is gone for good: it is this one's now.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only show what would be collected. This is what happens unless --collect is given.",
+)
+@click.option(
+    "--collect",
+    is_flag=True,
+    help="Move orphans into quarantine, and delete quarantines whose time is over.",
+)
+@click.option(
+    "--older-than",
+    type=click.IntRange(0),
+    metavar="MINUTES",
+    help="Orphans of this age, instead of checkpoint.orphan-ttl.",
+)
+@click.option(
+    "--undo",
+    metavar="ID",
+    help="Take everything of a quarantine back to where it stood; `latest` is the newest.",
+)
+@click.option(
+    "--purge",
+    is_flag=True,
+    help="Delete what is in quarantine now, without waiting for checkpoint.quarantine-delay.",
+)
+@click.option(
+    "--take-namespace",
+    is_flag=True,
+    help="The store that this namespace belonged to is gone for good: it is this one's now.",
+)
 @AS_JSON
 def gc(**options: Any) -> None:
     """Collect state that belongs to nobody. Without --collect, only show it.
@@ -129,10 +170,14 @@ def undone(collector: Collector, word: str, now_ms: int) -> int:
     return exits.FAILED if failed else exits.FINISHED
 
 
-def collected(here: Installation, collector: Collector, rules: Rules, options: dict[str, Any]) -> int:
+def collected(
+    here: Installation, collector: Collector, rules: Rules, options: dict[str, Any]
+) -> int:
     """One pass that acts, and its report."""
     if options["purge"]:
-        rules = Rules(policy=rules.policy, delay_ms=0, orphans_ms=rules.orphans_ms, quota=rules.quota)
+        rules = Rules(
+            policy=rules.policy, delay_ms=0, orphans_ms=rules.orphans_ms, quota=rules.quota
+        )
     report = collector.collect(rules) if options["collect"] else collector.delete_only(rules)
     if options["collect"]:
         record(here.store, report_of(report, rules, 0), report.usage.by_job)
@@ -168,20 +213,37 @@ def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: b
     quarantines = collector.quarantines.all()
     if as_json:
         units = [verdict_document(verdict) for verdict in listed]
-        click.echo(json.dumps({**usage_document(usage, {}), "units": units, "quarantines": to_document(quarantines)}, indent=1))
+        click.echo(
+            json.dumps(
+                {
+                    **usage_document(usage, {}),
+                    "units": units,
+                    "quarantines": to_document(quarantines),
+                },
+                indent=1,
+            )
+        )
         return exits.FINISHED
     due = [verdict for verdict in listed if verdict.due]
     waiting = [verdict for verdict in listed if verdict.kind is Kind.ORPHAN and not verdict.due]
     unknown = [verdict for verdict in listed if verdict.kind is Kind.UNKNOWN]
-    for head, verdicts in (("would be collected", due), ("orphans whose time has not come", waiting), ("not made by Tidegate, never touched", unknown)):
+    for head, verdicts in (
+        ("would be collected", due),
+        ("orphans whose time has not come", waiting),
+        ("not made by Tidegate, never touched", unknown),
+    ):
         if verdicts:
             click.echo(f"{head}:")
             echo(verdict_lines(verdicts, 0))
     if more:
         click.echo(f"and {more} more units; --json has all of them")
     echo(quarantine_lines(quarantines, rules.delay_ms, rules.policy.now_ms))
-    again = "tidegate state gc --collect" + (f" --older-than {older_than}" if older_than is not None else "")
-    click.echo(f"{usage.due.units} units ({size(usage.due.bytes)}) would go into quarantine. Nothing was changed; to do it: {again}")
+    again = "tidegate state gc --collect" + (
+        f" --older-than {older_than}" if older_than is not None else ""
+    )
+    click.echo(
+        f"{usage.due.units} units ({size(usage.due.bytes)}) would go into quarantine. Nothing was changed; to do it: {again}"
+    )
     return exits.FINISHED
 
 
@@ -226,12 +288,16 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
         map, slash, key = what.partition("/")
         if what.isascii() and what.isdigit():
             count = forget_job(here.store, int(what))
-            click.echo(f"{count} documents of job {what} are gone; its checkpoints stay: resume it with --restore latest")
+            click.echo(
+                f"{count} documents of job {what} are gone; its checkpoints stay: resume it with --restore latest"
+            )
         elif slash:
             forget_document(here.store, map, key)
             click.echo(f"{what} is gone")
         else:
-            raise UserError(f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state verify` names it")
+            raise UserError(
+                f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state verify` names it"
+            )
 
 
 def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
@@ -249,7 +315,10 @@ def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
 def named_still(store: Store, key: str, path: str) -> bool:
     """Whether a pipeline's record names a checkpoint at this moment."""
     entry = store.get(PIPELINES, key)
-    return entry is not None and any(ref.path == path for ref in from_document(PipelineState, entry.value, f"pipeline {key}").retained)
+    return entry is not None and any(
+        ref.path == path
+        for ref in from_document(PipelineState, entry.value, f"pipeline {key}").retained
+    )
 
 
 def savepoint_rows(here: Installation) -> Iterable[dict[str, str]]:
@@ -269,10 +338,17 @@ def savepoint_rows(here: Installation) -> Iterable[dict[str, str]]:
 @state.command(name="expire")
 @HOME
 @CONFIG
-@click.option("--older-than", type=click.IntRange(0), metavar="MINUTES", help="Jobs that ended so long ago, instead of history-job-expire-minutes.")
+@click.option(
+    "--older-than",
+    type=click.IntRange(0),
+    metavar="MINUTES",
+    help="Jobs that ended so long ago, instead of history-job-expire-minutes.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show them.")
 @AS_JSON
-def expire_command(home: str | None, config: Path | None, older_than: int | None, dry_run: bool, as_json: bool) -> None:
+def expire_command(
+    home: str | None, config: Path | None, older_than: int | None, dry_run: bool, as_json: bool
+) -> None:
     """Forget ended jobs, as servers do by themselves: their outcome, figures and registry of checkpoints.
 
     Checkpoint and savepoint directories stay. Those checkpoints are orphans then; `tidegate state gc` collects them.
@@ -281,23 +357,46 @@ def expire_command(home: str | None, config: Path | None, older_than: int | None
         now_ms = SystemClock().now_ms()
         minutes = here.settings.history_expire_minutes if older_than is None else older_than
         before_ms = now_ms - minutes * MINUTE_MS
-        gone = [job for job in expired(here.store, before_ms) if dry_run or expire(here.store, job.job_id, before_ms, now_ms)]
+        gone = [
+            job
+            for job in expired(here.store, before_ms)
+            if dry_run or expire(here.store, job.job_id, before_ms, now_ms)
+        ]
         if gone and not dry_run:
             here.store.compact()
     if as_json:
-        rows = [{"job_id": job.job_id, "name": job.name, "status": job.status.value, "finished_ms": job.finished_ms} for job in gone]
+        rows = [
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "status": job.status.value,
+                "finished_ms": job.finished_ms,
+            }
+            for job in gone
+        ]
         click.echo(json.dumps({"dry_run": dry_run, "expired": rows}, indent=1))
         return
     echo(f"job {job.job_id} ({job.name}), {job.status.value}" for job in gone)
-    click.echo(f"{len(gone)} jobs {'would be ' if dry_run else ''}forgotten; their checkpoint and savepoint directories stay")
+    click.echo(
+        f"{len(gone)} jobs {'would be ' if dry_run else ''}forgotten; their checkpoint and savepoint directories stay"
+    )
 
 
 def names_of(store: Store) -> dict[int, tuple[str, str]]:
     """Name and status of every job that the store remembers in any way."""
-    names = {int(e.key): (str(e.value.get("name", "")), f"expired, was {e.value.get('status')}") for e in sound(store.list(EXPIRED_JOBS))}
-    names |= {int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", ""))) for e in sound(store.list(FINISHED))}
+    names = {
+        int(e.key): (str(e.value.get("name", "")), f"expired, was {e.value.get('status')}")
+        for e in sound(store.list(EXPIRED_JOBS))
+    }
+    names |= {
+        int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", "")))
+        for e in sound(store.list(FINISHED))
+    }
     statuses = {int(e.key): JobStatus(e.value["status"]).value for e in sound(store.list(STATES))}
-    names |= {int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), "")) for e in sound(store.list(JOBS))}
+    names |= {
+        int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), ""))
+        for e in sound(store.list(JOBS))
+    }
     return names
 
 

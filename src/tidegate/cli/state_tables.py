@@ -28,30 +28,50 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> 
     """Columns that stay together in any pipe; the first `left` of them are words, the others are numbers."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
-        cells = [f"{cell:<{width}}" if column < left else f"{cell:>{width}}" for column, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            f"{cell:<{width}}" if column < left else f"{cell:>{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         yield "  " + "  ".join(cells).rstrip()
 
 
 def sums(by_name: Mapping[str, Sum], head: str) -> Iterator[str]:
     """A table of sums by name."""
-    rows = [(name, f"{each.units:,}", f"{each.files:,}", size(each.bytes)) for name, each in by_name.items()]
+    rows = [
+        (name, f"{each.units:,}", f"{each.files:,}", size(each.bytes))
+        for name, each in by_name.items()
+    ]
     yield from table((head, "units", "files", "size"), rows)
 
 
-def usage_lines(place: str, usage: Usage, names: Mapping[int, tuple[str, str]], store: Mapping[str, MapSize], warning: str) -> Iterator[str]:
+def usage_lines(
+    place: str,
+    usage: Usage,
+    names: Mapping[int, tuple[str, str]],
+    store: Mapping[str, MapSize],
+    warning: str,
+) -> Iterator[str]:
     """All of `state du`."""
     yield f"namespace {place}: {size(usage.total.bytes)} in {usage.total.files:,} files"
     if warning:
         yield f"  {warning}"
     yield ""
-    yield from sums({kind.value: usage.by_kind[kind] for kind in Kind if kind in usage.by_kind}, "kind")
+    yield from sums(
+        {kind.value: usage.by_kind[kind] for kind in Kind if kind in usage.by_kind}, "kind"
+    )
     yield ""
-    yield from sums({name: usage.by_age[name] for name, _ in (*AGES, (OLDEST, 0)) if name in usage.by_age}, "age")
+    yield from sums(
+        {name: usage.by_age[name] for name, _ in (*AGES, (OLDEST, 0)) if name in usage.by_age},
+        "age",
+    )
     yield ""
     yield from _job_lines(usage, names)
     yield f"store: {size(sum(each.bytes for each in store.values()))} in {sum(each.entries for each in store.values()):,} documents"
     yield ""
-    yield from table(("map", "documents", "size"), [(name, f"{each.entries:,}", size(each.bytes)) for name, each in sorted(store.items())])
+    yield from table(
+        ("map", "documents", "size"),
+        [(name, f"{each.entries:,}", size(each.bytes)) for name, each in sorted(store.items())],
+    )
 
 
 def _job_lines(usage: Usage, names: Mapping[int, tuple[str, str]]) -> Iterator[str]:
@@ -70,13 +90,20 @@ def _job_lines(usage: Usage, names: Mapping[int, tuple[str, str]]) -> Iterator[s
 def verdict_lines(verdicts: Sequence[Verdict], more: int) -> Iterator[str]:
     """Units with what they are and why."""
     yield from table(
-        ("path", "what it is", "why", "size", "age"), [(v.unit.path, v.kind.value, v.reason, size(v.unit.bytes), age(v.age_ms)) for v in verdicts], left=3
+        ("path", "what it is", "why", "size", "age"),
+        [
+            (v.unit.path, v.kind.value, v.reason, size(v.unit.bytes), age(v.age_ms))
+            for v in verdicts
+        ],
+        left=3,
     )
     if more:
         yield f"  and {more} more"
 
 
-def quarantine_lines(quarantines: Sequence[Quarantine], delay_ms: int, now_ms: int) -> Iterator[str]:
+def quarantine_lines(
+    quarantines: Sequence[Quarantine], delay_ms: int, now_ms: int
+) -> Iterator[str]:
     """What waits, and how long."""
     for each in quarantines:
         if each.phase is Phase.CLOSED:

@@ -18,14 +18,24 @@ from tidegate.model.problem import Strictness
 from tidegate.model.records import TERMINAL, JobStatus
 
 LOOK_EVERY_S = 1.0
-EXIT_CODES = {JobStatus.FINISHED: exits.FINISHED, JobStatus.SAVEPOINT_DONE: exits.FINISHED, JobStatus.CANCELED: exits.CANCELED}
+EXIT_CODES = {
+    JobStatus.FINISHED: exits.FINISHED,
+    JobStatus.SAVEPOINT_DONE: exits.FINISHED,
+    JobStatus.CANCELED: exits.CANCELED,
+}
 
 
 @click.command()
 @click.argument("file", type=click.Path())
-@click.option("--job-id", type=click.IntRange(1, JOB_ID_MAX), help="The job's id; without it a new one is made.")
+@click.option(
+    "--job-id",
+    type=click.IntRange(1, JOB_ID_MAX),
+    help="The job's id; without it a new one is made.",
+)
 @click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
-@click.option("--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ...")
+@click.option(
+    "--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ..."
+)
 @CONSENT_OPTIONS[0]
 @CONSENT_OPTIONS[1]
 @CONSENT_OPTIONS[2]
@@ -76,7 +86,9 @@ def submit(
     sys.exit(code_of(ended))
 
 
-def send(client: Client, file: str, variable: Sequence[str], strict: Strictness, query: Mapping[str, str]) -> dict[str, str]:
+def send(
+    client: Client, file: str, variable: Sequence[str], strict: Strictness, query: Mapping[str, str]
+) -> dict[str, str]:
     """Judge a job file and hand it over; the command ends where it has errors."""
     job_file.planned(file, variable, strict)
     if strict is Strictness.LENIENT:
@@ -85,7 +97,9 @@ def send(client: Client, file: str, variable: Sequence[str], strict: Strictness,
     return client.submit(text.encode(), query)
 
 
-def waited(client: Client, job_id: str, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+def waited(
+    client: Client, job_id: str, sleep: Callable[[float], None] = time.sleep
+) -> dict[str, Any]:
     """The job when it has ended."""
     while True:
         job: dict[str, Any] = client.get(f"/job-info/{job_id}")

@@ -82,13 +82,23 @@ class Asked:
 
 def elsewhere(command: F) -> F:
     """`--server` and `--ca-file`, for a command that works on the store without them."""
-    decorated = click.option("--ca-file", help="PEM file of the authority that has signed the servers' certificates.")(command)
-    return click.option("--server", metavar="URL[,URL]", help="Ask a server instead of the store; TIDEGATE_TOKEN must be an admin's.")(decorated)
+    decorated = click.option(
+        "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
+    )(command)
+    return click.option(
+        "--server",
+        metavar="URL[,URL]",
+        help="Ask a server instead of the store; TIDEGATE_TOKEN must be an admin's.",
+    )(decorated)
 
 
 @click.group()
 @click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
-@click.option("--config", type=click.Path(path_type=Path), help="The engine's file; its state.url says where the tokens are.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The engine's file; its state.url says where the tokens are.",
+)
 @click.pass_context
 def token(context: click.Context, home: str | None, config: Path | None) -> None:
     """Make, list and revoke access tokens: in the store of the installation, or with --server at a server.
@@ -104,15 +114,35 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
 
 @token.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice([role.value for role in Role]), default=Role.VIEWER.value, show_default=True, help="What it may do.")
-@click.option("--expires", metavar="SPAN", help="How long it lives, from 1s to 36600d: 12h, 90d; for ever without it.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.VIEWER.value,
+    show_default=True,
+    help="What it may do.",
+)
+@click.option(
+    "--expires",
+    metavar="SPAN",
+    help="How long it lives, from 1s to 36600d: 12h, 90d; for ever without it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @elsewhere
 @click.pass_obj
-def create(place: Place, name: str, role: str, expires: str | None, as_json: bool, server: str | None, ca_file: str | None) -> None:
+def create(
+    place: Place,
+    name: str,
+    role: str,
+    expires: str | None,
+    as_json: bool,
+    server: str | None,
+    ca_file: str | None,
+) -> None:
     """Make a token; it is shown now and never again."""
     try:
-        lives_ms = None if expires is None else lifetime_ms(expires)  # an empty text is a variable that was not set, and no wish
+        lives_ms = (
+            None if expires is None else lifetime_ms(expires)
+        )  # an empty text is a variable that was not set, and no wish
     except UserError as error:
         raise click.UsageError(f"--expires: {error}") from None
     made, text = used(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
@@ -120,7 +150,10 @@ def create(place: Place, name: str, role: str, expires: str | None, as_json: boo
         remote.print_json({**made, "token": text})
         return
     click.echo(text)
-    click.echo(f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep it safe. Its id is {made['id']}", err=True)
+    click.echo(
+        f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep it safe. Its id is {made['id']}",
+        err=True,
+    )
 
 
 @token.command(name="list")
@@ -133,7 +166,10 @@ def list_command(place: Place, as_json: bool, server: str | None, ca_file: str |
     if as_json:
         remote.print_json(found)
     else:
-        remote.print_table(("id", "name", "role", "made", "expires", "status"), [[str(value or "never") for value in each.values()] for each in found])
+        remote.print_table(
+            ("id", "name", "role", "made", "expires", "status"),
+            [[str(value or "never") for value in each.values()] for each in found],
+        )
 
 
 @token.command()
@@ -175,13 +211,26 @@ def document(token: AccessToken, now_ms: int) -> Row:
     dates: Row = {"made": "?", "expires": "?"}
     if status is not TokenStatus.DAMAGED:
         dates = {"made": _moment(token.created_ms), "expires": _moment(token.expires_ms)}
-    return {"id": token.id, "name": token.name, "role": token.role.value, **dates, "status": status.value}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role.value,
+        **dates,
+        "status": status.value,
+    }
 
 
 def _row(answer: dict[str, Any]) -> Row:
     """What a server tells of a token, in the same words."""
-    moments = {key: datetime.fromisoformat(answer[key]).strftime(MOMENT) if answer[key] else None for key in ("made", "expires")}
-    return {**{key: str(answer[key]) for key in ("id", "name", "role")}, **moments, "status": str(answer.get("status", ""))}
+    moments = {
+        key: datetime.fromisoformat(answer[key]).strftime(MOMENT) if answer[key] else None
+        for key in ("made", "expires")
+    }
+    return {
+        **{key: str(answer[key]) for key in ("id", "name", "role")},
+        **moments,
+        "status": str(answer.get("status", "")),
+    }
 
 
 def _moment(ms: int) -> str | None:

@@ -22,9 +22,15 @@ SAMPLE_ROWS = 1000
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options
-@click.option("--sample", is_flag=True, help="Read the first rows of every file that is on this host, too.")
-@click.option("--json", "as_json", is_flag=True, help="For machines: a list with the problems of each file.")
-def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness, sample: bool, as_json: bool) -> None:
+@click.option(
+    "--sample", is_flag=True, help="Read the first rows of every file that is on this host, too."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="For machines: a list with the problems of each file."
+)
+def validate(
+    files: tuple[str, ...], variable: Sequence[str], strict: Strictness, sample: bool, as_json: bool
+) -> None:
     """Judge job files: all their problems at once, each with its line and what to write instead.
 
     Where the files that a job reads are on this host, the first lines of a few of them are compared with the schema; --sample reads the first 1000 rows of
@@ -41,7 +47,11 @@ def validate(files: tuple[str, ...], variable: Sequence[str], strict: Strictness
     variables = values_of(variable)
     judged = [(file, _judged(file, variables, strict, sample)) for file in files]
     if as_json:
-        click.echo(json.dumps([_document(file, planned) for file, planned in judged], indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                [_document(file, planned) for file, planned in judged], indent=2, ensure_ascii=False
+            )
+        )
     else:
         for _, planned in judged:
             print_problems(planned.problems, sys.stdout)
@@ -56,7 +66,9 @@ def _judged(file: str, variables: Mapping[str, str], strict: Strictness, sample:
     if sample and planned.plan is not None:
         problems = [problem for problem in problems if problem.kind is not ProblemKind.DATA]
         problems += _sample_problems(file, planned.plan)
-    problems = [replace(p, severity=Severity.ERROR) if p.kind is ProblemKind.DATA else p for p in problems]
+    problems = [
+        replace(p, severity=Severity.ERROR) if p.kind is ProblemKind.DATA else p for p in problems
+    ]
     return Planned(plan=planned.plan, problems=problems)
 
 
@@ -72,7 +84,11 @@ def _sample_problems(file: str, plan: Plan) -> Iterator[Problem]:
 
 
 def _document(file: str, planned: Planned) -> dict[str, Any]:
-    return {"file": file, "ok": not planned.errors, "problems": [problem_document(problem) for problem in planned.problems]}
+    return {
+        "file": file,
+        "ok": not planned.errors,
+        "problems": [problem_document(problem) for problem in planned.problems],
+    }
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
@@ -92,5 +108,11 @@ def problem_document(problem: Problem) -> dict[str, Any]:
 def _verdict(judged: list[tuple[str, Planned]]) -> str:
     bad = sum(bool(planned.errors) for _, planned in judged)
     found = summary([problem for _, planned in judged for problem in planned.problems])
-    verdict = "all good" if not bad else f"{bad} of them not good" if len(judged) > 1 else "not good"
-    return f"{counted(len(judged), 'file')}, {verdict}: {found}" if len(judged) > 1 else f"{judged[0][0]}: {'good' if not bad else 'not good'}: {found}"
+    verdict = (
+        "all good" if not bad else f"{bad} of them not good" if len(judged) > 1 else "not good"
+    )
+    return (
+        f"{counted(len(judged), 'file')}, {verdict}: {found}"
+        if len(judged) > 1
+        else f"{judged[0][0]}: {'good' if not bad else 'not good'}: {found}"
+    )

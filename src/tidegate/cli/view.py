@@ -38,7 +38,15 @@ class JobView:
     pipelines: tuple[PipelineView, ...]
 
 
-def job_view(known: Known, metrics: Mapping[int, PipelineMetrics], *, name: str, started_s: float, now_s: float, now_ms: int) -> JobView:
+def job_view(
+    known: Known,
+    metrics: Mapping[int, PipelineMetrics],
+    *,
+    name: str,
+    started_s: float,
+    now_s: float,
+    now_ms: int,
+) -> JobView:
     """The display of this moment."""
     pipelines: Sequence[PipelineView] = []
     for stored in known.pipelines:

@@ -44,7 +44,9 @@ class Unreachable(TransientError):
     condition = "servers-unreachable"
 
     def __init__(self, servers: Sequence[str], why: str) -> None:
-        super().__init__(f"no server answers at {', '.join(servers)}: {why}. Say where one is: --server http://host:port, or TIDEGATE_SERVER")
+        super().__init__(
+            f"no server answers at {', '.join(servers)}: {why}. Say where one is: --server http://host:port, or TIDEGATE_SERVER"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +65,10 @@ class Access:
         if self.token:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user:
-            return {"Authorization": "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()}
+            return {
+                "Authorization": "Basic "
+                + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            }
         return {}
 
     def context(self) -> ssl.SSLContext:
@@ -93,7 +98,12 @@ class Client:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.servers = [_checked(server) for server in servers]
-        self.access, self.patience_s, self.sleep, self.monotonic_s = access, patience_s, sleep, monotonic_s
+        self.access, self.patience_s, self.sleep, self.monotonic_s = (
+            access,
+            patience_s,
+            sleep,
+            monotonic_s,
+        )
         handlers: list[Any] = [urllib.request.ProxyHandler({})]
         if any(server.startswith("https:") for server in self.servers):
             handlers.append(urllib.request.HTTPSHandler(context=access.context()))
@@ -110,7 +120,11 @@ class Client:
 
     def post(self, path: str, body: Any, query: Mapping[str, str] | None = None) -> Any:
         """A wish that may be repeated."""
-        return json.loads(self._ask("POST", path, query, body if isinstance(body, bytes) else json.dumps(body).encode()))
+        return json.loads(
+            self._ask(
+                "POST", path, query, body if isinstance(body, bytes) else json.dumps(body).encode()
+            )
+        )
 
     def delete(self, path: str) -> None:
         """A wish that something be gone; it may be repeated, and the repeat may find it gone."""
@@ -137,7 +151,9 @@ class Client:
         job = self.get(f"/job-info/{job_id}")
         return {"jobId": job_id, "jobName": str(job["jobName"])} if job.get("jobName") else None
 
-    def _ask(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None = None) -> bytes:
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None = None
+    ) -> bytes:
         for server in self._turns():
             try:
                 return self._once(server, method, path, query or {}, body)
@@ -158,7 +174,9 @@ class Client:
                 raise Unreachable(self.servers, self._why)
             self.sleep(PAUSE_S)
 
-    def _once(self, server: str, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> bytes:
+    def _once(
+        self, server: str, method: str, path: str, query: Mapping[str, str], body: bytes | None
+    ) -> bytes:
         url = server + quote(path) + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": "application/json", **self.access.headers()}
         request = urllib.request.Request(url, data=body, method=method, headers=headers)
@@ -172,10 +190,16 @@ class Client:
                 self._refused(error.code, error.read())
         except (urllib.error.URLError, OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            self._why = f"{server}: {getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
+            self._why = (
+                f"{server}: {getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
+            )
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise UserError(f"{server} is not trusted: {reason.verify_message}. Give its authority with --ca-file") from None
-            if server.startswith("https:") and isinstance(reason, ssl.SSLError | ConnectionResetError | BrokenPipeError):  # so ends who shows no certificate
+                raise UserError(
+                    f"{server} is not trusted: {reason.verify_message}. Give its authority with --ca-file"
+                ) from None
+            if server.startswith("https:") and isinstance(
+                reason, ssl.SSLError | ConnectionResetError | BrokenPipeError
+            ):  # so ends who shows no certificate
                 self._why += ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE, TIDEGATE_CLIENT_KEY)"
             raise _Lost(sent=not isinstance(reason, ConnectionRefusedError)) from None
         raise AssertionError("an answer is an answer or a refusal")
@@ -207,5 +231,7 @@ def _message(body: bytes) -> str:
 def _checked(server: str) -> str:
     parts = urlsplit(server if "//" in server else f"http://{server}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise UserError(f"{parts.hostname or server!r} is not the address of a server: http://host:port or https://host:port, without a password in it")
+        raise UserError(
+            f"{parts.hostname or server!r} is not the address of a server: http://host:port or https://host:port, without a password in it"
+        )
     return parts.geturl().rstrip("/")

@@ -44,7 +44,10 @@ def _changed(document: Document, change: _Change) -> Document:
         document.problems.append(_unknown(document, str(identifier)))
         return document
     extra = _option(env, "shade.options")
-    keys = [key.split(".") for key in (*SENSITIVE_KEYS, *(map(str, extra) if isinstance(extra, list) else ()))]
+    keys = [
+        key.split(".")
+        for key in (*SENSITIVE_KEYS, *(map(str, extra) if isinstance(extra, list) else ()))
+    ]
     for kind in ("source", "sink"):
         blocks = document.data.get(kind)
         for i, block in enumerate(blocks if isinstance(blocks, list) else []):
@@ -62,7 +65,11 @@ def _option(env: Data, key: str) -> Data:
 
 
 def _unknown(document: Document, identifier: str) -> Problem:
-    path: Path = ("env", "shade.identifier") if ("env", "shade.identifier") in document.positions else ("env", "shade", "identifier")
+    path: Path = (
+        ("env", "shade.identifier")
+        if ("env", "shade.identifier") in document.positions
+        else ("env", "shade", "identifier")
+    )
     return Problem(
         kind=ProblemKind.OPTION,
         message=f"the shade {identifier} is not known here: values are used as they stand",

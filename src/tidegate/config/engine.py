@@ -13,7 +13,16 @@ from typing import Any
 
 from tidegate.config.engine_checks import check, slots
 from tidegate.config.engine_flat import Flat, flatten
-from tidegate.config.engine_options import IGNORED, KEYS, NAMESPACE, OPTIONS, SPARK, Key, ignored_by, with_value
+from tidegate.config.engine_options import (
+    IGNORED,
+    KEYS,
+    NAMESPACE,
+    OPTIONS,
+    SPARK,
+    Key,
+    ignored_by,
+    with_value,
+)
 from tidegate.config.engine_storage import storage
 from tidegate.config.engine_yaml import parse_yaml
 from tidegate.home import Home
@@ -65,7 +74,9 @@ class EngineSources:
 Loaded = tuple[EngineSettings, EngineSources, list[Problem]]
 
 
-def load_engine(path: Path | None, environ: Mapping[str, str], *, home: Home | None = None, strict: bool = False) -> Loaded:
+def load_engine(
+    path: Path | None, environ: Mapping[str, str], *, home: Home | None = None, strict: bool = False
+) -> Loaded:
     """The settings in force: of `path`, else TIDEGATE_CONFIG, else `tidegate.yaml` or `seatunnel.yaml` of the home, else defaults.
 
     `home` is found in the environment where none is given; `strict` makes unknown keys errors. A file that is missing is a problem too.
@@ -84,14 +95,22 @@ def load_engine(path: Path | None, environ: Mapping[str, str], *, home: Home | N
 def find_file(path: Path | None, environ: Mapping[str, str], home: Home) -> Path | None:
     """The engine's file. One that was asked for need not be there; those of the home are."""
     wanted = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
-    return wanted or next((file for name in FILE_NAMES if (file := home.root / name).is_file()), None)
+    return wanted or next(
+        (file for name in FILE_NAMES if (file := home.root / name).is_file()), None
+    )
 
 
-def read_engine(text: str, name: str, environ: Mapping[str, str], *, strict: bool = False) -> Loaded:
+def read_engine(
+    text: str, name: str, environ: Mapping[str, str], *, strict: bool = False
+) -> Loaded:
     """The settings of a text."""
     flat = flatten(parse_yaml(text, name), environ, strict=strict)
     ours = {key: leaf for key, leaf in flat.leaves.items() if not ignored_by(key)}
-    block = Block({key: leaf.value for key, leaf in ours.items() if not key.startswith(f"{SPARK}.")}, flat.locate, flat.root)
+    block = Block(
+        {key: leaf.value for key, leaf in ours.items() if not key.startswith(f"{SPARK}.")},
+        flat.locate,
+        flat.root,
+    )
     values, problems = OPTIONS.read(block, strict=strict, also=IGNORED)
     settings = replace(_settings(values, block), spark=_spark(flat))
     ignored = tuple(dict.fromkeys(entry for key in flat.leaves if (entry := ignored_by(key))))
@@ -101,7 +120,9 @@ def read_engine(text: str, name: str, environ: Mapping[str, str], *, strict: boo
     return settings, sources, sorted(found, key=lambda problem: problem.at.line)
 
 
-def override(settings: EngineSettings, sources: EngineSources, given: Mapping[str, Any]) -> tuple[EngineSettings, EngineSources]:
+def override(
+    settings: EngineSettings, sources: EngineSources, given: Mapping[str, Any]
+) -> tuple[EngineSettings, EngineSources]:
     """The settings with what the command line gives for keys such as `http.port`; None means: not given. UserError for a value that cannot be."""
     places = dict(sources.places)
     for name, raw in given.items():
@@ -131,7 +152,9 @@ def _text_of(place: Path) -> str:
     except IsADirectoryError:
         raise UserError(f"{place} is a directory, not an engine's file") from None
     except OSError as error:
-        raise UserError(f"the engine's file {place} cannot be read: {error.strerror or error}") from None
+        raise UserError(
+            f"the engine's file {place} cannot be read: {error.strerror or error}"
+        ) from None
     except UnicodeDecodeError:
         raise UserError(f"the engine's file {place} is not UTF-8 text") from None
 
@@ -159,7 +182,11 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 def _converted(key: Key, value: Any) -> Any:
     """The setting from the value of an option."""
     if key.option.kind is Kind.MAP:
-        return {name: as_text(inner) for name, inner in (value or {}).items() if f"{key.name}.{name}" != NAMESPACE}
+        return {
+            name: as_text(inner)
+            for name, inner in (value or {}).items()
+            if f"{key.name}.{name}" != NAMESPACE
+        }
     return _CONVERTERS[key.name](value) if key.name in _CONVERTERS else value
 
 
@@ -168,7 +195,11 @@ def _spark(flat: Flat) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, leaf in flat.leaves.items():
         if key.startswith(f"{SPARK}."):
-            found[_spark_key(key)] = ",".join(map(as_text, leaf.value)) if isinstance(leaf.value, list) else as_text(leaf.value)
+            found[_spark_key(key)] = (
+                ",".join(map(as_text, leaf.value))
+                if isinstance(leaf.value, list)
+                else as_text(leaf.value)
+            )
     return found
 
 
@@ -183,7 +214,9 @@ def _places(flat: Flat, refused: set[str]) -> dict[str, Source]:
     for key, leaf in flat.leaves.items():
         name = _spark_key(key) if key.startswith(f"{SPARK}.") else names.get(key, key)
         if f"{flat.root}.{key}" not in refused:
-            places[name] = Source(Origin.ENVIRONMENT if leaf.names else Origin.FILE, leaf.at, leaf.names)
+            places[name] = Source(
+                Origin.ENVIRONMENT if leaf.names else Origin.FILE, leaf.at, leaf.names
+            )
     return places
 
 
@@ -192,4 +225,6 @@ def _notice(flat: Flat, ignored: tuple[str, ...]) -> Iterator[Problem]:
     if ignored:
         listed = ", ".join(f"{key} (line {flat.locate((key,)).line})" for key in ignored)
         text = f"these keys have no meaning here and are ignored: {listed}"
-        yield Problem(kind=ProblemKind.OPTION, message=text, at=Location(flat.file), severity=Severity.NOTICE)
+        yield Problem(
+            kind=ProblemKind.OPTION, message=text, at=Location(flat.file), severity=Severity.NOTICE
+        )

@@ -28,17 +28,33 @@ def check(settings: EngineSettings, values: Values, block: Block) -> Iterator[Pr
         # Without the value: it may hold a password.
         text = "this is not the address of a store that several processes can use"
         expected = "sqlite:///path, postgresql://... or etcd://..."
-        yield block.problem((STATE_URL,), text, expected=expected, suggestion=nearest(scheme, list(_STORES)) if scheme not in _STORES else "")
+        yield block.problem(
+            (STATE_URL,),
+            text,
+            expected=expected,
+            suggestion=nearest(scheme, list(_STORES)) if scheme not in _STORES else "",
+        )
     for path, text in storage_problems(values):
         yield block.problem(path, text)
     yield from _http_problems(settings, values, block)
     if values[SLOT_NUM] is not None and values[DYNAMIC_SLOT]:
-        yield block.problem((SLOT_NUM,), f"{SLOT_NUM} has no effect while {DYNAMIC_SLOT} is true", severity=Severity.NOTICE)
+        yield block.problem(
+            (SLOT_NUM,),
+            f"{SLOT_NUM} has no effect while {DYNAMIC_SLOT} is true",
+            severity=Severity.NOTICE,
+        )
     url = settings.events.url
     if url and not url.startswith(("http://", "https://")):
-        yield block.problem(("event-report-http.url",), "the address of the event report has to begin with http:// or https://")
+        yield block.problem(
+            ("event-report-http.url",),
+            "the address of the event report has to begin with http:// or https://",
+        )
     if settings.events.headers and not url:
-        yield block.problem(("event-report-http.headers",), "there are headers and no event-report-http.url to send them to", severity=Severity.WARNING)
+        yield block.problem(
+            ("event-report-http.headers",),
+            "there are headers and no event-report-http.url to send them to",
+            severity=Severity.WARNING,
+        )
 
 
 def _http_problems(settings: EngineSettings, values: Values, block: Block) -> Iterator[Problem]:
@@ -53,9 +69,17 @@ def _http_problems(settings: EngineSettings, values: Values, block: Block) -> It
         yield block.problem((HTTPS,), text)
     yield from _host_problems(http, block)
     if http.basic_auth and http.password == "admin":
-        yield block.problem(("http.enable-basic-auth",), "the password is the default one, which anyone can guess", severity=Severity.WARNING)
+        yield block.problem(
+            ("http.enable-basic-auth",),
+            "the password is the default one, which anyone can guess",
+            severity=Severity.WARNING,
+        )
     if http.reachable and not http.https:
-        token = "" if http.basic_auth or http.tokens else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
+        token = (
+            ""
+            if http.basic_auth or http.tokens
+            else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
+        )
         text = f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or put a proxy with TLS in front{token}"
         yield block.problem(("http.host",), text, severity=Severity.WARNING)
 

@@ -41,7 +41,9 @@ class Flat:
     def locate(self, path: Path) -> Location:
         """The place of a key, else of the first one below it, else the file."""
         key = ".".join(map(str, path))
-        found = self.leaves.get(key) or next((leaf for name, leaf in self.leaves.items() if name.startswith(f"{key}.")), None)
+        found = self.leaves.get(key) or next(
+            (leaf for name, leaf in self.leaves.items() if name.startswith(f"{key}.")), None
+        )
         return found.at if found else Location(self.file)
 
 
@@ -51,7 +53,9 @@ def flatten(document: Document, environ: Mapping[str, str], *, strict: bool) -> 
     strangers: list[Path] = []
     for path, value in _leaves(document.data):
         dotted = ".".join(map(str, path))
-        root = next((root for root in ROOTS if dotted == root or dotted.startswith(f"{root}.")), None)
+        root = next(
+            (root for root in ROOTS if dotted == root or dotted.startswith(f"{root}.")), None
+        )
         if root is None:
             strangers.append(path)
             continue
@@ -72,23 +76,37 @@ def _leaves(data: Mapping[str, Data], above: Path = ()) -> Iterator[tuple[Path, 
             yield path, None if value == {} else value
 
 
-def _add(flat: Flat, document: Document, key: str, path: Path, value: Data, environ: Mapping[str, str]) -> None:
+def _add(
+    flat: Flat, document: Document, key: str, path: Path, value: Data, environ: Mapping[str, str]
+) -> None:
     at, shown = document.at(path), path_text(path)
     if key in flat.leaves:
-        flat.problems.append(_problem(at, shown, f"{key} is given twice, first on line {flat.leaves[key].at.line}"))
+        flat.problems.append(
+            _problem(at, shown, f"{key} is given twice, first on line {flat.leaves[key].at.line}")
+        )
     elif key in _BLOCKS or not key or any(known.startswith(f"{key}.") for known in OPTIONS.keys()):  # noqa: SIM118  # not a mapping
         if value is not None:
-            flat.problems.append(_problem(at, shown, f"{key or 'this'} is a block: its keys stand below it"))
+            flat.problems.append(
+                _problem(at, shown, f"{key or 'this'} is a block: its keys stand below it")
+            )
     elif value is not None:
         try:
-            filled = fill_in(value, environ, for_spark=key.startswith(f"{SPARK}.")) if isinstance(value, str) else None
+            filled = (
+                fill_in(value, environ, for_spark=key.startswith(f"{SPARK}."))
+                if isinstance(value, str)
+                else None
+            )
         except NotFilled as error:
             flat.problems.append(_problem(at, shown, str(error)))
             return
-        flat.leaves[key] = Leaf(filled.text, at, shown, filled.names) if filled else Leaf(value, at, shown)
+        flat.leaves[key] = (
+            Leaf(filled.text, at, shown, filled.names) if filled else Leaf(value, at, shown)
+        )
 
 
-def _strange(document: Document, paths: list[Path], *, rooted: bool, strict: bool) -> Iterator[Problem]:
+def _strange(
+    document: Document, paths: list[Path], *, rooted: bool, strict: bool
+) -> Iterator[Problem]:
     """One problem for each block that is not the engine's; where there is no other, the file is not what it was taken for."""
     blocks = list(dict.fromkeys(path[:2] if path[0] == "seatunnel" else path[:1] for path in paths))
     if blocks and not rooted:
@@ -99,11 +117,35 @@ def _strange(document: Document, paths: list[Path], *, rooted: bool, strict: boo
     for block in blocks:
         shown = path_text(block)
         if shown in _OF_THE_CLUSTER:
-            yield _problem(document.at(block), shown, f"{shown} is of no use here: the state is kept where `state.url` says", severity=Severity.NOTICE)
+            yield _problem(
+                document.at(block),
+                shown,
+                f"{shown} is of no use here: the state is kept where `state.url` says",
+                severity=Severity.NOTICE,
+            )
         else:
             text = f"{shown} is none of the engine's blocks: its keys stand below `tidegate:` or `seatunnel: engine:`"
-            yield _problem(document.at(block), shown, text, severity=Severity.ERROR if strict else Severity.WARNING)
+            yield _problem(
+                document.at(block),
+                shown,
+                text,
+                severity=Severity.ERROR if strict else Severity.WARNING,
+            )
 
 
-def _problem(at: Location, path: str, message: str, *, suggestion: str = "", severity: Severity = Severity.ERROR) -> Problem:
-    return Problem(kind=ProblemKind.OPTION, message=message, at=at, path=path, suggestion=suggestion, severity=severity)
+def _problem(
+    at: Location,
+    path: str,
+    message: str,
+    *,
+    suggestion: str = "",
+    severity: Severity = Severity.ERROR,
+) -> Problem:
+    return Problem(
+        kind=ProblemKind.OPTION,
+        message=message,
+        at=at,
+        path=path,
+        suggestion=suggestion,
+        severity=severity,
+    )

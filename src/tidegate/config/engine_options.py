@@ -31,7 +31,9 @@ def value_at(settings: Any, field: str) -> Any:
 def with_value(settings: Any, field: str, value: Any) -> Any:
     """The settings with one of them changed."""
     head, dot, rest = field.partition(".")
-    return replace(settings, **{head: with_value(getattr(settings, head), rest, value) if dot else value})
+    return replace(
+        settings, **{head: with_value(getattr(settings, head), rest, value) if dot else value}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ def _key(key: str, kind: Kind, field: str, description: str, **more: Any) -> Key
 
 def _plain(default: Any) -> Any:
     """As it would stand in the file. No text is no default; 0 and false are."""
-    return str(default) if isinstance(default, StrEnum) else None if default in ("", ()) else default
+    return (
+        str(default) if isinstance(default, StrEnum) else None if default in ("", ()) else default
+    )
 
 
 _STATE = (
@@ -66,7 +70,13 @@ _STATE = (
         "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or `etcd://...` (several hosts); the home's own file without it",
         secret=True,
     ),
-    _key("state.compaction-threshold", Kind.INT, "compaction_threshold", "changes that the store keeps for those who follow it", minimum=1),
+    _key(
+        "state.compaction-threshold",
+        Kind.INT,
+        "compaction_threshold",
+        "changes that the store keeps for those who follow it",
+        minimum=1,
+    ),
     _key(
         "state.write-behind-delay",
         Kind.INT,
@@ -75,8 +85,20 @@ _STATE = (
         minimum=0,
         maximum=2_000,
     ),
-    _key("state-cleanup-delay-ms", Kind.LONG, "state_cleanup_delay_ms", "how long the traces of an ended job stay, so that late reports find them", minimum=0),
-    _key("history-job-expire-minutes", Kind.INT, "history_expire_minutes", "how long an ended job is in the history and can be resumed", minimum=1),
+    _key(
+        "state-cleanup-delay-ms",
+        Kind.LONG,
+        "state_cleanup_delay_ms",
+        "how long the traces of an ended job stay, so that late reports find them",
+        minimum=0,
+    ),
+    _key(
+        "history-job-expire-minutes",
+        Kind.INT,
+        "history_expire_minutes",
+        "how long an ended job is in the history and can be resumed",
+        minimum=1,
+    ),
 )
 
 _CHECKPOINT = (
@@ -87,10 +109,33 @@ _CHECKPOINT = (
         "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the file gives none either",
         minimum=10,
     ),
-    _key("checkpoint.timeout", Kind.LONG, "checkpoint.timeout_ms", "milliseconds for one checkpoint", minimum=10),
-    _key("checkpoint.min-pause", Kind.LONG, "checkpoint.pause_ms_min", "milliseconds at least between two checkpoints; -1 is none", minimum=-1),
-    _key("checkpoint.tolerable-failure", Kind.INT, "checkpoint.tolerable_failures", "missed checkpoints in a row before a job counts as stalled", minimum=0),
-    _key("checkpoint.retain-after-job-cancelled", Kind.BOOL, "checkpoint.retain_after_cancel", "keep the checkpoints of a cancelled job, to resume it"),
+    _key(
+        "checkpoint.timeout",
+        Kind.LONG,
+        "checkpoint.timeout_ms",
+        "milliseconds for one checkpoint",
+        minimum=10,
+    ),
+    _key(
+        "checkpoint.min-pause",
+        Kind.LONG,
+        "checkpoint.pause_ms_min",
+        "milliseconds at least between two checkpoints; -1 is none",
+        minimum=-1,
+    ),
+    _key(
+        "checkpoint.tolerable-failure",
+        Kind.INT,
+        "checkpoint.tolerable_failures",
+        "missed checkpoints in a row before a job counts as stalled",
+        minimum=0,
+    ),
+    _key(
+        "checkpoint.retain-after-job-cancelled",
+        Kind.BOOL,
+        "checkpoint.retain_after_cancel",
+        "keep the checkpoints of a cancelled job, to resume it",
+    ),
     _key(
         "checkpoint.runway-interval",
         Kind.LONG,
@@ -105,7 +150,13 @@ _CHECKPOINT = (
         "warn where a source will hold what the oldest retained checkpoint needs for fewer milliseconds than this",
         minimum=0,
     ),
-    _key("checkpoint.storage.max-retained", Kind.INT, "checkpoint.retained_max", "completed checkpoints to keep of each pipeline", minimum=1),
+    _key(
+        "checkpoint.storage.max-retained",
+        Kind.INT,
+        "checkpoint.retained_max",
+        "completed checkpoints to keep of each pipeline",
+        minimum=1,
+    ),
     _key(
         "checkpoint.orphan-ttl",
         Kind.INT,
@@ -113,7 +164,13 @@ _CHECKPOINT = (
         "minutes that state of a job that the store has forgotten stays, before it is put into quarantine; 0: for ever",
         minimum=0,
     ),
-    _key("checkpoint.quarantine-delay", Kind.INT, "checkpoint.quarantine_minutes", "minutes that state in quarantine can be taken back", minimum=0),
+    _key(
+        "checkpoint.quarantine-delay",
+        Kind.INT,
+        "checkpoint.quarantine_minutes",
+        "minutes that state in quarantine can be taken back",
+        minimum=0,
+    ),
     _key(
         "checkpoint.storage.quota-mb",
         Kind.INT,
@@ -151,20 +208,73 @@ _CHECKPOINT = (
 
 _HTTP = (
     _key("http.enable-http", Kind.BOOL, "http.enabled", "serve the API"),
-    _key("http.host", Kind.TEXT, "http.host", "address to listen on; `0.0.0.0` for all of the host's"),
-    _key("http.port", Kind.INT, "http.port", "port to listen on; 0 is any free one", minimum=0, maximum=65_535),
-    _key("http.enable-dynamic-port", Kind.BOOL, "http.dynamic_port", "take the next free port where the port is taken"),
-    _key("http.port-range", Kind.INT, "http.port_range", "how many ports to try then", minimum=1, maximum=65_535),
-    _key("http.context-path", Kind.TEXT, "http.context_path", "path in front of every address: `/tidegate`"),
+    _key(
+        "http.host", Kind.TEXT, "http.host", "address to listen on; `0.0.0.0` for all of the host's"
+    ),
+    _key(
+        "http.port",
+        Kind.INT,
+        "http.port",
+        "port to listen on; 0 is any free one",
+        minimum=0,
+        maximum=65_535,
+    ),
+    _key(
+        "http.enable-dynamic-port",
+        Kind.BOOL,
+        "http.dynamic_port",
+        "take the next free port where the port is taken",
+    ),
+    _key(
+        "http.port-range",
+        Kind.INT,
+        "http.port_range",
+        "how many ports to try then",
+        minimum=1,
+        maximum=65_535,
+    ),
+    _key(
+        "http.context-path",
+        Kind.TEXT,
+        "http.context_path",
+        "path in front of every address: `/tidegate`",
+    ),
     _key("http.enable-basic-auth", Kind.BOOL, "http.basic_auth", "ask for user and password"),
     _key("http.basic-auth-username", Kind.TEXT, "http.username", "the user"),
     _key("http.basic-auth-password", Kind.TEXT, "http.password", "the password", secret=True),
-    _key("http.enable-token-auth", Kind.BOOL, "http.tokens", "ask for a token (`tidegate token create`); always on where others than this host can come"),
+    _key(
+        "http.enable-token-auth",
+        Kind.BOOL,
+        "http.tokens",
+        "ask for a token (`tidegate token create`); always on where others than this host can come",
+    ),
     _key(HTTPS, Kind.BOOL, "http.https", "serve the API by https, on https-port, and not by http"),
-    _key("http.https-port", Kind.INT, "http.https_port", "port to listen on with https", minimum=0, maximum=65_535),
-    _key("http.certificate-file", Kind.TEXT, "http.certificate", "PEM file with the server's certificate, and those between it and its authority"),
-    _key("http.private-key-file", Kind.TEXT, "http.private_key", "PEM file with the key of the certificate, without a pass phrase, for its owner only"),
-    _key("http.client-authorities-file", Kind.TEXT, "http.client_authorities", "PEM file of authorities: clients must show a certificate of one of them"),
+    _key(
+        "http.https-port",
+        Kind.INT,
+        "http.https_port",
+        "port to listen on with https",
+        minimum=0,
+        maximum=65_535,
+    ),
+    _key(
+        "http.certificate-file",
+        Kind.TEXT,
+        "http.certificate",
+        "PEM file with the server's certificate, and those between it and its authority",
+    ),
+    _key(
+        "http.private-key-file",
+        Kind.TEXT,
+        "http.private_key",
+        "PEM file with the key of the certificate, without a pass phrase, for its owner only",
+    ),
+    _key(
+        "http.client-authorities-file",
+        Kind.TEXT,
+        "http.client_authorities",
+        "PEM file of authorities: clients must show a certificate of one of them",
+    ),
     _key(
         "http.allowed-hosts",
         Kind.LIST,
@@ -186,7 +296,14 @@ _HTTP = (
         minimum=100,
         maximum=600_000,
     ),
-    _key("http.body-timeout-ms", Kind.INT, "http.body_timeout_ms", "milliseconds for the body of a request", minimum=100, maximum=3_600_000),
+    _key(
+        "http.body-timeout-ms",
+        Kind.INT,
+        "http.body_timeout_ms",
+        "milliseconds for the body of a request",
+        minimum=100,
+        maximum=3_600_000,
+    ),
     _key(
         "http.keep-alive-timeout-ms",
         Kind.INT,
@@ -222,16 +339,75 @@ _PROCESSES = (
         "what becomes of a job that finds no slot: it waits, or it is refused",
         choices=tuple(strategy.value for strategy in ScheduleStrategy),
     ),
-    _key("coordinator.lease-ms", Kind.INT, "coordinator.lease_ms", "milliseconds without a sign of life until another coordinator takes the lead", minimum=200),
-    _key("coordinator.start-timeout-ms", Kind.INT, "coordinator.start_timeout_ms", "milliseconds for a driver to start", minimum=1_000),
-    _key("coordinator.stop-timeout-ms", Kind.INT, "coordinator.stop_timeout_ms", "milliseconds for each step of a stop", minimum=100),
-    _key("worker.lease-ms", Kind.INT, "worker.lease_ms", "milliseconds without a sign of life until a worker counts as gone", minimum=200),
-    _key("worker.tags", Kind.MAP, "worker.tags", "what this worker is; a job's `tag_filter` asks for it"),
-    _key(DYNAMIC_SLOT, Kind.BOOL, "", "as many jobs at a time on a worker as its memory allows; false: `slot-num`", default=True),
-    _key(SLOT_NUM, Kind.INT, "worker.slots", "jobs at a time on a worker, where `dynamic-slot` is false; 2 for each core without it", minimum=1),
-    _key("driver.warm", Kind.INT, "worker.warm", "drivers that wait on each worker with a started JVM", minimum=0, maximum=64),
-    _key("event-report-http.url", Kind.TEXT, "events.url", "where changes of jobs are reported by POST"),
-    _key("event-report-http.headers", Kind.MAP, "events.headers", "headers of these requests", secret=True),
+    _key(
+        "coordinator.lease-ms",
+        Kind.INT,
+        "coordinator.lease_ms",
+        "milliseconds without a sign of life until another coordinator takes the lead",
+        minimum=200,
+    ),
+    _key(
+        "coordinator.start-timeout-ms",
+        Kind.INT,
+        "coordinator.start_timeout_ms",
+        "milliseconds for a driver to start",
+        minimum=1_000,
+    ),
+    _key(
+        "coordinator.stop-timeout-ms",
+        Kind.INT,
+        "coordinator.stop_timeout_ms",
+        "milliseconds for each step of a stop",
+        minimum=100,
+    ),
+    _key(
+        "worker.lease-ms",
+        Kind.INT,
+        "worker.lease_ms",
+        "milliseconds without a sign of life until a worker counts as gone",
+        minimum=200,
+    ),
+    _key(
+        "worker.tags",
+        Kind.MAP,
+        "worker.tags",
+        "what this worker is; a job's `tag_filter` asks for it",
+    ),
+    _key(
+        DYNAMIC_SLOT,
+        Kind.BOOL,
+        "",
+        "as many jobs at a time on a worker as its memory allows; false: `slot-num`",
+        default=True,
+    ),
+    _key(
+        SLOT_NUM,
+        Kind.INT,
+        "worker.slots",
+        "jobs at a time on a worker, where `dynamic-slot` is false; 2 for each core without it",
+        minimum=1,
+    ),
+    _key(
+        "driver.warm",
+        Kind.INT,
+        "worker.warm",
+        "drivers that wait on each worker with a started JVM",
+        minimum=0,
+        maximum=64,
+    ),
+    _key(
+        "event-report-http.url",
+        Kind.TEXT,
+        "events.url",
+        "where changes of jobs are reported by POST",
+    ),
+    _key(
+        "event-report-http.headers",
+        Kind.MAP,
+        "events.headers",
+        "headers of these requests",
+        secret=True,
+    ),
     _key(
         "event-report-http.report-non-terminal-job-state",
         Kind.BOOL,

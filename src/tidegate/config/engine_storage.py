@@ -13,7 +13,11 @@ from tidegate.plugin.option import Values
 LOCAL, HDFS = "localfile", "hdfs"
 FOLDER = "tidegate/checkpoints"  # in a bucket, where no namespace is given
 # The scheme of every storage that has buckets, and the key that names one.
-BUCKETS: Mapping[str, tuple[str, str]] = {"s3": ("s3", "s3.bucket"), "gcs": ("gs", "gcs.bucket"), "oss": ("oss", "oss.bucket")}
+BUCKETS: Mapping[str, tuple[str, str]] = {
+    "s3": ("s3", "s3.bucket"),
+    "gcs": ("gs", "gcs.bucket"),
+    "oss": ("oss", "oss.bucket"),
+}
 SAME = {"local": LOCAL, "file": LOCAL, "s3a": "s3", "s3n": "s3", "gs": "gcs"}
 KEY, SECRET = "fs.s3a.access.key", "fs.s3a.secret.key"
 
@@ -64,13 +68,28 @@ def storage_problems(values: Values) -> Iterator[tuple[tuple[str, ...], str]]:
     where = storage(values)
     if where.type == LOCAL:
         if where.root and not where.root.startswith("/"):
-            yield (NAMESPACE,), "the directory for checkpoints has to be an absolute path: several processes use it, each from its own place"
+            yield (
+                (NAMESPACE,),
+                "the directory for checkpoints has to be an absolute path: several processes use it, each from its own place",
+            )
         return
     if where.type in BUCKETS and not where.root:
-        yield (STORAGE_TYPE,), f"checkpoints on {where.type} need a bucket: {PLUGIN_CONFIG}.{BUCKETS[where.type][1]}"
+        yield (
+            (STORAGE_TYPE,),
+            f"checkpoints on {where.type} need a bucket: {PLUGIN_CONFIG}.{BUCKETS[where.type][1]}",
+        )
     elif where.type == HDFS and not where.root:
-        yield (STORAGE_TYPE,), f"checkpoints on hdfs need an address: {PLUGIN_CONFIG}.fs.defaultFS (hdfs://host:8020, or file:/// for local files)"
+        yield (
+            (STORAGE_TYPE,),
+            f"checkpoints on hdfs need an address: {PLUGIN_CONFIG}.fs.defaultFS (hdfs://host:8020, or file:/// for local files)",
+        )
     elif "://" not in where.root:
-        yield (STORAGE_TYPE,), f"{where.type} is not a storage by name: use {LOCAL}, s3, gcs, oss or hdfs, or give an address that fsspec knows as {NAMESPACE}"
+        yield (
+            (STORAGE_TYPE,),
+            f"{where.type} is not a storage by name: use {LOCAL}, s3, gcs, oss or hdfs, or give an address that fsspec knows as {NAMESPACE}",
+        )
     if where.type == "s3" and bool(options.get(KEY)) != bool(options.get(SECRET)):
-        yield (PLUGIN_CONFIG,), f"{KEY} and {SECRET} belong together: give both, or neither to use the host's own credentials"
+        yield (
+            (PLUGIN_CONFIG,),
+            f"{KEY} and {SECRET} belong together: give both, or neither to use the host's own credentials",
+        )

@@ -37,7 +37,9 @@ def fill_in(text: str, environ: Mapping[str, str], *, for_spark: bool = False) -
         value = _content(default) if name == "file" and default else environ.get(name)
         if value is None:
             if default is None:
-                raise NotFilled(f"the variable {name} is not set: give it in the environment, or write ${{{name}:default}}")
+                raise NotFilled(
+                    f"the variable {name} is not set: give it in the environment, or write ${{{name}:default}}"
+                )
             return default
         names.append(f"file:{default}" if name == "file" and default else name)
         return value
@@ -51,7 +53,9 @@ def _content(path: str) -> str:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(SECRET_CHARS_MAX + 1)
     except OSError as error:
-        raise NotFilled(f"the file {path} cannot be read: {error.strerror or 'it is not there'}") from None
+        raise NotFilled(
+            f"the file {path} cannot be read: {error.strerror or 'it is not there'}"
+        ) from None
     except UnicodeDecodeError:
         raise NotFilled(f"the file {path} is not UTF-8 text") from None
     if len(text) > SECRET_CHARS_MAX:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.config.engine import EngineSources, Source
-from tidegate.config.engine_options import DYNAMIC_SLOT, HTTPS, KEYS, NAMESPACE, STATE_URL, Key, value_at
+from tidegate.config.engine_options import (
+    DYNAMIC_SLOT,
+    HTTPS,
+    KEYS,
+    NAMESPACE,
+    STATE_URL,
+    Key,
+    value_at,
+)
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.plugin.option import Kind
@@ -27,15 +35,27 @@ class Shown:
 def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> list[Shown]:
     """Every key, in the order of the reference page; blocks with free keys by entry, Spark's last."""
     rows = [row for key in KEYS if key.name != HTTPS for row in _rows(key, settings, sources, home)]
-    return [*rows, *(Shown(name, masked(name, value), sources.of(name)) for name, value in sorted(settings.spark.items()))]
+    return [
+        *rows,
+        *(
+            Shown(name, masked(name, value), sources.of(name))
+            for name, value in sorted(settings.spark.items())
+        ),
+    ]
 
 
-def _rows(key: Key, settings: EngineSettings, sources: EngineSources, home: Home) -> Iterator[Shown]:
+def _rows(
+    key: Key, settings: EngineSettings, sources: EngineSources, home: Home
+) -> Iterator[Shown]:
     value = _value(key, settings, home)
     if key.option.kind is Kind.MAP:
         for name, inner in sorted(value.items()):
             full = f"{key.name}.{name}"
-            yield Shown(full, MASK if key.option.secret else masked(full, inner, free=full.startswith(STORAGE)), sources.of(full))
+            yield Shown(
+                full,
+                MASK if key.option.secret else masked(full, inner, free=full.startswith(STORAGE)),
+                sources.of(full),
+            )
         return
     hidden = key.option.secret and key.name != STATE_URL  # an address is worth seeing
     free = key.name == WEBHOOK  # the path of such an address is a password

@@ -31,7 +31,9 @@ def _resolver(tag: str, pattern: str, first: str) -> None:
 
 
 _resolver("null", r"~|null|Null|NULL|", "~nN\0")
-_PlainLoader.yaml_implicit_resolvers.setdefault("", []).extend(_PlainLoader.yaml_implicit_resolvers.pop("\0"))
+_PlainLoader.yaml_implicit_resolvers.setdefault("", []).extend(
+    _PlainLoader.yaml_implicit_resolvers.pop("\0")
+)
 _resolver("bool", r"true|True|TRUE|false|False|FALSE", "tTfF")
 _resolver("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789")
 _resolver("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789")
@@ -57,7 +59,10 @@ def parse_yaml(text: str, name: str) -> Document:
     reading = _Reading(name, problems)
     data: dict[str, Data] = {}
     if len(text) > CHARS_MAX:
-        problems.add(Location(name), f"the file has more than {CHARS_MAX:,} characters: it is not an engine's file")
+        problems.add(
+            Location(name),
+            f"the file has more than {CHARS_MAX:,} characters: it is not an engine's file",
+        )
     else:
         data = reading.whole(text)
     return Document(name=name, data=data, positions=reading.positions, problems=problems.problems)
@@ -79,16 +84,27 @@ class _Reading:
             if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
                 return {}
             if not isinstance(root, yaml.MappingNode):
-                self.problems.add(self._at(root), "an engine's file is a block of keys and values, this is none")
+                self.problems.add(
+                    self._at(root), "an engine's file is a block of keys and values, this is none"
+                )
                 return {}
             return self._mapping(root, ())
         except yaml.MarkedYAMLError as error:
-            self.problems.add(Location(self.name, error.problem_mark.line + 1 if error.problem_mark else 0), _sentence(error))
+            self.problems.add(
+                Location(self.name, error.problem_mark.line + 1 if error.problem_mark else 0),
+                _sentence(error),
+            )
         except yaml.YAMLError as error:
             position = getattr(error, "position", 0)
-            self.problems.add(Location(self.name, text.count("\n", 0, position) + 1), "there is a character here that YAML does not allow")
+            self.problems.add(
+                Location(self.name, text.count("\n", 0, position) + 1),
+                "there is a character here that YAML does not allow",
+            )
         except (_TooMuch, RecursionError):
-            self.problems.add(Location(self.name), f"the file is nested too deep or, with its aliases, has more than {NODES_MAX:,} values")
+            self.problems.add(
+                Location(self.name),
+                f"the file is nested too deep or, with its aliases, has more than {NODES_MAX:,} values",
+            )
         return {}
 
     def _value(self, node: Any, path: Path) -> Data:
@@ -110,9 +126,15 @@ class _Reading:
             key = str(key_node.value)
             here: Path = (*path, key)
             if key == "<<":
-                self.problems.add(self._at(key_node), "`<<` (merging blocks) is not understood: write the keys out")
+                self.problems.add(
+                    self._at(key_node),
+                    "`<<` (merging blocks) is not understood: write the keys out",
+                )
             elif key in data:
-                self.problems.add(self._at(key_node), f"{key} is given twice, first on line {self.positions[here].line}")
+                self.problems.add(
+                    self._at(key_node),
+                    f"{key} is given twice, first on line {self.positions[here].line}",
+                )
             else:
                 self.positions[here] = self._at(key_node)
                 data[key] = self._value(value_node, here)
@@ -122,7 +144,10 @@ class _Reading:
         """A plain value. What stands there may be a secret: no message shows it."""
         kind = str(node.tag).removeprefix(_TAG)
         if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
-            self.problems.add(self._at(node), "a value with a tag (!...) is not understood: a text that begins with ! needs quotes")
+            self.problems.add(
+                self._at(node),
+                "a value with a tag (!...) is not understood: a text that begins with ! needs quotes",
+            )
             return None
         try:
             return _SCALARS[kind](str(node.value))

@@ -14,10 +14,30 @@ from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, as_te
 OPTIONS = OptionSet(
     (
         Option("job.name", Kind.TEXT, "name of the job; the command line wins"),
-        Option("job.mode", Kind.ENUM, "BATCH ends when its sources do, STREAMING goes on", default="BATCH", choices=("BATCH", "STREAMING")),
-        Option("parallelism", Kind.INT, "tasks side by side, unless a block says otherwise", default=1, fallbacks=("execution.parallelism",)),
-        Option("job.retry.times", Kind.INT, "restarts after a failure before the job fails", default=3, minimum=0),
-        Option("job.retry.interval.seconds", Kind.INT, "pause before a restart", default=3, minimum=0),
+        Option(
+            "job.mode",
+            Kind.ENUM,
+            "BATCH ends when its sources do, STREAMING goes on",
+            default="BATCH",
+            choices=("BATCH", "STREAMING"),
+        ),
+        Option(
+            "parallelism",
+            Kind.INT,
+            "tasks side by side, unless a block says otherwise",
+            default=1,
+            fallbacks=("execution.parallelism",),
+        ),
+        Option(
+            "job.retry.times",
+            Kind.INT,
+            "restarts after a failure before the job fails",
+            default=3,
+            minimum=0,
+        ),
+        Option(
+            "job.retry.interval.seconds", Kind.INT, "pause before a restart", default=3, minimum=0
+        ),
         Option(
             "checkpoint.interval",
             Kind.LONG,
@@ -25,25 +45,70 @@ OPTIONS = OptionSet(
             minimum=10,
             fallbacks=("execution.checkpoint.interval",),
         ),
-        Option("checkpoint.timeout", Kind.LONG, "milliseconds for one checkpoint", minimum=10, fallbacks=("execution.checkpoint.timeout",)),
+        Option(
+            "checkpoint.timeout",
+            Kind.LONG,
+            "milliseconds for one checkpoint",
+            minimum=10,
+            fallbacks=("execution.checkpoint.timeout",),
+        ),
         Option(
             "min-pause",
             Kind.LONG,
             "milliseconds at least between two batches, behind or not; else the engine's value",
             fallbacks=("execution.checkpoint.min-pause",),
         ),
-        Option("checkpoint.retain-after-job-cancelled", Kind.BOOL, "keep the checkpoints of a cancelled job; else the engine's value (true)"),
-        Option("checkpoint.max-retained", Kind.INT, "completed checkpoints to keep; else the engine's value", minimum=1),
-        Option("read_limit.rows_per_second", Kind.DOUBLE, "rows each parallel reader may read in a second", minimum=0),
-        Option("read_limit.bytes_per_second", Kind.DOUBLE, "bytes each parallel reader may read in a second", minimum=0),
-        Option("batch.max-rows", Kind.LONG, "rows of one batch at most, where a source can tell", minimum=1),
-        Option("batch.max-bytes", Kind.LONG, "bytes of one batch at most, where a source can tell", minimum=1),
+        Option(
+            "checkpoint.retain-after-job-cancelled",
+            Kind.BOOL,
+            "keep the checkpoints of a cancelled job; else the engine's value (true)",
+        ),
+        Option(
+            "checkpoint.max-retained",
+            Kind.INT,
+            "completed checkpoints to keep; else the engine's value",
+            minimum=1,
+        ),
+        Option(
+            "read_limit.rows_per_second",
+            Kind.DOUBLE,
+            "rows each parallel reader may read in a second",
+            minimum=0,
+        ),
+        Option(
+            "read_limit.bytes_per_second",
+            Kind.DOUBLE,
+            "bytes each parallel reader may read in a second",
+            minimum=0,
+        ),
+        Option(
+            "batch.max-rows",
+            Kind.LONG,
+            "rows of one batch at most, where a source can tell",
+            minimum=1,
+        ),
+        Option(
+            "batch.max-bytes",
+            Kind.LONG,
+            "bytes of one batch at most, where a source can tell",
+            minimum=1,
+        ),
         Option("batch.max-files", Kind.LONG, "files of one batch at most", minimum=1),
-        Option("pipeline_concurrency", Kind.INT, "pipelines of the job that run side by side", minimum=1),
+        Option(
+            "pipeline_concurrency",
+            Kind.INT,
+            "pipelines of the job that run side by side",
+            minimum=1,
+        ),
         Option("jars", Kind.TEXT, "jars to add, separated by ;"),
         Option("custom_parameters", Kind.MAP, "free values, shown with the job"),
         Option("tag_filter", Kind.MAP, "tags that a worker must have to run the job"),
-        Option("shade.identifier", Kind.TEXT, "how sensitive options are stored: default (clear) or base64", default="default"),
+        Option(
+            "shade.identifier",
+            Kind.TEXT,
+            "how sensitive options are stored: default (clear) or base64",
+            default="default",
+        ),
         Option("shade.options", Kind.LIST, "more options that are stored shaded"),
         Option("shade.properties", Kind.MAP, "settings of the shade"),
     )
@@ -55,10 +120,22 @@ _OTHER_ENGINE = "belongs to another engine and is ignored on Spark"
 _IGNORED: tuple[tuple[str, Severity, str], ...] = (
     ("flink", Severity.NOTICE, _OTHER_ENGINE),
     ("execution", Severity.NOTICE, _OTHER_ENGINE),
-    ("engine.observability", Severity.NOTICE, "belongs to another engine; metrics are always on here"),
-    ("savemode.execute.location", Severity.NOTICE, "is ignored: save modes always run in the driver"),
+    (
+        "engine.observability",
+        Severity.NOTICE,
+        "belongs to another engine; metrics are always on here",
+    ),
+    (
+        "savemode.execute.location",
+        Severity.NOTICE,
+        "is ignored: save modes always run in the driver",
+    ),
     ("sink.flush.interval", Severity.NOTICE, "is ignored: every checkpoint flushes the sinks"),
-    ("multi_table.failure_policy", Severity.WARNING, "is ignored: the first table that fails stops the job"),
+    (
+        "multi_table.failure_policy",
+        Severity.WARNING,
+        "is ignored: the first table that fails stops the job",
+    ),
     ("error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
     ("transform_error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
     ("sink_error_handler", Severity.WARNING, "is ignored: a row error stops the job"),
@@ -92,7 +169,9 @@ def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
         retry_interval_s=values["job.retry.interval.seconds"],
         checkpoint_interval_ms=values["checkpoint.interval"],
         checkpoint_timeout_ms=values["checkpoint.timeout"],
-        checkpoint_pause_ms_min=None if values["min-pause"] is None else max(0, values["min-pause"]),
+        checkpoint_pause_ms_min=None
+        if values["min-pause"] is None
+        else max(0, values["min-pause"]),
         retain_after_cancel=values["checkpoint.retain-after-job-cancelled"],
         checkpoints_retained_max=values["checkpoint.max-retained"],
         rows_per_second=values["read_limit.rows_per_second"],
@@ -110,7 +189,11 @@ def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
 
 def _leaves(data: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every value with its path: nested blocks are opened, except those that are an option by themselves."""
-    whole = {option.key for option in OPTIONS.options if option.kind is Kind.MAP} | {"error_handler", "transform_error_handler", "sink_error_handler"}
+    whole = {option.key for option in OPTIONS.options if option.kind is Kind.MAP} | {
+        "error_handler",
+        "transform_error_handler",
+        "sink_error_handler",
+    }
     for key, value in data.items():
         path = (*above, key)
         if isinstance(value, Mapping) and ".".join(map(str, path)) not in whole:

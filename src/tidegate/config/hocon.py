@@ -33,7 +33,14 @@ def look_nowhere(_name: str) -> str | list[str] | None:
     return None
 
 
-def parse_hocon(text: str, name: str, *, lookup: Lookup = look_nowhere, read: Read = read_nothing, first_line: int = 1) -> Document:
+def parse_hocon(
+    text: str,
+    name: str,
+    *,
+    lookup: Lookup = look_nowhere,
+    read: Read = read_nothing,
+    first_line: int = 1,
+) -> Document:
     """A HOCON file as data. What `lookup` does not know stays as `${name}`."""
     problems = SyntaxProblems()
     node = Parser(text, name, problems, first_line=first_line).root()
@@ -41,20 +48,34 @@ def parse_hocon(text: str, name: str, *, lookup: Lookup = look_nowhere, read: Re
 
 
 def resolve_document(
-    node: ObjectNode, name: str, problems: SyntaxProblems, *, lookup: Lookup = look_nowhere, read: Read = read_nothing, dialect: bool = True
+    node: ObjectNode,
+    name: str,
+    problems: SyntaxProblems,
+    *,
+    lookup: Lookup = look_nowhere,
+    read: Read = read_nothing,
+    dialect: bool = True,
 ) -> Document:
     """The written tree of a file as data, with its includes and substitutions."""
     warnings: list[Problem] = []
 
     def warn(at: Location, message: str) -> None:
-        warnings.append(Problem(kind=ProblemKind.WIRING, message=message, at=at, severity=Severity.WARNING))
+        warnings.append(
+            Problem(kind=ProblemKind.WIRING, message=message, at=at, severity=Severity.WARNING)
+        )
 
     includer = _Includer(read, problems)
     tree = Builder(includer.load, warn, dialect).root(node)
     resolver = Resolver(tree, lookup, problems)
     data, positions = resolver.data()
     found = [*problems.problems, *warnings]
-    return Document(name=name, data=data, positions=positions, problems=found, referenced=frozenset(resolver.referenced))
+    return Document(
+        name=name,
+        data=data,
+        positions=positions,
+        problems=found,
+        referenced=frozenset(resolver.referenced),
+    )
 
 
 @dataclass(slots=True)
@@ -69,7 +90,10 @@ class _Includer:
     def load(self, include: Include) -> ObjectNode | None:
         """The parsed file, or None where there is nothing to merge."""
         if include.how in ("url", "classpath") or "://" in include.name:
-            self.problems.add(include.at, f"include {include.name}: only files can be included, not URLs or the class path")
+            self.problems.add(
+                include.at,
+                f"include {include.name}: only files can be included, not URLs or the class path",
+            )
             return None
         found = self._find(include)
         if found is None:
@@ -81,7 +105,11 @@ class _Includer:
 
     def _find(self, include: Include) -> tuple[str, str] | None:
         base = posixpath.normpath(posixpath.join(posixpath.dirname(include.at.file), include.name))
-        names = [base] if base.endswith((".conf", ".json", ".config")) else [base, f"{base}.conf", f"{base}.json"]
+        names = (
+            [base]
+            if base.endswith((".conf", ".json", ".config"))
+            else [base, f"{base}.conf", f"{base}.json"]
+        )
         for path in names:
             try:
                 text = self.read(path)
@@ -94,7 +122,9 @@ class _Includer:
 
     def _parse(self, include: Include, path: str, text: str) -> ObjectNode | None:
         if path in self._around(include.at.file):
-            self.problems.add(include.at, f"{include.name} includes itself, by way of {include.at.file}")
+            self.problems.add(
+                include.at, f"{include.name} includes itself, by way of {include.at.file}"
+            )
             return None
         self._count += 1
         if self._count > 100:

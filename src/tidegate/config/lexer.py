@@ -53,7 +53,18 @@ class Kind(StrEnum):
     PLUS_EQUALS = "+="
 
 
-_PUNCTUATION = {k.value: k for k in (Kind.OPEN_CURLY, Kind.CLOSE_CURLY, Kind.OPEN_SQUARE, Kind.CLOSE_SQUARE, Kind.COLON, Kind.EQUALS, Kind.COMMA)}
+_PUNCTUATION = {
+    k.value: k
+    for k in (
+        Kind.OPEN_CURLY,
+        Kind.CLOSE_CURLY,
+        Kind.OPEN_SQUARE,
+        Kind.CLOSE_SQUARE,
+        Kind.COLON,
+        Kind.EQUALS,
+        Kind.COMMA,
+    )
+}
 SIMPLE = frozenset({Kind.STRING, Kind.TEXT, Kind.NUMBER, Kind.WORD, Kind.SUBSTITUTION})
 
 
@@ -97,7 +108,9 @@ class Lexer:
             space = blank.group() if blank else ""
             self._place += len(space)
             if len(tokens) >= TOKENS_MAX:
-                self._complain(f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job file")
+                self._complain(
+                    f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job file"
+                )
                 return [Token(Kind.END, "end of the file", self._line)]
             if self._place >= size:
                 tokens.append(Token(Kind.END, "end of the file", self._line, space))
@@ -135,7 +148,12 @@ class Lexer:
 
     def _bad(self, end: int) -> Token:
         """Text that is a mistake, and said: it stands as a string, so that its key has a value."""
-        token = Token(Kind.STRING, self._text[self._place : end], self._line, value=self._text[self._place : end])
+        token = Token(
+            Kind.STRING,
+            self._text[self._place : end],
+            self._line,
+            value=self._text[self._place : end],
+        )
         self._place = end
         return token
 
@@ -148,7 +166,9 @@ class Lexer:
         if run is None:
             char = self._text[self._place]
             shown = char if char.isprintable() else f"U+{ord(char):04X}"
-            self._complain(f"the character {shown} is not allowed outside of quotes: put the whole value in double quotes")
+            self._complain(
+                f"the character {shown} is not allowed outside of quotes: put the whole value in double quotes"
+            )
             return self._bad(self._place + 1)
         text = run.group()
         for word, value in (("true", True), ("false", False), ("null", None)):
@@ -162,18 +182,30 @@ class Lexer:
         # Compared by length first: Python refuses to read integers of thousands of digits.
         if _INTEGER.fullmatch(text) and len(text) <= 20 and -_LONG_MAX <= int(text) < _LONG_MAX:
             return Token(Kind.NUMBER, text, self._line, value=int(text))
-        if not _INTEGER.fullmatch(text) and _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+        if (
+            not _INTEGER.fullmatch(text)
+            and _FLOAT.fullmatch(text)
+            and math.isfinite(number := float(text))
+        ):
             whole = number.is_integer() and -_LONG_MAX <= number < _LONG_MAX
-            return Token(Kind.NUMBER, text, self._line, value=int(number) if whole else number)  # 1.0 is 1, as in the reference
+            return Token(
+                Kind.NUMBER, text, self._line, value=int(number) if whole else number
+            )  # 1.0 is 1, as in the reference
         if "+" in text:
-            self._complain(f"the character + in {text[:40]} is not allowed outside of quotes: put the whole value in double quotes")
+            self._complain(
+                f"the character + in {text[:40]} is not allowed outside of quotes: put the whole value in double quotes"
+            )
         return Token(Kind.TEXT, text, self._line, value=text)
 
     def _substitution(self) -> Token:
         found = _SUBSTITUTION.match(self._text, self._place)
         if found is None:
             unclosed = self._text.startswith("${", self._place)
-            self._complain("`${` is not closed with `}`" if unclosed else "`$` is not allowed outside of quotes, except as `${name}`")
+            self._complain(
+                "`${` is not closed with `}`"
+                if unclosed
+                else "`$` is not allowed outside of quotes, except as `${name}`"
+            )
             return self._bad(self._end_of_line() if unclosed else self._place + 1)
         inside = _read_expression(found.group(2))
         if inside is None:
@@ -217,7 +249,9 @@ class Lexer:
         if char == "\\":
             self._escape(pieces)
             return True
-        self._complain('a string that begins with " on this line is not closed on it: close it, or use """ for several lines')
+        self._complain(
+            'a string that begins with " on this line is not closed on it: close it, or use """ for several lines'
+        )
         return False
 
     def _escape(self, pieces: list[str]) -> None:
@@ -244,7 +278,9 @@ class Lexer:
             self._complain('the string that begins with """ on this line is never closed', opened)
             end = stop = len(self._text)
         else:
-            while self._text.startswith('"', end + 3):  # more than three quotes: the last three close, the others belong to the text
+            while self._text.startswith(
+                '"', end + 3
+            ):  # more than three quotes: the last three close, the others belong to the text
                 end += 1
             stop = end + 3
         text = self._text[start:end]
@@ -278,5 +314,7 @@ def _read_expression(inside: str) -> tuple[tuple[str, ...], str | None] | None:
             quoted[-1] = True
         else:
             names[-1] += part.group(4)
-    path = tuple(name if was else name.strip(SPACES) for name, was in zip(names, quoted, strict=True))
+    path = tuple(
+        name if was else name.strip(SPACES) for name, was in zip(names, quoted, strict=True)
+    )
     return (path, default) if all(path) else None

@@ -67,7 +67,9 @@ def load_job(
     strict: bool = False,
 ) -> JobSpec:
     """The job of a file; BadJob with all problems, UserError where there is no such file."""
-    return _spec_of(read_job(path, variables=variables, environment=environment, read=read, strict=strict))
+    return _spec_of(
+        read_job(path, variables=variables, environment=environment, read=read, strict=strict)
+    )
 
 
 def load_text(
@@ -80,7 +82,9 @@ def load_text(
     strict: bool = False,
 ) -> JobSpec:
     """The job of a text that came without a file, as by REST; it can include nothing."""
-    return _spec_of(read_text(text, name, format, variables=variables, environment=environment, strict=strict))
+    return _spec_of(
+        read_text(text, name, format, variables=variables, environment=environment, strict=strict)
+    )
 
 
 def read_job(
@@ -95,16 +99,41 @@ def read_job(
     try:
         text = _decoded(_bytes_of(path, read))
     except Unreadable as error:
-        return Reading(spec=None, problems=(Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path)),))
+        return Reading(
+            spec=None,
+            problems=(Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path)),),
+        )
     reader = _include_reader(read)
-    return read_text(text, path, format_of(path), variables=variables, environment=environment, read=reader, strict=strict)
+    return read_text(
+        text,
+        path,
+        format_of(path),
+        variables=variables,
+        environment=environment,
+        read=reader,
+        strict=strict,
+    )
 
 
-def resolved_json(path: str, *, variables: Mapping[str, str] = NO_VALUES, environment: Mapping[str, str] = NO_VALUES, read: ReadBytes = read_bytes) -> str:
+def resolved_json(
+    path: str,
+    *,
+    variables: Mapping[str, str] = NO_VALUES,
+    environment: Mapping[str, str] = NO_VALUES,
+    read: ReadBytes = read_bytes,
+) -> str:
     """A good job file as one JSON text, with includes and variables in their places: it can be sent where none of them are. What is shaded stays so."""
     sources = Variables(variables, environment)
-    document = _parse(_decoded(_bytes_of(path, read)), path, format_of(path), sources, _include_reader(read))
-    return json.dumps({key: value for key, value in fill(document, sources).data.items() if key in ("env", "source", "transform", "sink")})
+    document = _parse(
+        _decoded(_bytes_of(path, read)), path, format_of(path), sources, _include_reader(read)
+    )
+    return json.dumps(
+        {
+            key: value
+            for key, value in fill(document, sources).data.items()
+            if key in ("env", "source", "transform", "sink")
+        }
+    )
 
 
 def read_text(
@@ -119,7 +148,11 @@ def read_text(
 ) -> Reading:
     """What a text holds and what is wrong with it."""
     if "\x00" in text:
-        problem = Problem(kind=ProblemKind.SYNTAX, message="the file holds NUL characters: it is binary, not a job file", at=Location(name))
+        problem = Problem(
+            kind=ProblemKind.SYNTAX,
+            message="the file holds NUL characters: it is binary, not a job file",
+            at=Location(name),
+        )
         return Reading(spec=None, problems=(problem,))
     sources = Variables(variables, environment)
     document = _parse(text, name, format, sources, read)
@@ -130,7 +163,12 @@ def read_text(
     spec = structure.spec()
     # Where a variable is missing, that its text is no number is no news.
     missing = {problem.path for problem in document.problems if problem.path}
-    problems = _sorted([*document.problems, *(problem for problem in structure.problems if problem.path not in missing)])
+    problems = _sorted(
+        [
+            *document.problems,
+            *(problem for problem in structure.problems if problem.path not in missing),
+        ]
+    )
     notices = tuple(problem for problem in problems if problem.severity is not Severity.ERROR)
     return Reading(spec=replace(spec, notices=notices), problems=problems)
 
@@ -184,4 +222,6 @@ def _decoded(raw: bytes) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise Unreadable(f"the file is not UTF-8 text: the byte 0x{raw[error.start]:02x} on line {line} does not belong to it") from None
+        raise Unreadable(
+            f"the file is not UTF-8 text: the byte 0x{raw[error.start]:02x} on line {line} does not belong to it"
+        ) from None

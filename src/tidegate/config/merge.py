@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidegate.config.syntax import Concat, Field, Include, Leaf, ListNode, ObjectNode, Reference, Written
+from tidegate.config.syntax import (
+    Concat,
+    Field,
+    Include,
+    Leaf,
+    ListNode,
+    ObjectNode,
+    Reference,
+    Written,
+)
 from tidegate.model.job import Path
 from tidegate.model.problem import Location
 
@@ -88,13 +97,21 @@ class Builder:
             case Leaf():
                 return node
             case Reference():
-                return Reference(node.at, node.path, node.optional, node.default, node.raw, self._prefix)
+                return Reference(
+                    node.at, node.path, node.optional, node.default, node.raw, self._prefix
+                )
             case Concat():
                 return _joined(node.at, [self.value(part, path) for part in node.parts])
             case ListNode():
-                return Sequence(node.at, [self._element(item, (*path, i)) for i, item in enumerate(node.items)])
+                return Sequence(
+                    node.at, [self._element(item, (*path, i)) for i, item in enumerate(node.items)]
+                )
             case ObjectNode():
-                return self._plugins(node, path) if self._is_plugin_list(node, path) else self._branch(node, path)
+                return (
+                    self._plugins(node, path)
+                    if self._is_plugin_list(node, path)
+                    else self._branch(node, path)
+                )
 
     def _element(self, node: Written, path: Path) -> Value:
         # The elements of `source = [ { plugin_name = X } ]` are plugins already: the last key on the path is an index here.
@@ -119,15 +136,25 @@ class Builder:
         built = self._nested(each, path)
         key = each.path[0]
         existing = branch.entries.get(key)
-        if not path and key in PLUGIN_KEYS and isinstance(existing, Sequence) and isinstance(built, Sequence):
-            self.warn(each.at, f"`{key}` was already given on line {branch.places[key].line}: this one replaces it")
+        if (
+            not path
+            and key in PLUGIN_KEYS
+            and isinstance(existing, Sequence)
+            and isinstance(built, Sequence)
+        ):
+            self.warn(
+                each.at,
+                f"`{key}` was already given on line {branch.places[key].line}: this one replaces it",
+            )
         branch.put(key, merged(existing, built, in_place=True), each.at)
 
     def _nested(self, each: Field, path: Path) -> Value:
         """The value under its first name: `a->b = 1` is an object with b."""
         # As in the reference, only the first name of a key decides whether it holds plugins.
         first = (*path, each.path[0])
-        value = self.value(each.value, first if each.path[0] in PLUGIN_KEYS else (*path, *each.path))
+        value = self.value(
+            each.value, first if each.path[0] in PLUGIN_KEYS else (*path, *each.path)
+        )
         if each.append:
             value = Append(each.at, value)
         for name in reversed(each.path[1:]):

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 
 from tidegate.config.document import SyntaxProblems
 from tidegate.config.lexer import SIMPLE, Kind, Lexer, Substitution, Token
-from tidegate.config.syntax import Concat, Field, Include, Leaf, ListNode, ObjectNode, Reference, Written
+from tidegate.config.syntax import (
+    Concat,
+    Field,
+    Include,
+    Leaf,
+    ListNode,
+    ObjectNode,
+    Reference,
+    Written,
+)
 from tidegate.model.problem import Location
 
 # Deeper than any job file, and far from the end of Python's own stack.
@@ -40,7 +49,10 @@ class Parser:
         before = len(self.problems.problems)
         tokens = Lexer(self.text, self.file, self.problems, self.first_line).tokenize()
         # A string that swallowed the rest of the file is said already; that its braces are open too would only confuse.
-        self._said_unclosed = any('"""' in problem.message and "never" in problem.message for problem in self.problems.problems[before:])
+        self._said_unclosed = any(
+            '"""' in problem.message and "never" in problem.message
+            for problem in self.problems.problems[before:]
+        )
         if self.strict_json:
             self._check_json_tokens(tokens)
         self._tokens = [token for token in tokens if token.kind is not Kind.COMMENT]
@@ -50,7 +62,10 @@ class Parser:
         self._skip_newlines()
         first = self._peek()
         if first.kind is Kind.OPEN_SQUARE:
-            self._complain(first, "the file is a list; a job file is an object with env, source, transform and sink")
+            self._complain(
+                first,
+                "the file is a list; a job file is an object with env, source, transform and sink",
+            )
             return ObjectNode(self._at(first), ())
         if first.kind is not Kind.OPEN_CURLY:
             if self.strict_json and first.kind is not Kind.END:
@@ -59,7 +74,10 @@ class Parser:
         node = self._braced("")
         self._skip_newlines()
         if (rest := self._peek()).kind is not Kind.END:
-            self._complain(rest, f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line {first.line}")
+            self._complain(
+                rest,
+                f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line {first.line}",
+            )
         return node
 
     def value(self) -> Written:
@@ -131,7 +149,10 @@ class Parser:
                 fields.append(made)
                 if self.strict_json and isinstance(made, Field):
                     self._check_json_duplicate(made, seen)
-            self._separator(f"`{_name_of(made)}`" if made else "this", "`}`" if opened else "the end of the file")
+            self._separator(
+                f"`{_name_of(made)}`" if made else "this",
+                "`}`" if opened else "the end of the file",
+            )
         return ObjectNode(at, tuple(fields))
 
     def _object_ends(self, opened: Token | None, name: str) -> bool:
@@ -147,7 +168,10 @@ class Parser:
                 self._place += 1
                 return True
             if token.kind is Kind.CLOSE_SQUARE and opened and self._inside(Kind.OPEN_SQUARE):
-                self._complain(token, f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}` first")
+                self._complain(
+                    token,
+                    f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}` first",
+                )
                 return True
             if token.kind is Kind.COMMA:
                 self._complain(token, "a comma with nothing before it")
@@ -165,7 +189,10 @@ class Parser:
             return
         self._said_unclosed = True
         blocks = [f"`{token.text}` of {_block(name, token)}" for token, name in self._open]
-        self._complain(self._open[0][0], f"the file ends, but {' and '.join(blocks)} {'is' if len(blocks) == 1 else 'are'} still open")
+        self._complain(
+            self._open[0][0],
+            f"the file ends, but {' and '.join(blocks)} {'is' if len(blocks) == 1 else 'are'} still open",
+        )
 
     def _field(self) -> Field | Include | None:
         first = self._peek()
@@ -196,7 +223,9 @@ class Parser:
                 self._complain(found, f"JSON has `:` after a key, not {_shown(found)}")
             return True
         self._place = key_end
-        self._complain(first, f"expected `=`, `:` or `{{` after the key `{name}`, found {_shown(self._peek())}")
+        self._complain(
+            first, f"expected `=`, `:` or `{{` after the key `{name}`, found {_shown(self._peek())}"
+        )
         return False
 
     def _key(self) -> tuple[str, ...] | None:
@@ -206,7 +235,9 @@ class Parser:
         while (token := self._peek()).kind in _KEYS:
             self._place += 1
             if self._place - start > KEY_TOKENS_MAX:
-                self._complain(first, f"a key of more than {KEY_TOKENS_MAX} words: is a quote missing?")
+                self._complain(
+                    first, f"a key of more than {KEY_TOKENS_MAX} words: is a quote missing?"
+                )
                 return None
             if token is not first:
                 names[-1] += token.space
@@ -225,7 +256,9 @@ class Parser:
             self._complain(token, f"expected a key, found {_shown(token)}")
             return None
         if not all(name or was for name, was in zip(names, fixed, strict=True)):
-            self._complain(first, f"the key `{PATH_SEPARATOR.join(names)[:60]}` has an empty name in it")
+            self._complain(
+                first, f"the key `{PATH_SEPARATOR.join(names)[:60]}` has an empty name in it"
+            )
             return None
         if len(names) + len(self._open) > DEPTH_MAX:
             self._complain(first, f"keys are nested more than {DEPTH_MAX} deep")
@@ -238,7 +271,9 @@ class Parser:
         if self.strict_json or self._peek().kind is not Kind.TEXT or self._peek().text != "include":
             return False
         after = self._peek(1)
-        return after.kind is Kind.STRING or (after.kind is Kind.TEXT and after.text.startswith(("required(", *_INCLUDE_KINDS)))
+        return after.kind is Kind.STRING or (
+            after.kind is Kind.TEXT and after.text.startswith(("required(", *_INCLUDE_KINDS))
+        )
 
     def _include(self) -> Include | None:
         keyword = self._next()
@@ -251,9 +286,15 @@ class Parser:
             closing += len(self._next().text)
         required = words.startswith("required(")
         how = words.removeprefix("required(")
-        if name.kind is not Kind.STRING or closing != words.count("(") or (how and how not in _INCLUDE_KINDS):
+        if (
+            name.kind is not Kind.STRING
+            or closing != words.count("(")
+            or (how and how not in _INCLUDE_KINDS)
+        ):
             self._place -= 1
-            self._complain(keyword, 'expected include "file", include file("file") or include required("file")')
+            self._complain(
+                keyword, 'expected include "file", include file("file") or include required("file")'
+            )
             return None
         return Include(self._at(keyword), name.text, _INCLUDE_KINDS.get(how, "relative"), required)
 
@@ -287,7 +328,9 @@ class Parser:
         ahead = 0
         while self._peek(ahead).kind in _KEYS:
             ahead += 1
-        return ahead > 0 and (self._peek(ahead).kind in _SEPARATORS or self._peek(ahead).kind is Kind.OPEN_CURLY)
+        return ahead > 0 and (
+            self._peek(ahead).kind in _SEPARATORS or self._peek(ahead).kind is Kind.OPEN_CURLY
+        )
 
     def _part(self, name: str) -> Written:
         token = self._peek()
@@ -298,7 +341,9 @@ class Parser:
         self._place += 1
         if isinstance(token.value, Substitution):
             inside = token.value
-            return Reference(self._at(token), inside.path, inside.optional, inside.default, token.text)
+            return Reference(
+                self._at(token), inside.path, inside.optional, inside.default, token.text
+            )
         return Leaf(self._at(token), token.value, token.text)
 
     def _list(self, name: str) -> ListNode | ObjectNode:
@@ -311,7 +356,10 @@ class Parser:
             while not self._list_ends(opened, name):
                 item = self._value(name)
                 if item is None:
-                    self._complain(self._peek(), f"expected a value in the list of {_block(name, opened)}, found {_shown(self._peek())}")
+                    self._complain(
+                        self._peek(),
+                        f"expected a value in the list of {_block(name, opened)}, found {_shown(self._peek())}",
+                    )
                     self._skip_line()
                 else:
                     items.append(item)
@@ -331,7 +379,10 @@ class Parser:
                 self._place += 1
                 return True
             if token.kind is Kind.CLOSE_CURLY:
-                self._complain(token, f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]` first")
+                self._complain(
+                    token,
+                    f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]` first",
+                )
                 if self._inside(Kind.OPEN_CURLY):
                     return True
             elif token.kind is Kind.COMMA:
@@ -354,7 +405,11 @@ class Parser:
         if token.kind in _ENDS or (newline and not self.strict_json):
             return
         ways = "a comma" if self.strict_json else "a comma, a new line"
-        hint = ": is a comma missing before, or are double quotes around the value?" if token.kind in _SEPARATORS else ""
+        hint = (
+            ": is a comma missing before, or are double quotes around the value?"
+            if token.kind in _SEPARATORS
+            else ""
+        )
         self._complain(token, f"expected {ways} or {end} after {what}, found {_shown(token)}{hint}")
         if not newline and not self._looks_like_field():
             self._skip_line()

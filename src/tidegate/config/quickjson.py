@@ -96,11 +96,15 @@ def _float(text: str) -> int | float:
     number = float(text)
     if not math.isfinite(number):
         raise _NotPlain
-    return int(number) if number.is_integer() and -_LONG_MAX <= number < _LONG_MAX else number  # 1.0 is 1, as in the reference
+    return (
+        int(number) if number.is_integer() and -_LONG_MAX <= number < _LONG_MAX else number
+    )  # 1.0 is 1, as in the reference
 
 
 def _constant(_text: str) -> None:
     raise _NotPlain  # NaN and Infinity
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
+)

@@ -45,7 +45,9 @@ class Resolver:
     referenced: set[str] = field(default_factory=set)
     _active: list[Value] = field(default_factory=list)
     _folded: dict[int, Resolved | None] = field(default_factory=dict)
-    _done: dict[int, tuple[Value, Resolved | None]] = field(default_factory=dict)  # with the value, so that its id stays its own
+    _done: dict[int, tuple[Value, Resolved | None]] = field(
+        default_factory=dict
+    )  # with the value, so that its id stays its own
     _steps: int = 0
     _texts: int = 0
     _copies: float = 0
@@ -70,7 +72,9 @@ class Resolver:
         if isinstance(value, Leaf):
             self._result_chars += len(value.text)
             if self._result_chars > RESULT_CHARS_MAX:
-                raise TooBig(f"with its substitutions this file has more than {RESULT_CHARS_MAX} characters")
+                raise TooBig(
+                    f"with its substitutions this file has more than {RESULT_CHARS_MAX} characters"
+                )
             return value.value
         if isinstance(value, Sequence):
             items: list[Data] = []
@@ -93,17 +97,23 @@ class Resolver:
             return value
         if id(value) in self._done:
             return self._done[id(value)][1]
-        if self._is_active(value):  # met again inside of an object that a substitution below it asks for
+        if self._is_active(
+            value
+        ):  # met again inside of an object that a substitution below it asks for
             return self._folded.get(id(value))
         self._steps += 1
         if self._steps > VALUES_MAX or len(self._active) > DEPTH_MAX:
-            raise TooBig(f"this file has more than {VALUES_MAX} values, or its substitutions nest more than {DEPTH_MAX} deep")
+            raise TooBig(
+                f"this file has more than {VALUES_MAX} values, or its substitutions nest more than {DEPTH_MAX} deep"
+            )
         self._active.append(value)
         try:
             result = self._inside(value)
         finally:
             self._active.pop()
-        if not self._folded:  # while a key is being put together, what it sees of itself is only true for that moment
+        if (
+            not self._folded
+        ):  # while a key is being put together, what it sees of itself is only true for that moment
             self._done[id(value)] = (value, result)
         return result
 
@@ -112,11 +122,17 @@ class Resolver:
             case Branch():
                 return self._branch(value)
             case Sequence():
-                return Sequence(value.at, [item for each in value.items if (item := self._resolve(each)) is not None])
+                return Sequence(
+                    value.at,
+                    [item for each in value.items if (item := self._resolve(each)) is not None],
+                )
             case Reference():
                 return self._reference(value)
             case Joined():
-                return self._join(value.at, [part for each in value.parts if (part := self._resolve(each)) is not None])
+                return self._join(
+                    value.at,
+                    [part for each in value.parts if (part := self._resolve(each)) is not None],
+                )
             case Stack():
                 return self._fold(value)
             case Append():
@@ -164,7 +180,9 @@ class Resolver:
             return new
         if isinstance(before, Sequence):
             return self._concatenated(before, new)
-        self.problems.add(layer.at, "`+=` needs a list on its left side, and this key has another value before")
+        self.problems.add(
+            layer.at, "`+=` needs a list on its left side, and this key has another value before"
+        )
         return before
 
     def _concatenated(self, first: Sequence, second: Sequence) -> Sequence:
@@ -181,7 +199,9 @@ class Resolver:
         """Refuse a copy before it is made."""
         self._copies += cost
         if count > VALUES_MAX or self._copies > COPIES_MAX:
-            raise TooBig(f"the substitutions of this file make more than {VALUES_MAX} values, or copy more than {COPIES_MAX}")
+            raise TooBig(
+                f"the substitutions of this file make more than {VALUES_MAX} values, or copy more than {COPIES_MAX}"
+            )
 
     # --- concatenation
 
@@ -191,7 +211,10 @@ class Resolver:
             return self._join_text(at, [part for part in parts if isinstance(part, Leaf)])
         loose = [part for part in parts if isinstance(part, Leaf) and not part.blank]
         if loose and loose[0].missing:
-            self.problems.add(loose[0].at, f"{loose[0].text} is not set, so it cannot be joined with a list or an object")
+            self.problems.add(
+                loose[0].at,
+                f"{loose[0].text} is not set, so it cannot be joined with a list or an object",
+            )
             return solid[0]
         result = solid[0]
         for part in solid[1:]:
@@ -202,7 +225,10 @@ class Resolver:
             else:
                 loose.append(Leaf(part.at, None, ""))
         if loose:
-            self.problems.add(at, "a list, an object and text cannot be joined with one another: is a comma missing?")
+            self.problems.add(
+                at,
+                "a list, an object and text cannot be joined with one another: is a comma missing?",
+            )
         return result
 
     def _join_text(self, at: Location, parts: list[Leaf]) -> Leaf | None:
@@ -214,7 +240,9 @@ class Resolver:
         if self._texts > TEXT_MAX:
             raise TooBig("the substitutions of this file make more than a million characters")
         text = "".join(part.text for part in parts)
-        return Leaf(at, text, text, missing=next((part.missing for part in parts if part.missing), ""))
+        return Leaf(
+            at, text, text, missing=next((part.missing for part in parts if part.missing), "")
+        )
 
     # --- references
 
@@ -230,7 +258,11 @@ class Resolver:
             return Sequence(reference.at, [Leaf(reference.at, text, text) for text in outside])
         if outside is not None:
             return Leaf(reference.at, outside, outside)
-        return None if reference.optional else Leaf(reference.at, reference.raw, reference.raw, missing=name)
+        return (
+            None
+            if reference.optional
+            else Leaf(reference.at, reference.raw, reference.raw, missing=name)
+        )
 
     def _target(self, reference: Reference) -> Resolved | None:
         prefixes: list[Path] = [reference.prefix, ()] if reference.prefix else [()]
@@ -249,12 +281,18 @@ class Resolver:
 
     def _remember(self, name: str) -> None:
         """That a top-level key serves as a variable of the file; with dots in the name, whichever of its beginnings is there."""
-        self.referenced.update(head for head in (name, *(head for head, _ in _cuts(name))) if head in self.root.entries)
+        self.referenced.update(
+            head for head in (name, *(head for head, _ in _cuts(name))) if head in self.root.entries
+        )
 
     def _check_cycle(self, reference: Reference, target: Value) -> None:
         """`path = ${path}` looks outside of the file; a value that needs itself to be known is a mistake."""
         start = next(i for i, each in enumerate(self._active) if each is target)
-        between = [each for each in self._active[start:] if isinstance(each, Reference) and each is not reference]
+        between = [
+            each
+            for each in self._active[start:]
+            if isinstance(each, Reference) and each is not reference
+        ]
         if not reference.optional and (between or isinstance(target, Branch | Sequence)):
             self.problems.add(reference.at, f"{reference.raw} leads back to itself")
 
@@ -270,7 +308,9 @@ class Resolver:
             if child is not None:
                 nodes.append((child, rest[1:]))
             elif isinstance(rest[0], str) and "." in rest[0]:
-                nodes += reversed([(node, (head, tail, *rest[1:])) for head, tail in _cuts(rest[0])])
+                nodes += reversed(
+                    [(node, (head, tail, *rest[1:])) for head, tail in _cuts(rest[0])]
+                )
         return None
 
     def _child(self, node: Value, key: str | int) -> Value | None:
@@ -280,7 +320,14 @@ class Resolver:
             case Sequence():
                 return node.items[key] if isinstance(key, int) and key < len(node.items) else None
             case Stack(layers=layers) | Joined(parts=layers):
-                return next((found for layer in reversed(layers) if (found := self._child(layer, key)) is not None), None)
+                return next(
+                    (
+                        found
+                        for layer in reversed(layers)
+                        if (found := self._child(layer, key)) is not None
+                    ),
+                    None,
+                )
             case Reference() if not self._is_active(node):
                 resolved = self._resolve(node)
                 return None if resolved is None else self._child(resolved, key)

@@ -32,13 +32,17 @@ class _Table:
     at: Location
 
 
-def parse_sql(text: str, name: str, *, lookup: Lookup = look_nowhere, read: Read = read_nothing) -> Document:
+def parse_sql(
+    text: str, name: str, *, lookup: Lookup = look_nowhere, read: Read = read_nothing
+) -> Document:
     """A file of the SQL form as data."""
     problems = SyntaxProblems()
     cut = SqlText(text, name, problems)
     cut.cut()
     form = _Form(name, problems)
-    for statement in cut.statements:  # as in the reference, a table may be created after the INSERT that uses it
+    for statement in (
+        cut.statements
+    ):  # as in the reference, a table may be created after the INSERT that uses it
         form.create(statement)
     for statement in cut.statements:
         form.select(statement)
@@ -75,17 +79,25 @@ class _Form:
             return
         place = _after_columns(tokens, body)
         if place >= len(tokens) or not tokens[place].is_word("WITH"):
-            self._complain(tokens[0], "CREATE TABLE needs WITH ('connector' = '...', 'type' = 'source', ...) or AS SELECT ...")
+            self._complain(
+                tokens[0],
+                "CREATE TABLE needs WITH ('connector' = '...', 'type' = 'source', ...) or AS SELECT ...",
+            )
             return
         options = self._options(tokens, place + 1)
         self._add_table(tokens[body - 1], options)
 
-    def _options(self, tokens: tuple[SqlToken, ...], place: int) -> dict[str, tuple[SqlToken, SqlToken]]:
+    def _options(
+        self, tokens: tuple[SqlToken, ...], place: int
+    ) -> dict[str, tuple[SqlToken, SqlToken]]:
         """The 'key' = 'value' pairs between parentheses."""
         options: dict[str, tuple[SqlToken, SqlToken]] = {}
         inside = tokens[place + 1 : -1]
         if place >= len(tokens) or tokens[place].text != "(" or tokens[-1].text != ")":
-            self._complain(tokens[place - 1], "the options after WITH stand in parentheses: WITH ('key' = 'value', ...)")
+            self._complain(
+                tokens[place - 1],
+                "the options after WITH stand in parentheses: WITH ('key' = 'value', ...)",
+            )
             return options
         while inside:
             key, equals, value = (*inside, inside[-1], inside[-1])[:3]
@@ -94,7 +106,10 @@ class _Form:
                 return options
             options[key.value.strip()] = (key, value)
             if len(inside) > 3 and inside[3].text != ",":
-                self._complain(inside[3], f"expected a comma after the option {key.value}, found {inside[3].text[:40]}")
+                self._complain(
+                    inside[3],
+                    f"expected a comma after the option {key.value}, found {inside[3].text[:40]}",
+                )
                 return options
             inside = inside[4:]
         return options
@@ -103,7 +118,10 @@ class _Form:
         kind = options["type"][1].value.strip().lower() if "type" in options else ""
         connector = options["connector"][1].value.strip() if "connector" in options else ""
         if kind not in ("source", "sink"):
-            self._complain(name, f"the table {name.value} needs the option 'type' = 'source' or 'type' = 'sink'")
+            self._complain(
+                name,
+                f"the table {name.value} needs the option 'type' = 'source' or 'type' = 'sink'",
+            )
         if not connector:
             self._complain(name, f"the table {name.value} needs the option 'connector'")
         if name.value in self.tables:
@@ -111,7 +129,11 @@ class _Form:
         dropped = {"type", "connector", "result_table_name", "plugin_output"}
         if kind == "sink":
             dropped |= {"source_table_name", "plugin_input"}
-        fields = [self._field(key, value) for name_of, (key, value) in options.items() if name_of not in dropped]
+        fields = [
+            self._field(key, value)
+            for name_of, (key, value) in options.items()
+            if name_of not in dropped
+        ]
         at = Location(self.file, name.line)
         if kind == "source":
             fields.append(_text_field("plugin_output", name.value, at))
@@ -121,7 +143,9 @@ class _Form:
         at = Location(self.file, key.line)
         node: Written
         text = value.value.strip()
-        if (text.startswith("{") and text.endswith("}")) or (text.startswith("[") and text.endswith("]")):
+        if (text.startswith("{") and text.endswith("}")) or (
+            text.startswith("[") and text.endswith("]")
+        ):
             node = Parser(value.value, self.file, self.problems, first_line=value.line).value()
         else:
             plain = _unescaped(value.value)
@@ -138,7 +162,9 @@ class _Form:
             return
         body = _after_table_name(tokens)
         if body is None:
-            self._complain(tokens[0], f"expected CREATE TABLE or INSERT INTO, found {tokens[0].text[:40]}")
+            self._complain(
+                tokens[0], f"expected CREATE TABLE or INSERT INTO, found {tokens[0].text[:40]}"
+            )
         elif body < len(tokens) and tokens[body].is_word("AS"):
             self._create_as(statement, body)
 
@@ -158,14 +184,22 @@ class _Form:
             self._complain(tokens[0], "expected INSERT INTO sink SELECT ... FROM source")
             return
         if tokens[3].text == "(":
-            self._complain(tokens[3], "INSERT INTO takes no list of columns: name and order them in the SELECT")
+            self._complain(
+                tokens[3], "INSERT INTO takes no list of columns: name and order them in the SELECT"
+            )
             return
         if len(tokens) == 5 and tokens[3].is_word("SELECT") and tokens[4].is_name():
-            if self._known(tokens[4], ("source", "transform")) and self._known(tokens[2], ("sink",)):
+            if self._known(tokens[4], ("source", "transform")) and self._known(
+                tokens[2], ("sink",)
+            ):
                 self._sink(tokens[2], tokens[4].value)
             return
         origin = self._from(statement, 3)
-        if origin is None or not self._known(origin, ("source", "transform")) or not self._known(tokens[2], ("sink",)):
+        if (
+            origin is None
+            or not self._known(origin, ("source", "transform"))
+            or not self._known(tokens[2], ("sink",))
+        ):
             return
         self.temporary += 1
         result = f"{origin.value}{_TEMPORARY}{self.temporary}"
@@ -191,7 +225,9 @@ class _Form:
     def _known(self, name: SqlToken, kinds: tuple[str, ...]) -> bool:
         table = self.tables.get(name.value)
         if table is None or table.kind not in kinds:
-            self._complain(name, f"there is no {'sink' if kinds == ('sink',) else 'source'} table {name.value}")
+            self._complain(
+                name, f"there is no {'sink' if kinds == ('sink',) else 'source'} table {name.value}"
+            )
             return False
         return True
 
@@ -217,12 +253,20 @@ class _Form:
         """source, transform and sink as fields of the file's root."""
         sources = [table for table in self.tables.values() if table.kind == "source"]
         made = {"source": sources, "transform": self.transforms, "sink": self.sinks}
-        return [Field(tables[0].at, (kind,), _plugins(tables)) for kind, tables in made.items() if tables]
+        return [
+            Field(tables[0].at, (kind,), _plugins(tables))
+            for kind, tables in made.items()
+            if tables
+        ]
 
     def warnings(self) -> list[Problem]:
         """Sink tables that nothing is inserted into: they are left out."""
         used = {table.name for table in self.sinks}
-        unused = [table for table in self.tables.values() if table.kind == "sink" and table.name not in used]
+        unused = [
+            table
+            for table in self.tables.values()
+            if table.kind == "sink" and table.name not in used
+        ]
         return [
             Problem(
                 kind=ProblemKind.WIRING,
@@ -248,7 +292,9 @@ def _after_columns(tokens: tuple[SqlToken, ...], place: int) -> int:
         return place
     depth = 0
     for i, token in enumerate(tokens[place:], place):
-        depth += (token.text == "(" and token.kind == "other") - (token.text == ")" and token.kind == "other")
+        depth += (token.text == "(" and token.kind == "other") - (
+            token.text == ")" and token.kind == "other"
+        )
         if depth == 0:
             return i + 1
     return len(tokens)
@@ -259,12 +305,17 @@ def _text_field(key: str, text: str, at: Location) -> Field:
 
 
 def _plugins(tables: list[_Table]) -> Written:
-    items = [ObjectNode(table.at, (_text_field("plugin_name", table.connector, table.at), *table.fields)) for table in tables]
+    items = [
+        ObjectNode(table.at, (_text_field("plugin_name", table.connector, table.at), *table.fields))
+        for table in tables
+    ]
     return ListNode(tables[0].at, tuple(items))
 
 
 def _unescaped(text: str) -> str:
     """Backslash escapes as in a quoted HOCON string, where they are ones; the rest stays as it is."""
-    done = _ESCAPE.sub(lambda found: chr(int(found[1][1:], 16)) if found[1][0] == "u" else _ESCAPES[found[1]], text)
+    done = _ESCAPE.sub(
+        lambda found: chr(int(found[1][1:], 16)) if found[1][0] == "u" else _ESCAPES[found[1]], text
+    )
     joined = join_surrogates(done)
     return text if joined is None else joined

@@ -100,7 +100,9 @@ class SqlText:
         if kind in ("comment", "space"):
             return None
         if text == "'":
-            self.problems.add(Location(self.file, line), "the string that begins with ' here is never closed")
+            self.problems.add(
+                Location(self.file, line), "the string that begins with ' here is never closed"
+            )
             self._place = len(self.text)
             return None
         return SqlToken(kind, text, _inside(kind, text), line, found.start(), found.end())
@@ -113,7 +115,9 @@ class SqlText:
         opened = self._line
         end = self.text.find("*/", start)
         if end < 0:
-            self.problems.add(Location(self.file, opened), "the comment that begins with /* here is never closed")
+            self.problems.add(
+                Location(self.file, opened), "the comment that begins with /* here is never closed"
+            )
             end = len(self.text)
         self._move(start)
         if config:

@@ -17,8 +17,18 @@ TOP_LEVEL = ("env", "source", "transform", "sink")
 COMMON_OPTIONS = OptionSet(
     (
         Option("plugin_name", Kind.TEXT, "the connector", required=True),
-        Option("plugin_output", Kind.TEXT, "name of the dataset that the block makes", fallbacks=("result_table_name",)),
-        Option("plugin_input", Kind.LIST, "datasets that the block reads", fallbacks=("source_table_name",)),
+        Option(
+            "plugin_output",
+            Kind.TEXT,
+            "name of the dataset that the block makes",
+            fallbacks=("result_table_name",),
+        ),
+        Option(
+            "plugin_input",
+            Kind.LIST,
+            "datasets that the block reads",
+            fallbacks=("source_table_name",),
+        ),
         Option("parallelism", Kind.INT, "tasks side by side; else the env block's value"),
         Option("name", Kind.ANY, "operator id, under which the block's state is kept"),
     )
@@ -57,14 +67,23 @@ class Structure:
         )
 
     def _complain(self, path: Path, message: str) -> None:
-        self.problems.append(Problem(kind=ProblemKind.WIRING, message=message, at=self.document.at(path), path=_first(path)))
+        self.problems.append(
+            Problem(
+                kind=ProblemKind.WIRING,
+                message=message,
+                at=self.document.at(path),
+                path=_first(path),
+            )
+        )
 
     def _unknown_keys(self) -> Iterator[Problem]:
         for key in self.document.data:
             if key in TOP_LEVEL or key in self.document.referenced:
                 continue
             head = key.partition(".")[0]
-            hint = f": write {head} {{ {key.partition('.')[2]} = ... }}" if head in TOP_LEVEL else ""
+            hint = (
+                f": write {head} {{ {key.partition('.')[2]} = ... }}" if head in TOP_LEVEL else ""
+            )
             yield Problem(
                 kind=ProblemKind.OPTION,
                 message=f"{key} is not a part of a job file{hint}",
@@ -80,7 +99,10 @@ class Structure:
         if found is None or found == []:
             if kind is not BlockKind.TRANSFORM:
                 empty = "the file is empty: " if not self.document.data else ""
-                self._complain((kind.value,), f"{empty}there is no {kind.value}: add a block {kind.value} {{ ... }} with at least one plugin")
+                self._complain(
+                    (kind.value,),
+                    f"{empty}there is no {kind.value}: add a block {kind.value} {{ ... }} with at least one plugin",
+                )
             return
         if not isinstance(found, list):
             self._complain((kind.value,), f"{kind.value} is not a list of plugins")
@@ -88,13 +110,20 @@ class Structure:
         for index, data in enumerate(found):
             path = (kind.value, index)
             if not isinstance(data, dict):
-                self._complain(path, f"every entry of {kind.value} is a plugin with its options: Name {{ ... }}")
+                self._complain(
+                    path,
+                    f"every entry of {kind.value} is a plugin with its options: Name {{ ... }}",
+                )
                 continue
             yield from self._block(kind, index, data, positions.get(path, {}))
 
-    def _block(self, kind: BlockKind, index: int, data: dict[str, Data], positions: Positions) -> Iterator[PluginBlock]:
+    def _block(
+        self, kind: BlockKind, index: int, data: dict[str, Data], positions: Positions
+    ) -> Iterator[PluginBlock]:
         at = self.document.at((kind.value, index))
-        whole = PluginBlock(kind=kind, index=index, plugin="", options=data, positions=positions, at=at)
+        whole = PluginBlock(
+            kind=kind, index=index, plugin="", options=data, positions=positions, at=at
+        )
         own = {key: value for key, value in data.items() if key in COMMON_KEYS}
         values, problems = COMMON_OPTIONS.read(Block(own, whole.locate, whole.path))
         self.problems += problems

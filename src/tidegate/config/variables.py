@@ -94,7 +94,11 @@ class Variables:
 
 def is_placeholder(name: str) -> bool:
     """Whether something else than a variable fills in this name, later."""
-    return name in SYSTEM_PLACEHOLDERS or name in _TEMPLATE_PLACEHOLDERS or _PARTITION_PLACEHOLDER.fullmatch(name) is not None
+    return (
+        name in SYSTEM_PLACEHOLDERS
+        or name in _TEMPLATE_PLACEHOLDERS
+        or _PARTITION_PLACEHOLDER.fullmatch(name) is not None
+    )
 
 
 def read_variables(items: Iterable[str]) -> dict[str, str]:
@@ -104,9 +108,13 @@ def read_variables(items: Iterable[str]) -> dict[str, str]:
         for pair in _split(item):
             name, equals, value = pair.partition("=")
             if not equals or not name.strip():
-                raise UserError(f"-i {pair}: expected name=value (a value that holds a comma goes into double quotes)")
+                raise UserError(
+                    f"-i {pair}: expected name=value (a value that holds a comma goes into double quotes)"
+                )
             if name in SYSTEM_PLACEHOLDERS:
-                raise UserError(f"-i {name}=...: ${{{name}}} is filled in by the sink for every table and cannot be set as a variable")
+                raise UserError(
+                    f"-i {name}=...: ${{{name}}} is filled in by the sink for every table and cannot be set as a variable"
+                )
             given[name.strip()] = value
     return given
 
@@ -132,7 +140,13 @@ def fill(document: Document, variables: Variables) -> Document:
     """The document with its variables filled in; each one that is not set is a problem."""
     filler = _Filler(document, variables, list(document.problems))
     data = {key: filler.value(value, (key,)) for key, value in document.data.items()}
-    return Document(name=document.name, data=data, positions=document.positions, problems=filler.problems, referenced=document.referenced)
+    return Document(
+        name=document.name,
+        data=data,
+        positions=document.positions,
+        problems=filler.problems,
+        referenced=document.referenced,
+    )
 
 
 @dataclass(slots=True)
@@ -158,7 +172,11 @@ class _Filler:
             return text
         if default is not None and not is_placeholder(name):
             return default.strip()
-        if not is_placeholder(name) and _NAME.fullmatch(name) and _TEMPLATE_OPTIONS.isdisjoint(path):
+        if (
+            not is_placeholder(name)
+            and _NAME.fullmatch(name)
+            and _TEMPLATE_OPTIONS.isdisjoint(path)
+        ):
             self._missing(name, path)
         return found.group()
 

@@ -15,7 +15,9 @@ class NotStopped(UserError):
 
     def __init__(self, job_id: int, change: AcceptedChange, why: str) -> None:
         table = f" of {change.table}" if change.table else ""
-        super().__init__(f"job {job_id} is not stopped at a change{table} at {change.at}: {why}. Nothing was done")
+        super().__init__(
+            f"job {job_id} is not stopped at a change{table} at {change.at}: {why}. Nothing was done"
+        )
         self.job_id = job_id
 
 
@@ -25,8 +27,12 @@ class ChoiceNotOffered(UserError):
     condition = "choice-not-offered"
 
     def __init__(self, change: AcceptedChange, stop: ChangeStop) -> None:
-        offered = ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
-        super().__init__(f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}): the choices are {offered}. Nothing was done")
+        offered = (
+            ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
+        )
+        super().__init__(
+            f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}): the choices are {offered}. Nothing was done"
+        )
         self.stop = stop
 
 
@@ -35,7 +41,11 @@ def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
     if outcome is None or outcome.status is not JobStatus.FAILED or not outcome.failures:
         return ()
     last = outcome.failures[-1].generation
-    found = [failure.change for failure in outcome.failures if failure.generation == last and failure.change is not None]
+    found = [
+        failure.change
+        for failure in outcome.failures
+        if failure.generation == last and failure.change is not None
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -53,7 +63,11 @@ def stopped_job(known: Known, change: AcceptedChange) -> JobOutcome:
         raise NotStopped(known.job_id, change, f"it has ended as {outcome.status.value}{why}")
     answered = [stop for stop in stops if change.answers(stop.table, stop.at)]
     if not answered:
-        raise NotStopped(known.job_id, change, "it is stopped at " + ", ".join(f"{stop.at} of {stop.table}" for stop in stops))
+        raise NotStopped(
+            known.job_id,
+            change,
+            "it is stopped at " + ", ".join(f"{stop.at} of {stop.table}" for stop in stops),
+        )
     check_offered(change, answered)
     return outcome
 
@@ -65,16 +79,22 @@ def check_offered(change: AcceptedChange, stops: Iterable[ChangeStop]) -> None:
             raise ChoiceNotOffered(change, stop)
 
 
-def acceptance_notes(changes: Iterable[AcceptedChange], outcome: JobOutcome | None, *, resumed: bool) -> tuple[str, ...]:
+def acceptance_notes(
+    changes: Iterable[AcceptedChange], outcome: JobOutcome | None, *, resumed: bool
+) -> tuple[str, ...]:
     """What a restore plan says about decisions."""
     notes = []
     stops = stops_of(outcome)
     for change in changes:
         if not resumed:
-            notes.append(f"warning: --accept-change {change} has no effect: the job starts from the beginning")
+            notes.append(
+                f"warning: --accept-change {change} has no effect: the job starts from the beginning"
+            )
             continue
         what = f"the change at {change.at}{' of ' + change.table if change.table else ''} is accepted ({change.choice.value}): {change.choice.meaning}"
         notes.append(f"warning: {what}" if change.choice is ChangeChoice.REREAD else what)
         if not any(change.answers(stop.table, stop.at) for stop in stops):
-            notes.append(f"warning: the last run did not stop at {change.at}: the decision counts only if the log comes to a change there")
+            notes.append(
+                f"warning: the last run did not stop at {change.at}: the decision counts only if the log comes to a change there"
+            )
     return tuple(notes)

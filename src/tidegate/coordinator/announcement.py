@@ -77,7 +77,11 @@ class Announcement:
 def living(picture: Picture, lease_ms: int, clock: Clock) -> list[ServerRecord]:
     """The servers that have given a sign of life within a lease, as far as this one has seen."""
     now_s = clock.monotonic_s()
-    return [seen.value for _, seen in sorted(picture.servers().items()) if now_s - seen.since_s <= lease_ms / 1000]
+    return [
+        seen.value
+        for _, seen in sorted(picture.servers().items())
+        if now_s - seen.since_s <= lease_ms / 1000
+    ]
 
 
 def sweep(picture: Picture, leading: Leading, lease_ms: int, clock: Clock) -> None:
@@ -88,7 +92,9 @@ def sweep(picture: Picture, leading: Leading, lease_ms: int, clock: Clock) -> No
             continue
         failpoint("server.sweep.before")
         try:
-            picture.store.transact([leading.check(), Check(SERVERS, key, seen.version)], [Delete(SERVERS, key)])
+            picture.store.transact(
+                [leading.check(), Check(SERVERS, key, seen.version)], [Delete(SERVERS, key)]
+            )
         except Conflict:
             continue  # it lives, or somebody else leads: the next look says which
         failpoint("server.sweep.after")

@@ -12,7 +12,15 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.history import moved, submitted
-from tidegate.coordinator.prepare import Extra, Prepared, Request, points_of, prepare, restore_fields, source_changes
+from tidegate.coordinator.prepare import (
+    Extra,
+    Prepared,
+    Request,
+    points_of,
+    prepare,
+    restore_fields,
+    source_changes,
+)
 from tidegate.coordinator.registry import Known, look, name_key
 from tidegate.coordinator.resources import drop_unneeded, with_resources
 from tidegate.coordinator.restore import adopted, overtake
@@ -64,7 +72,9 @@ class LedByServers(UserError):
     condition = "job-alive"
 
     def __init__(self, job: str, status: str) -> None:
-        super().__init__(f"{job} is {status}, and the servers of this installation run it: stop it there first, or submit it there with takeover=true")
+        super().__init__(
+            f"{job} is {status}, and the servers of this installation run it: stop it there first, or submit it there with takeover=true"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +116,9 @@ class Claimant:
                 return self._claim(submission)
             except Conflict:
                 continue  # someone else was quicker: look again, and find that one alive
-        raise TerminalError(f"job {submission.job_id} is being taken up by several processes at once; try again")
+        raise TerminalError(
+            f"job {submission.job_id} is being taken up by several processes at once; try again"
+        )
 
     def _claim(self, submission: Submission) -> Claim:
         drop_unneeded(self.store, submission.now_ms)  # no leader does it for embedded runs
@@ -116,32 +128,60 @@ class Claimant:
             assert known.record is not None
             assert known.state is not None
             self._bury(known)
-            return Claim(job=known.record.value, generation=known.state.value.generation, start=prepared.start, restored={})
+            return Claim(
+                job=known.record.value,
+                generation=known.state.value.generation,
+                start=prepared.start,
+                restored={},
+            )
         job, generation = self._fence(known, submission, prepared)
         self._bury(known)
         with contextlib.suppress(StillClaimed):
             carry_out_cleanup(self.store, self.storage, submission.job_id)
         restored, notes = self._restore(job, generation, submission.now_ms, first=True)
         notes = tuple(dict.fromkeys([*prepared.report.notes, *notes]))
-        return Claim(job=job, generation=generation, start=prepared.start, restored=restored, notes=notes)
+        return Claim(
+            job=job, generation=generation, start=prepared.start, restored=restored, notes=notes
+        )
 
     def request(self, known: Known, submission: Submission) -> Request:
         """What `prepare` is asked."""
         state = known.state.value if known.state else None
-        status = "" if state is None and known.outcome is None else state.status.value if state and state.status.terminal else "killed"
-        return Request(known=known, name=submission.name, plan=submission.plan, wish=submission.wish, status=status, held=submission.held, ask=submission.ask)
+        status = (
+            ""
+            if state is None and known.outcome is None
+            else state.status.value
+            if state and state.status.terminal
+            else "killed"
+        )
+        return Request(
+            known=known,
+            name=submission.name,
+            plan=submission.plan,
+            wish=submission.wish,
+            status=status,
+            held=submission.held,
+            ask=submission.ask,
+        )
 
     def _look(self, submission: Submission) -> Known:
         """What is known of the job; nobody else may run it, unless it is taken over. A job whose state is wanted and which was killed is ended first."""
         if submission.wish.source_job is not None:
             self._end_killed(submission.wish.source_job, submission)
         known = look(self.store, submission.job_id)
-        state, job = known.state.value if known.state else None, f"job {submission.name!r} ({submission.job_id})"
+        state, job = (
+            known.state.value if known.state else None,
+            f"job {submission.name!r} ({submission.job_id})",
+        )
         if state is None or state.status.terminal or known.record is None:
             return known
         if state.leader is None:
             raise LedByServers(job, state.status.value)
-        if state.leader != submission.me and is_alive(state.leader) and not submission.wish.takeover:
+        if (
+            state.leader != submission.me
+            and is_alive(state.leader)
+            and not submission.wish.takeover
+        ):
             raise StillAlive(job, state.leader)
         return known
 
@@ -153,9 +193,19 @@ class Claimant:
             return
         if is_alive(state.leader) and not submission.wish.takeover:
             return  # it goes on: this one will be a fork
-        words = f"its run did not end in order, and its state is continued by job {submission.job_id}"
-        failure = Failure(at_ms=submission.now_ms, generation=state.generation, condition="continued-elsewhere", domain="user", message=words)
-        ending = ending_of(known, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words)
+        words = (
+            f"its run did not end in order, and its state is continued by job {submission.job_id}"
+        )
+        failure = Failure(
+            at_ms=submission.now_ms,
+            generation=state.generation,
+            condition="continued-elsewhere",
+            domain="user",
+            message=words,
+        )
+        ending = ending_of(
+            known, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words
+        )
         failpoint("claim.source.before")
         self.store.transact(ending.checks, ending.writes)
         failpoint("claim.source.after")
@@ -169,7 +219,13 @@ class Claimant:
         job = known.record.value  # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
         before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
         state = replace(
-            moved(before, JobStatus.RECOVERING, now_ms, generation=before.generation + 1, event_reason=failure.message),
+            moved(
+                before,
+                JobStatus.RECOVERING,
+                now_ms,
+                generation=before.generation + 1,
+                event_reason=failure.message,
+            ),
             restarts=before.restarts + 1 if checkpoints == before.checkpoints else 1,
             checkpoints=checkpoints,
             failures=(*before.failures, failure)[-FAILURES_MAX:],
@@ -177,9 +233,13 @@ class Claimant:
         self._write_fence(known, job, state, [p.value for p in known.pipelines])
         self._bury(known)
         restored, notes = self._restore(job, state.generation, now_ms)
-        return Claim(job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes)
+        return Claim(
+            job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes
+        )
 
-    def _fence(self, known: Known, submission: Submission, prepared: Prepared) -> tuple[JobRecord, int]:
+    def _fence(
+        self, known: Known, submission: Submission, prepared: Prepared
+    ) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
         numbers = prepared.numbers
         generation = numbers.last_generation + 1
@@ -209,17 +269,35 @@ class Claimant:
             events=submitted(known, job),
         )
         empty = {
-            p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
+            p.id: PipelineState(
+                job_id=job.job_id,
+                pipeline=p.id,
+                lineage=lineage,
+                generation=generation,
+                next_checkpoint=first,
+            )
+            for p in job.plan.pipelines
         }
         old = {number: replace(place, lineage=lineage) for number, place in prepared.states.items()}
-        extra = with_resources(source_changes(prepared, job.job_id, submission.now_ms), self.store, job)
+        extra = with_resources(
+            source_changes(prepared, job.job_id, submission.now_ms), self.store, job
+        )
         failpoint("claim.fence.before")
-        self._write_fence(known, job, state, list({**empty, **old}.values()), fresh=fresh, extra=extra)
+        self._write_fence(
+            known, job, state, list({**empty, **old}.values()), fresh=fresh, extra=extra
+        )
         failpoint("claim.fence.after")
         return job, generation
 
     def _write_fence(
-        self, known: Known, job: JobRecord, state: JobState, pipelines: list[PipelineState], *, fresh: bool = False, extra: Extra | None = None
+        self,
+        known: Known,
+        job: JobRecord,
+        state: JobState,
+        pipelines: list[PipelineState],
+        *,
+        fresh: bool = False,
+        extra: Extra | None = None,
     ) -> None:
         key, extra = str(job.job_id), extra or Extra()
         checks = [
@@ -233,13 +311,23 @@ class Claimant:
             Put(STATES, key, to_document(state)),
             Put(JOBS, key, to_document(job)),
             Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
-            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=state.generation))) for p in pipelines),
+            *(
+                Put(
+                    PIPELINES,
+                    f"{key}/{p.pipeline}",
+                    to_document(replace(p, generation=state.generation)),
+                )
+                for p in pipelines
+            ),
         ]
         stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
         writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
             cleanup = CleanupRecord(
-                job_id=job.job_id, initialization_ms=job.initialization_ms, checkpoints_below=state.next_checkpoint, generation=state.generation - 1
+                job_id=job.job_id,
+                initialization_ms=job.initialization_ms,
+                checkpoints_below=state.next_checkpoint,
+                generation=state.generation - 1,
             )
             writes.append(Put(CLEANUP, key, to_document(cleanup)))
             writes += [Delete(MONITOR, history) for history in known.histories]
@@ -250,7 +338,9 @@ class Claimant:
         if known.driver is not None:
             proof = kill_session(known.driver.value.process)
             if not isinstance(proof, ProvenDead):
-                raise TerminalError(f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again")
+                raise TerminalError(
+                    f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again"
+                )
         if known.state is not None:
             self.clear_work(known.job_id, known.state.value.generation)
 
@@ -261,23 +351,38 @@ class Claimant:
         with contextlib.suppress(OSError):
             self.home.job_work(job_id).rmdir()
 
-    def _restore(self, job: JobRecord, generation: int, now_ms: int, *, first: bool = False) -> tuple[dict[int, int], tuple[str, ...]]:
+    def _restore(
+        self, job: JobRecord, generation: int, now_ms: int, *, first: bool = False
+    ) -> tuple[dict[int, int], tuple[str, ...]]:
         """Move every unfinished pipeline to its restore point, all in one transaction. Whoever was overtaken since the fence touches nothing."""
         known = look(self.store, job.job_id)
         current = max((p.value.generation for p in known.pipelines), default=generation)
         if current != generation:
             raise Fenced(f"job {job.job_id}", generation, current)
-        points = points_of(self.store, self.storage, job, [p.value for p in known.pipelines], first=first)
+        points = points_of(
+            self.store, self.storage, job, [p.value for p in known.pipelines], first=first
+        )
         states = [adopted(self.storage, point.state, generation) for point in points]
         overtake(self.storage, states, now_ms)
         versions = {p.value.pipeline: p.version for p in known.pipelines}
         failpoint("claim.restore.before")
         self.store.transact(
-            [Check(PIPELINES, f"{job.job_id}/{state.pipeline}", versions[state.pipeline]) for state in states],
-            [*(Put(PIPELINES, f"{job.job_id}/{state.pipeline}", to_document(state)) for state in states), Delete(RESTORE_CLAIMS, str(job.job_id))],
+            [
+                Check(PIPELINES, f"{job.job_id}/{state.pipeline}", versions[state.pipeline])
+                for state in states
+            ],
+            [
+                *(
+                    Put(PIPELINES, f"{job.job_id}/{state.pipeline}", to_document(state))
+                    for state in states
+                ),
+                Delete(RESTORE_CLAIMS, str(job.job_id)),
+            ],
         )
         failpoint("claim.restore.after")
-        restored = {state.pipeline: state.latest.checkpoint if state.latest else 0 for state in states}
+        restored = {
+            state.pipeline: state.latest.checkpoint if state.latest else 0 for state in states
+        }
         return restored, tuple(note for point in points for note in point.notes)
 
 

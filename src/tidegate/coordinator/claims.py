@@ -9,10 +9,19 @@ from tidegate.store.base import Store
 
 def claimed_paths(store: Store) -> set[str]:
     """Relative to the root of the storage, each with everything below it."""
-    return {path for entry in store.list(RESTORE_CLAIMS) for path in from_document(RestoreClaim, entry.value, f"restore claim of job {entry.key}").paths}
+    return {
+        path
+        for entry in store.list(RESTORE_CLAIMS)
+        for path in from_document(
+            RestoreClaim, entry.value, f"restore claim of job {entry.key}"
+        ).paths
+    }
 
 
 def is_claimed(path: str, claimed: set[str]) -> bool:
     """Whether a path is a claimed one, is below one, or holds one."""
     here = PurePosixPath(path)
-    return any(here == there or here in there.parents or there in here.parents for there in map(PurePosixPath, claimed))
+    return any(
+        here == there or here in there.parents or there in here.parents
+        for there in map(PurePosixPath, claimed)
+    )

@@ -11,7 +11,20 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.claims import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
-from tidegate.model.records import ASSIGNMENTS, CLEANUP, DRIVERS, JOBS, METRICS, MONITOR, PIPELINES, SAVEPOINTS, STATES, CleanupRecord, JobState, PipelineState
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CLEANUP,
+    DRIVERS,
+    JOBS,
+    METRICS,
+    MONITOR,
+    PIPELINES,
+    SAVEPOINTS,
+    STATES,
+    CleanupRecord,
+    JobState,
+    PipelineState,
+)
 from tidegate.store.base import Check, Delete, Entry, Store
 
 CHUNK = 90  # keys that one transaction deletes
@@ -21,7 +34,14 @@ class StillClaimed(OSError):
     """A restore is about to copy what is to be deleted: later."""
 
 
-def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int, *, keep_state: bool = False, checks: Sequence[Check] = ()) -> None:
+def carry_out_cleanup(
+    store: Store,
+    storage: CheckpointStorage,
+    job_id: int,
+    *,
+    keep_state: bool = False,
+    checks: Sequence[Check] = (),
+) -> None:
     """Delete what the record of this job names, then the record; StillClaimed where that has to wait.
 
     `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's.
@@ -30,7 +50,9 @@ def carry_out_cleanup(store: Store, storage: CheckpointStorage, job_id: int, *, 
     if entry is None:
         return
     record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
-    if record.checkpoints_below and is_claimed(paths.job_directory(job_id).as_posix(), claimed_paths(store)):
+    if record.checkpoints_below and is_claimed(
+        paths.job_directory(job_id).as_posix(), claimed_paths(store)
+    ):
         raise StillClaimed(f"checkpoints of job {job_id} are being restored by another job")
     failpoint("cleanup.delete.before")
     if record.checkpoints_below:
@@ -53,26 +75,48 @@ def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> No
     to do it. Nothing is touched where a newer incarnation or a restore has the job in hand."""
     key = str(record.job_id)
     state = store.get(STATES, key)
-    if state is None or store.get(JOBS, key) is not None or is_claimed(paths.job_directory(record.job_id).as_posix(), claimed_paths(store)):
+    if (
+        state is None
+        or store.get(JOBS, key) is not None
+        or is_claimed(paths.job_directory(record.job_id).as_posix(), claimed_paths(store))
+    ):
         return
     ended = from_document(JobState, state.value, f"state of job {key}")
     if ended.initialization_ms != record.initialization_ms:
         return
     for entry in store.list(PIPELINES, f"{key}/"):
         pipeline = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
-        storage.sweep(record.job_id, pipeline.pipeline, {ref.path for ref in pipeline.retained}, ended.generation)
+        storage.sweep(
+            record.job_id,
+            pipeline.pipeline,
+            {ref.path for ref in pipeline.retained},
+            ended.generation,
+        )
 
 
-def leftovers(store: Store, record: CleanupRecord, keep_state: bool) -> tuple[list[Check], list[Delete]]:
+def leftovers(
+    store: Store, record: CleanupRecord, keep_state: bool
+) -> tuple[list[Check], list[Delete]]:
     """The keys of that incarnation, besides its state, and what proves that they are not a newer one's."""
     key = str(record.job_id)
     state, job = store.get(STATES, key), store.get(JOBS, key)
-    if state is not None and from_document(JobState, state.value, f"state of job {key}").initialization_ms != record.initialization_ms:
+    if (
+        state is not None
+        and from_document(JobState, state.value, f"state of job {key}").initialization_ms
+        != record.initialization_ms
+    ):
         return [], []
-    guard = [Check(STATES, key, state.version if state else 0), Check(JOBS, key, job.version if job else 0)]
+    guard = [
+        Check(STATES, key, state.version if state else 0),
+        Check(JOBS, key, job.version if job else 0),
+    ]
     if job is not None:
         return [], []
-    keys = [*_keys(DRIVERS, store.get(DRIVERS, key)), *_keys(ASSIGNMENTS, store.get(ASSIGNMENTS, key)), *_keys(METRICS, *store.list(METRICS, f"{key}/"))]
+    keys = [
+        *_keys(DRIVERS, store.get(DRIVERS, key)),
+        *_keys(ASSIGNMENTS, store.get(ASSIGNMENTS, key)),
+        *_keys(METRICS, *store.list(METRICS, f"{key}/")),
+    ]
     if not record.resumable:
         keys += _keys(PIPELINES, *store.list(PIPELINES, f"{key}/"))
         if not keep_state:

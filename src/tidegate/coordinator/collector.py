@@ -37,8 +37,13 @@ class StoreWitness:
 
     def everything(self) -> Facts:
         """Of all jobs."""
-        pipelines, states, jobs, cleanups = (self.store.list(map) for map in (PIPELINES, STATES, JOBS, CLEANUP))
-        expired = [from_document(ExpiredJob, e.value, f"expired job {e.key}") for e in self.store.list(EXPIRED_JOBS)]
+        pipelines, states, jobs, cleanups = (
+            self.store.list(map) for map in (PIPELINES, STATES, JOBS, CLEANUP)
+        )
+        expired = [
+            from_document(ExpiredJob, e.value, f"expired job {e.key}")
+            for e in self.store.list(EXPIRED_JOBS)
+        ]
         return Facts(
             jobs=job_facts(pipelines, states, [*jobs, *cleanups]),
             claimed=frozenset(claimed_paths(self.store)),
@@ -53,10 +58,15 @@ class StoreWitness:
         key = str(job_id)
         state, job, cleanup = (self.store.get(map, key) for map in (STATES, JOBS, CLEANUP))
         pipelines = self.store.list(PIPELINES, f"{key}/")
-        return Facts(jobs=job_facts(pipelines, [state] if state else [], [e for e in (job, cleanup) if e]), claimed=claimed)
+        return Facts(
+            jobs=job_facts(pipelines, [state] if state else [], [e for e in (job, cleanup) if e]),
+            claimed=claimed,
+        )
 
 
-def job_facts(pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterable[Entry]) -> dict[int, JobFacts]:
+def job_facts(
+    pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterable[Entry]
+) -> dict[int, JobFacts]:
     """By job: whether it is in somebody's hands, and which checkpoints its records name. `busy` are records that a job has only then."""
     named: dict[int, set[str]] = {}
     running: dict[int, bool] = {}
@@ -64,12 +74,19 @@ def job_facts(pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterabl
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         named.setdefault(state.job_id, set()).update(ref.path for ref in state.retained)
     for entry in states:
-        running[int(entry.key)] = not from_document(JobState, entry.value, f"state of job {entry.key}").status.terminal
+        running[int(entry.key)] = not from_document(
+            JobState, entry.value, f"state of job {entry.key}"
+        ).status.terminal
     running |= {int(entry.key): True for entry in busy}
-    return {job: JobFacts(running=running.get(job, False), named=frozenset(named.get(job, ()))) for job in named.keys() | running.keys()}
+    return {
+        job: JobFacts(running=running.get(job, False), named=frozenset(named.get(job, ())))
+        for job in named.keys() | running.keys()
+    }
 
 
-def rules_of(settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None) -> Rules:
+def rules_of(
+    settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None
+) -> Rules:
     """What the settings say. `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say."""
     ttl_ms = settings.orphan_ttl_minutes * MINUTE_MS or None
     policy = Policy(now_ms=now_ms, grace_ms=GRACE_MS, ttl_ms=ttl_ms)
@@ -79,7 +96,9 @@ def rules_of(settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | 
         policy=policy,
         delay_ms=settings.quarantine_minutes * MINUTE_MS,
         orphans_ms=ttl_ms or settings.quarantine_minutes * MINUTE_MS,
-        quota=Quota(bytes=settings.quota_mb * 1_000_000, warning_percent=settings.quota_warning_percent),
+        quota=Quota(
+            bytes=settings.quota_mb * 1_000_000, warning_percent=settings.quota_warning_percent
+        ),
     )
 
 
@@ -110,12 +129,21 @@ def last_report(store: Store) -> CollectorReport | None:
     return from_document(CollectorReport, entry.value, "the collector's report") if entry else None
 
 
-def record(store: Store, report: CollectorReport, jobs: Iterable[int], checks: Sequence[Check] = ()) -> None:
+def record(
+    store: Store, report: CollectorReport, jobs: Iterable[int], checks: Sequence[Check] = ()
+) -> None:
     """Keep the report; after a whole pass, forget the expired jobs that have nothing left below the namespace or are known again."""
     here = set(jobs)
-    gone = [e for e in store.list(EXPIRED_JOBS) if report.whole and (int(e.key) not in here or store.get(STATES, e.key) is not None)]
+    gone = [
+        e
+        for e in store.list(EXPIRED_JOBS)
+        if report.whole and (int(e.key) not in here or store.get(STATES, e.key) is not None)
+    ]
     for entry in gone:
-        store.transact([*checks, Check(EXPIRED_JOBS, entry.key, entry.version)], [Delete(EXPIRED_JOBS, entry.key)])
+        store.transact(
+            [*checks, Check(EXPIRED_JOBS, entry.key, entry.version)],
+            [Delete(EXPIRED_JOBS, entry.key)],
+        )
     failpoint("collector.report.before")
     store.transact(checks, [Put(COLLECTOR, LAST_PASS, to_document(report))])
     failpoint("collector.report.after")
@@ -124,15 +152,32 @@ def record(store: Store, report: CollectorReport, jobs: Iterable[int], checks: S
 class LeadersCollector:
     """Passes of the leader: one now and then, by the time of the last one, whoever made it."""
 
-    def __init__(self, store: Store, files: Files, settings: EngineSettings, clock: Clock, leadership: Callable[[], object]) -> None:
-        self.store, self.files, self.settings, self.clock, self.leadership = store, files, settings, clock, leadership
+    def __init__(
+        self,
+        store: Store,
+        files: Files,
+        settings: EngineSettings,
+        clock: Clock,
+        leadership: Callable[[], object],
+    ) -> None:
+        self.store, self.files, self.settings, self.clock, self.leadership = (
+            store,
+            files,
+            settings,
+            clock,
+            leadership,
+        )
         self._warned = ""
         self._again_s = float("-inf")
 
     def step(self) -> None:
         """A pass, where this server leads and the last one is long ago."""
         leading = self.leadership()
-        if not isinstance(leading, Leading) or not leading.trusted() or self.clock.monotonic_s() < self._again_s:
+        if (
+            not isinstance(leading, Leading)
+            or not leading.trusted()
+            or self.clock.monotonic_s() < self._again_s
+        ):
             return
         self._again_s = self.clock.monotonic_s() + TRY_EVERY_S
         last = last_report(self.store)
@@ -150,8 +195,14 @@ class LeadersCollector:
             seen, refused = collector.collect(rules), ""
         except OtherNamespace as error:
             seen, refused = look_only(collector, rules), str(error)
-        except (OSError, StorageRefused) as error:  # one that is only out of reach is waited for by the loop
-            seen, refused = Report(), f"the namespace {self.files.place()} cannot be looked through: {error}"
+        except (
+            OSError,
+            StorageRefused,
+        ) as error:  # one that is only out of reach is waited for by the loop
+            seen, refused = (
+                Report(),
+                f"the namespace {self.files.place()} cannot be looked through: {error}",
+            )
         report = report_of(seen, rules, round((self.clock.monotonic_s() - began_s) * 1000))
         report = replace(report, warning="; ".join(filter(None, (refused, report.warning))))
         self._log(report)
@@ -160,7 +211,14 @@ class LeadersCollector:
 
     def _log(self, report: CollectorReport) -> None:
         if report.moved or report.deleted or report.put_back:
-            LOG.info("state collected", extra={"moved": report.moved, "deleted": report.deleted, "put_back": report.put_back})
+            LOG.info(
+                "state collected",
+                extra={
+                    "moved": report.moved,
+                    "deleted": report.deleted,
+                    "put_back": report.put_back,
+                },
+            )
         for what in report.failed:
             LOG.warning("state could not be collected", extra={"why": what})
         if report.warning and report.warning != self._warned:  # once, as long as it is the same

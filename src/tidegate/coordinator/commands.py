@@ -57,7 +57,9 @@ class JobExists(UserError):
     condition = "job-exists"
 
     def __init__(self, job_id: int, status: str) -> None:
-        super().__init__(f"job {job_id} is {status} already: stop it first, or submit under another id")
+        super().__init__(
+            f"job {job_id} is {status} already: stop it first, or submit under another id"
+        )
         self.job_id = job_id
 
 
@@ -106,11 +108,23 @@ class Busy(TransientError):
 class Commands:
     """The commands of one installation."""
 
-    def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock
+    ) -> None:
         self.store, self.storage, self.settings, self.clock = store, storage, settings, clock
         self.savepoints = Savepoints(storage.files)
 
-    def submit(self, plan: Plan, *, file: str, job_id: int | None, name: str | None, restore: RestoreWish, by: str = "", key: str = "") -> JobRecord:
+    def submit(
+        self,
+        plan: Plan,
+        *,
+        file: str,
+        job_id: int | None,
+        name: str | None,
+        restore: RestoreWish,
+        by: str = "",
+        key: str = "",
+    ) -> JobRecord:
         """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
         hide(plan_texts(plan))
         for _ in range(TRIES_MAX):
@@ -130,7 +144,9 @@ class Commands:
         outcome = stopped_job(known, change)
         assert outcome.plan is not None, "who has failed has run"
         wish = RestoreWish(From.LATEST, accept_changes=(change,))
-        return self.submit(outcome.plan, file="", job_id=job_id, name=outcome.name, restore=wish, by=by)
+        return self.submit(
+            outcome.plan, file="", job_id=job_id, name=outcome.name, restore=wish, by=by
+        )
 
     def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
         """Want a savepoint, and, with `stop`, the end of the job with it. Durable when this returns; a repeated request joins the first."""
@@ -149,26 +165,61 @@ class Commands:
             if STRENGTH[record.intent.wish] >= STRENGTH[wish]:
                 return
             now_ms = self.clock.now_ms()
-            wanted = replace(record, intent=JobIntent(wish=wish, at_ms=now_ms, by=by), commands=commanded(record, wish.value, by, now_ms))
+            wanted = replace(
+                record,
+                intent=JobIntent(wish=wish, at_ms=now_ms, by=by),
+                commands=commanded(record, wish.value, by, now_ms),
+            )
             failpoint("command.stop.before")
             try:
-                self.store.transact([Check(JOBS, entry.key, entry.version)], [Put(JOBS, entry.key, to_document(wanted))])
+                self.store.transact(
+                    [Check(JOBS, entry.key, entry.version)],
+                    [Put(JOBS, entry.key, to_document(wanted))],
+                )
             except Conflict:
                 continue
             failpoint("command.stop.after")
             return
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
-    def _submit(self, plan: Plan, file: str, wanted_id: int | None, name: str, wish: RestoreWish, by: str, key: str) -> JobRecord:
+    def _submit(
+        self,
+        plan: Plan,
+        file: str,
+        wanted_id: int | None,
+        name: str,
+        wish: RestoreWish,
+        by: str,
+        key: str,
+    ) -> JobRecord:
         known = look(self.store, wanted_id) if wanted_id else unused(self._new_id())
         job_id = known.job_id
         if key and known.record is not None and known.record.value.key == key:
             return known.record.value
         self._check_free(known, wish)
-        status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
-        prepared = prepare(self.store, self.storage, Request(known=known, name=name, plan=plan, wish=wish, status=status, ask=ask_from_here(self.store)))
+        status = (
+            known.state.value.status.value
+            if known.state
+            else known.outcome.status.value
+            if known.outcome
+            else ""
+        )
+        prepared = prepare(
+            self.store,
+            self.storage,
+            Request(
+                known=known,
+                name=name,
+                plan=plan,
+                wish=wish,
+                status=status,
+                ask=ask_from_here(self.store),
+            ),
+        )
         if prepared.start is Start.FRESH and known.cleanup is not None:
-            raise CleanupPending(job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000))
+            raise CleanupPending(
+                job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
+            )
         record = replace(self._record(plan, file, known, name, wish, prepared, by), key=key)
         checks, writes = self._writes(known, record, prepared)
         failpoint("command.submit.before")
@@ -186,23 +237,46 @@ class Commands:
         if state.leader is not None:
             raise RunElsewhere(known.job_id, state.leader)
 
-    def _record(self, plan: Plan, file: str, known: Known, name: str, wish: RestoreWish, prepared: Prepared, by: str) -> JobRecord:
-        earlier = [known.outcome.initialization_ms if known.outcome else 0, known.state.value.initialization_ms if known.state else 0]
-        now_ms = max(self.clock.now_ms(), max(earlier) + 1)  # clocks may step back; incarnations never share their mark
+    def _record(
+        self,
+        plan: Plan,
+        file: str,
+        known: Known,
+        name: str,
+        wish: RestoreWish,
+        prepared: Prepared,
+        by: str,
+    ) -> JobRecord:
+        earlier = [
+            known.outcome.initialization_ms if known.outcome else 0,
+            known.state.value.initialization_ms if known.state else 0,
+        ]
+        now_ms = max(
+            self.clock.now_ms(), max(earlier) + 1
+        )  # clocks may step back; incarnations never share their mark
         return JobRecord(
             job_id=known.job_id,
             name=name,
             initialization_ms=now_ms,
-            lineage=prepared.lineage or f"{known.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
+            lineage=prepared.lineage
+            or f"{known.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
             plan=plan,
             file=file,
             intent=JobIntent(at_ms=now_ms, by=by),
             **restore_fields(prepared, wish),
         )
 
-    def _writes(self, known: Known, job: JobRecord, prepared: Prepared) -> tuple[list[Check], list[Put | Delete]]:
-        key, fresh, first = str(job.job_id), prepared.start is Start.FRESH, prepared.numbers.next_checkpoint
-        generation = prepared.numbers.last_generation + (known.record is not None)  # one more fences the driver that is taken over
+    def _writes(
+        self, known: Known, job: JobRecord, prepared: Prepared
+    ) -> tuple[list[Check], list[Put | Delete]]:
+        key, fresh, first = (
+            str(job.job_id),
+            prepared.start is Start.FRESH,
+            prepared.numbers.next_checkpoint,
+        )
+        generation = prepared.numbers.last_generation + (
+            known.record is not None
+        )  # one more fences the driver that is taken over
         state = JobState(
             job_id=job.job_id,
             status=JobStatus.CREATED,
@@ -214,10 +288,22 @@ class Commands:
             events=submitted(known, job),
         )
         empty = {
-            p.id: PipelineState(job_id=job.job_id, pipeline=p.id, lineage=job.lineage, generation=generation, next_checkpoint=first) for p in job.plan.pipelines
+            p.id: PipelineState(
+                job_id=job.job_id,
+                pipeline=p.id,
+                lineage=job.lineage,
+                generation=generation,
+                next_checkpoint=first,
+            )
+            for p in job.plan.pipelines
         }
-        places = {**empty, **{n: _waiting(p, job.lineage, generation) for n, p in prepared.states.items()}}
-        extra = with_resources(source_changes(prepared, job.job_id, job.initialization_ms), self.store, job)
+        places = {
+            **empty,
+            **{n: _waiting(p, job.lineage, generation) for n, p in prepared.states.items()},
+        }
+        extra = with_resources(
+            source_changes(prepared, job.job_id, job.initialization_ms), self.store, job
+        )
         checks = [
             *extra.checks,
             Check(STATES, key, known.state.version if known.state else 0),
@@ -231,7 +317,11 @@ class Commands:
             Put(JOBS, key, to_document(job)),
             Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
             *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in places.values()),
-            *(Delete(PIPELINES, f"{key}/{p.value.pipeline}") for p in known.pipelines if p.value.pipeline not in places),
+            *(
+                Delete(PIPELINES, f"{key}/{p.value.pipeline}")
+                for p in known.pipelines
+                if p.value.pipeline not in places
+            ),
         ]
         if fresh:
             writes += [Delete(MONITOR, history) for history in known.histories]

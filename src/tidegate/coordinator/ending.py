@@ -65,11 +65,21 @@ def status_of(known: Known) -> JobStatus | None:
     return JobStatus.CANCELED if PipelineStatus.CANCELED in statuses else JobStatus.FINISHED
 
 
-def end(store: Store, storage: CheckpointStorage, claim: Owned, status: JobStatus, now_ms: int, failure: Failure | None = None, reason: str = "") -> JobOutcome:
+def end(
+    store: Store,
+    storage: CheckpointStorage,
+    claim: Owned,
+    status: JobStatus,
+    now_ms: int,
+    failure: Failure | None = None,
+    reason: str = "",
+) -> JobOutcome:
     """The terminal transition of an embedded run, then its cleanup."""
     while True:
         known = look(store, claim.job_id)
-        if known.record is None and known.outcome is not None:  # someone else found it done too, and was quicker
+        if (
+            known.record is None and known.outcome is not None
+        ):  # someone else found it done too, and was quicker
             outcome = known.outcome
             break
         assert known.state is not None
@@ -118,7 +128,9 @@ def ending_of(
     began = any(p.value.initial is not None for p in known.pipelines)
     own = record.plan.env.retain_after_cancel
     retained = retain_after_cancel if own is None else own
-    kept = status in (JobStatus.FAILED, JobStatus.SAVEPOINT_DONE) or (status is JobStatus.CANCELED and retained)
+    kept = status in (JobStatus.FAILED, JobStatus.SAVEPOINT_DONE) or (
+        status is JobStatus.CANCELED and retained
+    )
     resumable = kept and began
     generation = before.generation + 1
     answer = at_the_end(known, status, now_ms)
@@ -140,8 +152,17 @@ def ending_of(
         due_ms=due_ms or now_ms,
     )
     states = [p.value for p in known.pipelines]
-    ended = [replace(p, generation=generation, status=own) for p, own in zip(states, ended_statuses(states, status), strict=True)]
-    complete = replace(outcome, generation=generation, entered=state.entered, events=state.events, restorable=resumable and any(p.retained for p in states))
+    ended = [
+        replace(p, generation=generation, status=own)
+        for p, own in zip(states, ended_statuses(states, status), strict=True)
+    ]
+    complete = replace(
+        outcome,
+        generation=generation,
+        entered=state.entered,
+        events=state.events,
+        restorable=resumable and any(p.retained for p in states),
+    )
     writes: list[Put | Delete] = [
         *answer.writes,
         Put(STATES, key, to_document(state)),
@@ -165,9 +186,21 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
     """The figures of a run, from its pipelines."""
     assert known.record is not None
     assert known.state is not None
-    errors = tuple(p.value.error for p in known.pipelines if p.value.error and p.value.error not in known.state.value.failures)
-    failures = known.state.value.failures + errors + ((failure,) if failure and failure not in errors else ())
-    latest = max((p.value.latest for p in known.pipelines if p.value.latest), key=lambda ref: ref.checkpoint, default=None)
+    errors = tuple(
+        p.value.error
+        for p in known.pipelines
+        if p.value.error and p.value.error not in known.state.value.failures
+    )
+    failures = (
+        known.state.value.failures
+        + errors
+        + ((failure,) if failure and failure not in errors else ())
+    )
+    latest = max(
+        (p.value.latest for p in known.pipelines if p.value.latest),
+        key=lambda ref: ref.checkpoint,
+        default=None,
+    )
     return JobOutcome(
         job_id=known.job_id,
         name=known.record.value.name,
@@ -184,7 +217,11 @@ def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | 
         restarts=known.state.value.restarts,
         rows_read=sum(p.value.rows_read for p in known.pipelines),
         rows_written=sum(p.value.rows_written for p in known.pipelines),
-        volumes={operator: tables for p in known.pipelines for operator, tables in p.value.volumes.items()},
+        volumes={
+            operator: tables
+            for p in known.pipelines
+            for operator, tables in p.value.volumes.items()
+        },
         checkpoints=sum(p.value.checkpoints for p in known.pipelines),
         failures=failures[-FAILURES_MAX:],
         started_ms=known.state.value.started_ms,

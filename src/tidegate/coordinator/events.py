@@ -57,31 +57,78 @@ class Event:
         return self.kind is EventKind.STATUS and self.to in TERMINAL
 
 
-def events_between(before: JobState | None, after: JobState, name: str, at_ms: int) -> tuple[Event, ...]:
+def events_between(
+    before: JobState | None, after: JobState, name: str, at_ms: int
+) -> tuple[Event, ...]:
     """What there is to tell when a job goes from one state to the next. The health of a job that has ended is nobody's concern."""
     events = []
     if before is None or before.status is not after.status:
         old = "" if before is None else before.status.value
-        events.append(_event(after, name, at_ms, EventKind.STATUS, old, after.status.value, after.reason))
+        events.append(
+            _event(after, name, at_ms, EventKind.STATUS, old, after.status.value, after.reason)
+        )
     if before is not None and before.health is not after.health and not after.status.terminal:
-        events.append(_event(after, name, at_ms, EventKind.HEALTH, before.health.value, after.health.value, after.health_reason))
+        events.append(
+            _event(
+                after,
+                name,
+                at_ms,
+                EventKind.HEALTH,
+                before.health.value,
+                after.health.value,
+                after.health_reason,
+            )
+        )
     if before is not None and before.runway is not after.runway and not after.status.terminal:
-        events.append(_event(after, name, at_ms, EventKind.RUNWAY, before.runway.value, after.runway.value, after.runway_reason))
+        events.append(
+            _event(
+                after,
+                name,
+                at_ms,
+                EventKind.RUNWAY,
+                before.runway.value,
+                after.runway.value,
+                after.runway_reason,
+            )
+        )
     return tuple(events)
 
 
-def _event(state: JobState, name: str, at_ms: int, kind: EventKind, old: str, new: str, reason: str) -> Event:
-    return Event(at_ms=at_ms, job_id=state.job_id, name=name, kind=kind, frm=old, to=new, generation=state.generation, reason=reason)
+def _event(
+    state: JobState, name: str, at_ms: int, kind: EventKind, old: str, new: str, reason: str
+) -> Event:
+    return Event(
+        at_ms=at_ms,
+        job_id=state.job_id,
+        name=name,
+        kind=kind,
+        frm=old,
+        to=new,
+        generation=state.generation,
+        reason=reason,
+    )
 
 
 def body(event: Event) -> dict[str, Any]:
     """The event as the webhook sends it: the reference's fields, with its names of states, and ours beside them."""
-    told: dict[str, Any] = {"eventType": event.kind.value, "jobId": str(event.job_id), "jobName": event.name, "createdTime": event.at_ms}
+    told: dict[str, Any] = {
+        "eventType": event.kind.value,
+        "jobId": str(event.job_id),
+        "jobName": event.name,
+        "createdTime": event.at_ms,
+    }
     if event.kind is EventKind.STATUS:
-        told["jobStatus"] = JobStatus.PENDING.value if event.to == JobStatus.RECOVERING else event.to
+        told["jobStatus"] = (
+            JobStatus.PENDING.value if event.to == JobStatus.RECOVERING else event.to
+        )
     else:
         told["checkpointHealth" if event.kind is EventKind.HEALTH else "runway"] = event.to
-    return told | {"from": event.frm, "to": event.to, "generation": event.generation, "reason": event.reason}
+    return told | {
+        "from": event.frm,
+        "to": event.to,
+        "generation": event.generation,
+        "reason": event.reason,
+    }
 
 
 class Receiver(Protocol):
@@ -99,7 +146,14 @@ class EventLog:
 
     def record(self, event: Event) -> None:
         """Tell it to everybody."""
-        extra = {"job_id": event.job_id, "job": event.name, "generation": event.generation, "from": event.frm, "to": event.to, "why": event.reason}
+        extra = {
+            "job_id": event.job_id,
+            "job": event.name,
+            "generation": event.generation,
+            "from": event.frm,
+            "to": event.to,
+            "why": event.reason,
+        }
         LOG.info(event.kind.value.lower().replace("_", " "), extra=extra)
         for receiver in self.receivers:
             try:
@@ -118,12 +172,16 @@ class Poster:
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UserError("the url of the event report is not one of http:// or https:// with a host")
+            raise UserError(
+                "the url of the event report is not one of http:// or https:// with a host"
+            )
         self.host, self.timeout_s = parts.hostname, timeout_s
         try:
             self.port = parts.port
         except ValueError as error:
-            raise UserError("the url of the event report has a port that is no number below 65536") from error
+            raise UserError(
+                "the url of the event report has a port that is no number below 65536"
+            ) from error
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         self._headers = {"Content-Type": "application/json", **_authorization(parts), **headers}
@@ -145,7 +203,9 @@ class Poster:
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
             return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout_s, context=self._tls)
+        return http.client.HTTPSConnection(
+            self.host, self.port, timeout=self.timeout_s, context=self._tls
+        )
 
 
 def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:
@@ -168,7 +228,12 @@ class WebhookSender:
         backoff_s: Sequence[float] = BACKOFF_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self.non_terminal, self.queue_max, self.batch_max, self.backoff_s = settings.non_terminal, queue_max, batch_max, tuple(backoff_s)
+        self.non_terminal, self.queue_max, self.batch_max, self.backoff_s = (
+            settings.non_terminal,
+            queue_max,
+            batch_max,
+            tuple(backoff_s),
+        )
         self.dropped = 0
         self.delivered = 0
         self._poster = Poster(settings.url, settings.headers, timeout_s)
@@ -215,7 +280,10 @@ class WebhookSender:
         with self._change:
             self._change.wait_for(lambda: self._closing or self._queue)
             if self._failures and not self._closing:
-                self._change.wait_for(lambda: self._closing, self.backoff_s[min(self._failures, len(self.backoff_s)) - 1])
+                self._change.wait_for(
+                    lambda: self._closing,
+                    self.backoff_s[min(self._failures, len(self.backoff_s)) - 1],
+                )
             if self._failures and self._closing:
                 if self._tried_again:
                     return []
@@ -233,7 +301,10 @@ class WebhookSender:
             return
         with self._change:
             if self._failures:
-                LOG.info("the webhook takes events again", extra={"why": f"{self.dropped} events were dropped since the start"})
+                LOG.info(
+                    "the webhook takes events again",
+                    extra={"why": f"{self.dropped} events were dropped since the start"},
+                )
             self._failures = 0
             self.delivered += len(batch)
 

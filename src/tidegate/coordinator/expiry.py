@@ -9,7 +9,20 @@ from collections.abc import Iterator, Sequence
 from tidegate.coordinator.registry import name_key
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
-from tidegate.model.records import CLEANUP, FINISHED, JOBS, METRICS, MONITOR, NAMES, PIPELINES, SAVEPOINTS, STATES, JobOutcome, JobState, PipelineState
+from tidegate.model.records import (
+    CLEANUP,
+    FINISHED,
+    JOBS,
+    METRICS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    SAVEPOINTS,
+    STATES,
+    JobOutcome,
+    JobState,
+    PipelineState,
+)
 from tidegate.model.upkeep import EXPIRED_JOBS, ExpiredJob
 from tidegate.store.base import Check, Delete, Put, Store, sound
 
@@ -22,16 +35,24 @@ def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
             yield outcome
 
 
-def expire(store: Store, job_id: int, before_ms: int, now_ms: int, checks: Sequence[Check] = ()) -> bool:
+def expire(
+    store: Store, job_id: int, before_ms: int, now_ms: int, checks: Sequence[Check] = ()
+) -> bool:
     """Forget an ended job, in one transaction; whether there was something to forget. `checks` are a leader's."""
     key = str(job_id)
-    outcome, job, state, cleanup = (store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP))
+    outcome, job, state, cleanup = (
+        store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP)
+    )
     if outcome is None or cleanup is not None:
         return False
     record = from_document(JobOutcome, outcome.value, f"outcome of job {key}")
     if record.finished_ms > before_ms:
         return False
-    seen = [Check(FINISHED, key, outcome.version), Check(JOBS, key, job.version if job else 0), Check(STATES, key, state.version if state else 0)]
+    seen = [
+        Check(FINISHED, key, outcome.version),
+        Check(JOBS, key, job.version if job else 0),
+        Check(STATES, key, state.version if state else 0),
+    ]
     writes: list[Put | Delete] = [Delete(FINISHED, key)]
     if job is None and (state is None or _ended(state.value, record)):
         writes += _forgotten(store, record, now_ms)
@@ -46,13 +67,24 @@ def _forgotten(store: Store, record: JobOutcome, now_ms: int) -> list[Put | Dele
     key = str(record.job_id)
     pipelines = store.list(PIPELINES, f"{key}/")
     writes: list[Put | Delete] = [Delete(STATES, key), Delete(SAVEPOINTS, key)]
-    writes += [Delete(map, entry.key) for map in (MONITOR, METRICS) for entry in store.list(map, f"{key}/")]
+    writes += [
+        Delete(map, entry.key) for map in (MONITOR, METRICS) for entry in store.list(map, f"{key}/")
+    ]
     writes += [Delete(PIPELINES, entry.key) for entry in pipelines]
     name = store.get(NAMES, name_key(record.name))
     if name is not None and name.value.get("job_id") == record.job_id:
         writes.append(Delete(NAMES, name.key))
-    if any(from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained for entry in pipelines):
-        left = ExpiredJob(job_id=record.job_id, name=record.name, status=record.status.value, finished_ms=record.finished_ms, expired_ms=now_ms)
+    if any(
+        from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained
+        for entry in pipelines
+    ):
+        left = ExpiredJob(
+            job_id=record.job_id,
+            name=record.name,
+            status=record.status.value,
+            finished_ms=record.finished_ms,
+            expired_ms=now_ms,
+        )
         writes.append(Put(EXPIRED_JOBS, key, to_document(left)))
     return writes
 

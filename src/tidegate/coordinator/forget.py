@@ -60,18 +60,27 @@ def forget_job(store: Store, job_id: int) -> int:
     entries = _entries_of(store, job_id)
     if not entries:
         raise UserError(f"the store has nothing of job {job_id}")
-    if not any(damage_of(map, entry) for map, entry in entries) and not _disagreement(store, str(job_id)):
-        raise UserError(f"nothing of job {job_id} is damaged, and it is not forgotten: `tidegate state expire` forgets jobs that have ended")
+    if not any(damage_of(map, entry) for map, entry in entries) and not _disagreement(
+        store, str(job_id)
+    ):
+        raise UserError(
+            f"nothing of job {job_id} is damaged, and it is not forgotten: `tidegate state expire` forgets jobs that have ended"
+        )
     for map, entry in entries:
         if map == DRIVERS and not damage_of(map, entry):
             record = from_document(DriverRecord, entry.value)
             if record.end is None and is_alive(record.process):
-                raise UserError(f"job {job_id} has a driver that runs (process {record.process.pid}): end it first")
+                raise UserError(
+                    f"job {job_id} has a driver that runs (process {record.process.pid}): end it first"
+                )
     entries.sort(key=lambda pair: pair[0] in LAST_OF_ALL)
     failpoint("job.forget.before")
     for start in range(0, len(entries), WRITES_MAX):
         part = entries[start : start + WRITES_MAX]
-        store.transact([Check(map, e.key, e.version) for map, e in part], [Delete(map, e.key) for map, e in part])
+        store.transact(
+            [Check(map, e.key, e.version) for map, e in part],
+            [Delete(map, e.key) for map, e in part],
+        )
         failpoint("job.forget.middle")
     failpoint("job.forget.after")
     return len(entries)
@@ -81,7 +90,9 @@ def forget_document(store: Store, map: str, key: str) -> None:
     """Take away one damaged document that belongs to no job."""
     if map in (*OF_JOBS, *OF_PIPELINES):
         job = key.partition("/")[0]
-        raise UserError(f"{map}/{key} belongs to job {job}: forget the whole job (`tidegate state forget {job}`)")
+        raise UserError(
+            f"{map}/{key} belongs to job {job}: forget the whole job (`tidegate state forget {job}`)"
+        )
     entry = store.get(map, key)
     if entry is None:
         raise UserError(f"the store has no document {map}/{key}")
@@ -96,7 +107,11 @@ def _entries_of(store: Store, job_id: int) -> list[tuple[str, Entry]]:
     key = str(job_id)
     found = [(map, entry) for map in OF_JOBS if (entry := store.get(map, key)) is not None]
     found += [(map, entry) for map in OF_PIPELINES for entry in store.list(map, f"{key}/")]
-    return found + [(RESOURCES, entry) for entry in sound(store.list(RESOURCES)) if entry.value.get("job_id") == job_id]
+    return found + [
+        (RESOURCES, entry)
+        for entry in sound(store.list(RESOURCES))
+        if entry.value.get("job_id") == job_id
+    ]
 
 
 def _disagreement(store: Store, key: str) -> str:

@@ -10,7 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.coordinator.registry import Known
-from tidegate.model.records import JobEvent, JobEventKind, JobRecord, JobState, JobStatus, SavepointRequest, SavepointStatus
+from tidegate.model.records import (
+    JobEvent,
+    JobEventKind,
+    JobRecord,
+    JobState,
+    JobStatus,
+    SavepointRequest,
+    SavepointStatus,
+)
 
 EVENTS_MAX = 100
 EVENTS_MIN = 20  # so many stay, however old they are
@@ -29,7 +37,15 @@ def appended(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]
     return (*(event for event in every[:old] if event.at_ms >= oldest_ms), *every[old:])
 
 
-def moved(state: JobState, status: JobStatus, now_ms: int, *, generation: int | None = None, event_reason: str = "", **fields: Any) -> JobState:
+def moved(
+    state: JobState,
+    status: JobStatus,
+    now_ms: int,
+    *,
+    generation: int | None = None,
+    event_reason: str = "",
+    **fields: Any,
+) -> JobState:
     """The same job in another status, with the line that says so, and with these fields. A driver that has to be replaced is a restart."""
     restart = status is JobStatus.RECOVERING
     kind = JobEventKind.RESTART if restart else JobEventKind.STATUS
@@ -51,40 +67,71 @@ def submitted(known: Known, job: JobRecord) -> tuple[JobEvent, ...]:
     """What a new incarnation begins with: the history of the id, and that it was submitted."""
     report = job.restore
     restore = report.origin if report is not None and job.restored else ""
-    line = JobEvent(at_ms=job.initialization_ms, kind=JobEventKind.SUBMITTED, to="restore" if job.restored else "fresh", by=job.intent.by, reason=restore)
+    line = JobEvent(
+        at_ms=job.initialization_ms,
+        kind=JobEventKind.SUBMITTED,
+        to="restore" if job.restored else "fresh",
+        by=job.intent.by,
+        reason=restore,
+    )
     return appended(history_of(known), line)
 
 
 def commanded(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEvent, ...]:
     """The commands about an incarnation, with one more."""
-    return (*job.commands, JobEvent(at_ms=now_ms, kind=JobEventKind.COMMAND, to=command, by=by, reason="accepted"))[-COMMANDS_MAX:]
+    return (
+        *job.commands,
+        JobEvent(at_ms=now_ms, kind=JobEventKind.COMMAND, to=command, by=by, reason="accepted"),
+    )[-COMMANDS_MAX:]
 
 
 def requested(request: SavepointRequest) -> tuple[JobEvent, ...]:
     """All savepoints that were asked for of an incarnation, with what became of them."""
-    became = "" if request.status is SavepointStatus.WANTED else f"{request.status.value} {request.reason}".strip()
+    became = (
+        ""
+        if request.status is SavepointStatus.WANTED
+        else f"{request.status.value} {request.reason}".strip()
+    )
     command = f"savepoint {request.id}{' and stop' if request.stop else ''}"
-    line = JobEvent(at_ms=request.asked_ms, kind=JobEventKind.COMMAND, to=command, by=request.by, reason=_short(became or "accepted"))
+    line = JobEvent(
+        at_ms=request.asked_ms,
+        kind=JobEventKind.COMMAND,
+        to=command,
+        by=request.by,
+        reason=_short(became or "accepted"),
+    )
     return (*request.earlier, line)[-COMMANDS_MAX:]
 
 
 def history_of(known: Known, request: SavepointRequest | None = None) -> tuple[JobEvent, ...]:
     """All lines, oldest first. `request` is the savepoint's, where it is answered at this moment."""
-    state, record = known.state.value if known.state else None, known.record.value if known.record else None
+    state, record = (
+        known.state.value if known.state else None,
+        known.record.value if known.record else None,
+    )
     events = state.events if state is not None else known.outcome.events if known.outcome else ()
     if record is None or state is None or state.status.terminal:
         return events  # its end has put them together
     asked = request or (known.savepoint.value if known.savepoint else None)
-    saved = requested(asked) if asked is not None and asked.initialization_ms == record.initialization_ms else ()
+    saved = (
+        requested(asked)
+        if asked is not None and asked.initialization_ms == record.initialization_ms
+        else ()
+    )
     return _merged(events, (*record.commands, *saved))
 
 
 def _merged(events: Sequence[JobEvent], more: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
     """Commands where they belong by their time, none of them before their own incarnation; all others keep their order, whatever clocks did."""
-    begun = max((index + 1 for index, event in enumerate(events) if event.kind is JobEventKind.SUBMITTED), default=0)
+    begun = max(
+        (index + 1 for index, event in enumerate(events) if event.kind is JobEventKind.SUBMITTED),
+        default=0,
+    )
     result = list(events)
     for event in sorted(more, key=lambda each: each.at_ms):
-        after = [index + 1 for index in range(begun, len(result)) if result[index].at_ms <= event.at_ms]
+        after = [
+            index + 1 for index in range(begun, len(result)) if result[index].at_ms <= event.at_ms
+        ]
         result.insert(after[-1] if after else begun, event)
     return tuple(result)
 

@@ -7,6 +7,7 @@ go: a turn in which nothing is due asks the store nothing, and looks at none of 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.announcement import sweep
@@ -46,7 +47,9 @@ OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, MONITOR, SAVEPOINTS)
 class Housekeeper:
     """The tidying of one installation."""
 
-    def __init__(self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock) -> None:
+    def __init__(
+        self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock
+    ) -> None:
         self.picture, self.storage, self.settings, self.clock = picture, storage, settings, clock
         self.store: Store = picture.store
         self.changed = picture.listen_for_news()
@@ -64,11 +67,13 @@ class Housekeeper:
         due = self.cleanups.until(now_ms)
         for job_id in due[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
-        self._guarded(0, lambda: sweep(self.picture, leading, self.settings.coordinator.lease_ms, self.clock))
+        self._guarded(
+            0, lambda: sweep(self.picture, leading, self.settings.coordinator.lease_ms, self.clock)
+        )
         expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
         old = [job for job in self.ends.until(expired_ms) if job not in self.picture.cleanups()]
         for job_id in old[:EACH_TURN_MAX]:
-            self._guarded(job_id, lambda job_id=job_id: self._expire(job_id, expired_ms, leading.check()))  # type: ignore[misc]  # as above
+            self._guarded(job_id, partial(self._expire, job_id, expired_ms, leading.check()))
         strays = self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S
         if due or strays:
             self._guarded(0, lambda: self._drop(now_ms, leading.check()))
@@ -110,7 +115,10 @@ class Housekeeper:
             thing.key
             for thing in self.picture.resources().values()
             if thing.peek("due_ms") <= now_ms
-            and ((job := jobs.get(thing.peek("job_id"))) is None or job.value.initialization_ms != thing.peek("initialization_ms"))
+            and (
+                (job := jobs.get(thing.peek("job_id"))) is None
+                or job.value.initialization_ms != thing.peek("initialization_ms")
+            )
         ]
 
     def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
@@ -120,9 +128,20 @@ class Housekeeper:
             return
         record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
         wait_ms = RETRY_MS * 2 ** min(record.attempts, RETRIES_DOUBLED_MAX)
-        later = replace(record, attempts=record.attempts + 1, error=str(error), due_ms=self.clock.now_ms() + wait_ms)
-        self.store.transact([lease, Check(CLEANUP, entry.key, entry.version)], [Put(CLEANUP, entry.key, to_document(later))])
-        LOG.warning("cleanup postponed", extra={"job_id": job_id, "why": str(error), "attempts": later.attempts})
+        later = replace(
+            record,
+            attempts=record.attempts + 1,
+            error=str(error),
+            due_ms=self.clock.now_ms() + wait_ms,
+        )
+        self.store.transact(
+            [lease, Check(CLEANUP, entry.key, entry.version)],
+            [Put(CLEANUP, entry.key, to_document(later))],
+        )
+        LOG.warning(
+            "cleanup postponed",
+            extra={"job_id": job_id, "why": str(error), "attempts": later.attempts},
+        )
 
     def _expire(self, job_id: int, before_ms: int, lease: Check) -> None:
         if expire(self.store, job_id, before_ms, self.clock.now_ms(), [lease]):
@@ -130,7 +149,11 @@ class Housekeeper:
 
     def _strays(self, leading: Leading) -> None:
         """Keys of jobs that are not there: what a driver wrote that nobody could reach any more. Seen twice before they go."""
-        known = self.picture.of_jobs(JOBS) | self.picture.of_jobs(STATES) | self.picture.of_jobs(CLEANUP)
+        known = (
+            self.picture.of_jobs(JOBS)
+            | self.picture.of_jobs(STATES)
+            | self.picture.of_jobs(CLEANUP)
+        )
         found = {(map, job) for map in OF_A_JOB for job in self.picture.of_jobs(map) - known}
         for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
             self._guarded(job, lambda map=map, job=job: self._stray(map, job, leading.check()))  # type: ignore[misc]  # as above
@@ -138,7 +161,9 @@ class Housekeeper:
 
     def _stray(self, map: str, job_id: int, lease: Check) -> None:
         key = str(job_id)
-        entries = [e for e in (self.store.get(map, key), *self.store.list(map, f"{key}/")) if e is not None]
+        entries = [
+            e for e in (self.store.get(map, key), *self.store.list(map, f"{key}/")) if e is not None
+        ]
         checks = [lease, Check(JOBS, key, 0), Check(STATES, key, 0), Check(CLEANUP, key, 0)]
         self.store.transact(checks, [Delete(map, entry.key) for entry in entries[:90]])
         LOG.warning("keys of no job removed", extra={"job_id": job_id, "map": map})

@@ -41,7 +41,10 @@ def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
             if not captures.row_kinds or captures.batch:
                 continue
             for sink in pipeline.of_kind(BlockKind.SINK):
-                if KEEPS in sink.options and registry.find(sink.kind, sink.plugin).capabilities.row_kinds:
+                if (
+                    KEEPS in sink.options
+                    and registry.find(sink.kind, sink.plugin).capabilities.row_kinds
+                ):
                     yield source, sink
 
 

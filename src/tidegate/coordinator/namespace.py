@@ -37,7 +37,10 @@ def installation_id(store: Store) -> str:
         if entry is not None:
             return from_document(Installation, entry.value, "the installation").id
         try:
-            store.transact([Check(INSTALLATION, THIS, 0)], [Put(INSTALLATION, THIS, to_document(Installation(id=uuid.uuid4().hex[:12])))])
+            store.transact(
+                [Check(INSTALLATION, THIS, 0)],
+                [Put(INSTALLATION, THIS, to_document(Installation(id=uuid.uuid4().hex[:12])))],
+            )
         except Conflict:
             continue
 

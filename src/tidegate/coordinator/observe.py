@@ -154,7 +154,9 @@ class Picture:
                 self._view = {map: self._maps.all(map) for map in KINDS}
             ids, news = self._sorted_out(changed, before)
             self._fresh_s = began_s
-            for listener in self._listeners:  # inside: whoever comes next must not be done before everybody is told
+            for listener in (
+                self._listeners
+            ):  # inside: whoever comes next must not be done before everybody is told
                 listener.add(ids)
             for listener in self._listeners_for_news:
                 listener.add(news)
@@ -184,7 +186,10 @@ class Picture:
             cleanup=_stored(view[CLEANUP].get(key)),
             histories=tuple(each.key for each in self._of(MONITOR, job_id)),
             savepoint=_stored(view[SAVEPOINTS].get(key)),
-            beats=tuple(Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0) for p in pipelines),
+            beats=tuple(
+                Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0)
+                for p in pipelines
+            ),
         )
 
     def jobs(self) -> ByJob[JobRecord]:
@@ -209,7 +214,11 @@ class Picture:
     def show_health(self, shown: Mapping[int, Health]) -> None:
         """From now on show these instead of what is stored. All others are shown as they are stored."""
         before, self._shown = self._shown, shown
-        changed = {job_id for job_id in before.keys() | shown.keys() if before.get(job_id) != shown.get(job_id)}
+        changed = {
+            job_id
+            for job_id in before.keys() | shown.keys()
+            if before.get(job_id) != shown.get(job_id)
+        }
         if changed:
             for listener in self._listeners:
                 listener.add(changed)
@@ -218,14 +227,25 @@ class Picture:
         """The jobs of which a document that counts cannot be read. Nothing is decided about them; their drivers are left alone."""
         if not self._maps.unreadable:
             return set()
-        return {job for map, key in list(self._maps.unreadable) if map not in DISPLAYED and (job := _job(map, key)) is not None}
+        return {
+            job
+            for map, key in list(self._maps.unreadable)
+            if map not in DISPLAYED and (job := _job(map, key)) is not None
+        }
 
     def damage(self, job_id: int) -> str:
         """What is wrong with a document of a job; empty where all that counts can be read."""
         if not self._maps.unreadable:
             return ""
         unreadable = dict(self._maps.unreadable)
-        return next((why for (map, key), why in sorted(unreadable.items()) if map not in DISPLAYED and _job(map, key) == job_id), "")
+        return next(
+            (
+                why
+                for (map, key), why in sorted(unreadable.items())
+                if map not in DISPLAYED and _job(map, key) == job_id
+            ),
+            "",
+        )
 
     def damaged(self) -> int:
         """How many documents cannot be read."""
@@ -303,7 +323,9 @@ class Picture:
         """The jobs that have anything in a map."""
         return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
-    def _sorted_out(self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, Seen[Any]]]) -> tuple[set[int], set[int]]:
+    def _sorted_out(
+        self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, Seen[Any]]]
+    ) -> tuple[set[int], set[int]]:
         """The jobs that have changed, and those of which that is news."""
         ids: set[int] = set()
         news: set[int] = set()
@@ -328,7 +350,11 @@ class Picture:
         if seen is not None:
             parts.append(seen)
         if parts:
-            self._parts[map][job] = tuple(sorted(parts, key=lambda part: (len(part.key), part.key)) if len(parts) > 1 else parts)
+            self._parts[map][job] = tuple(
+                sorted(parts, key=lambda part: (len(part.key), part.key))
+                if len(parts) > 1
+                else parts
+            )
         else:
             self._parts[map].pop(job, None)
 
@@ -338,7 +364,9 @@ def _is_news(map: str, before: Seen[Any] | None, after: Seen[Any] | None) -> boo
     if map == MONITOR:
         return False
     mark = MARKS.get(map)
-    return mark is None or before is None or after is None or mark(before.value) != mark(after.value)
+    return (
+        mark is None or before is None or after is None or mark(before.value) != mark(after.value)
+    )
 
 
 def _stored(seen: Seen[T] | None) -> Stored[T] | None:

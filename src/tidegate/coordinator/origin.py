@@ -32,7 +32,9 @@ class ContinuedElsewhere(UserError):
     condition = "continued-elsewhere"
 
     def __init__(self, job_id: int, by: int) -> None:
-        super().__init__(f"the state of job {job_id} has been continued by job {by}: go on with that one, or take it back with --restore-from {by}")
+        super().__init__(
+            f"the state of job {job_id} has been continued by job {by}: go on with that one, or take it back with --restore-from {by}"
+        )
         self.job_id, self.by = job_id, by
 
 
@@ -55,61 +57,115 @@ class Origin:
 def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
     """The last run of a job: by the store, else by what it has left in the storage. LineageMismatch where its records are not of one run."""
     check_lineage(known)
-    states = tuple(p.value for p in known.pipelines) or (rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ())
-    what = f"the last run of job {known.job_id}" if known.pipelines else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
+    states = tuple(p.value for p in known.pipelines) or (
+        rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ()
+    )
+    what = (
+        f"the last run of job {known.job_id}"
+        if known.pipelines
+        else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
+    )
     return _origin(what, known, states)
 
 
 def check_lineage(known: Known) -> None:
     """Whether the job and its pipelines say the same."""
-    job = known.record.value.lineage if known.record else known.outcome.lineage if known.outcome else None
+    job = (
+        known.record.value.lineage
+        if known.record
+        else known.outcome.lineage
+        if known.outcome
+        else None
+    )
     claims = {} if job is None else {"the job": job}
-    agree_on_lineage(known.job_id, claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in known.pipelines})
+    agree_on_lineage(
+        known.job_id,
+        claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in known.pipelines},
+    )
 
 
 def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: RestoreWish) -> Origin:
     """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and Damaged say what is not there."""
     if wish.start is From.SAVEPOINT:
-        return _of_savepoint(store, storage, Savepoints(storage.files).find(wish.source_job or known.job_id, wish.where))
+        return _of_savepoint(
+            store,
+            storage,
+            Savepoints(storage.files).find(wish.source_job or known.job_id, wish.where),
+        )
     if wish.start is From.PATH:
         return _of_path(store, storage, wish.where)
     source = known if wish.source_job is None else look(store, wish.source_job)
     if wish.start is not From.CHECKPOINT and _continues(known, source):
-        source = known  # asked for again by an orchestrator that repeats itself: it has gone on since
+        source = (
+            known  # asked for again by an orchestrator that repeats itself: it has gone on since
+        )
     origin = own_origin(source, storage)
-    if wish.start is From.LATEST and not origin.states and forgotten(origin.known) and not origin.known.unused:
-        left = [savepoint for savepoint in Savepoints(storage.files).list(origin.job_id) if savepoint.overtaken is None]
+    if (
+        wish.start is From.LATEST
+        and not origin.states
+        and forgotten(origin.known)
+        and not origin.known.unused
+    ):
+        left = [
+            savepoint
+            for savepoint in Savepoints(storage.files).list(origin.job_id)
+            if savepoint.overtaken is None
+        ]
         return _of_savepoint(store, storage, left[-1]) if left else origin
     return origin
 
 
 def _continues(known: Known, source: Known) -> bool:
     """Whether a job has taken up this other job's state already."""
-    own = {p.value.lineage for p in known.pipelines} | ({known.outcome.lineage} if known.outcome else set())
+    own = {p.value.lineage for p in known.pipelines} | (
+        {known.outcome.lineage} if known.outcome else set()
+    )
     state = source.state.value if source.state else None
-    return state is not None and state.continued_by == known.job_id and {p.value.lineage for p in source.pipelines} <= own
+    return (
+        state is not None
+        and state.continued_by == known.job_id
+        and {p.value.lineage for p in source.pipelines} <= own
+    )
 
 
 def forgotten(known: Known) -> bool:
     """Whether the store has nothing of a job: it never ran, its history has expired, or the store was lost."""
-    return known.record is None and known.state is None and known.outcome is None and not known.pipelines
+    return (
+        known.record is None
+        and known.state is None
+        and known.outcome is None
+        and not known.pipelines
+    )
 
 
 def rebuilt(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
     """The place of every pipeline of a job that the store has forgotten, by its manifests: the newest lineage, all numbers above what is there."""
-    found = {pipeline: storage.checkpoints(job_id, pipeline) for pipeline in storage.pipelines(job_id)}
-    manifests = {path: manifest for entries in found.values() for _, path in entries if (manifest := _manifest(storage, path)) is not None}
+    found = {
+        pipeline: storage.checkpoints(job_id, pipeline) for pipeline in storage.pipelines(job_id)
+    }
+    manifests = {
+        path: manifest
+        for entries in found.values()
+        for _, path in entries
+        if (manifest := _manifest(storage, path)) is not None
+    }
     newest = max(manifests.values(), key=lambda m: (m.generation, m.checkpoint), default=None)
     following = max((id for entries in found.values() for id, _ in entries), default=0) + 1
     states = []
     for pipeline, entries in found.items():
-        refs = tuple(ref for id, path in entries if (ref := _left(id, path, manifests.get(path), newest)) is not None)
+        refs = tuple(
+            ref
+            for id, path in entries
+            if (ref := _left(id, path, manifests.get(path), newest)) is not None
+        )
         if refs:
             states.append(_state(storage, job_id, pipeline, newest, refs, following))
     return tuple(states)
 
 
-def _left(id: int, path: str, manifest: Manifest | None, newest: Manifest | None) -> CheckpointRef | None:
+def _left(
+    id: int, path: str, manifest: Manifest | None, newest: Manifest | None
+) -> CheckpointRef | None:
     """A checkpoint of the newest lineage. One that cannot be read counts too: it is tried, found damaged, and told of."""
     if manifest is None:
         return CheckpointRef(checkpoint=id, path=path, generation=0, begun_ms=0, completed_ms=0)
@@ -119,10 +175,19 @@ def _left(id: int, path: str, manifest: Manifest | None, newest: Manifest | None
 
 
 def _found(manifest: Manifest, path: str) -> CheckpointRef:
-    return reference(manifest, Published(path, sum(entry.bytes for entry in manifest.files.values())))
+    return reference(
+        manifest, Published(path, sum(entry.bytes for entry in manifest.files.values()))
+    )
 
 
-def _state(storage: CheckpointStorage, job_id: int, pipeline: int, newest: Manifest | None, refs: tuple[CheckpointRef, ...], following: int) -> PipelineState:
+def _state(
+    storage: CheckpointStorage,
+    job_id: int,
+    pipeline: int,
+    newest: Manifest | None,
+    refs: tuple[CheckpointRef, ...],
+    following: int,
+) -> PipelineState:
     return PipelineState(
         job_id=job_id,
         pipeline=pipeline,
@@ -144,7 +209,11 @@ def _offsets(storage: CheckpointStorage, refs: Iterable[CheckpointRef]) -> dict[
             states = storage.read(ref.path).states
         except (Damaged, NewerDocument):
             continue
-        return {operator: state["offset"] for operator, state in states.items() if isinstance(state, dict) and "offset" in state}
+        return {
+            operator: state["offset"]
+            for operator, state in states.items()
+            if isinstance(state, dict) and "offset" in state
+        }
     return None
 
 
@@ -153,8 +222,21 @@ def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint
     states = []
     for pipeline, point in savepoint.pipelines.items():
         manifest = storage.manifest(point.path)
-        states.append(_state(storage, savepoint.job_id, pipeline, manifest, (_found(manifest, point.path),), manifest.checkpoint + 1))
-    origin = _origin(f"savepoint {savepoint.id} of job {savepoint.job_id}", look(store, savepoint.job_id), tuple(states))
+        states.append(
+            _state(
+                storage,
+                savepoint.job_id,
+                pipeline,
+                manifest,
+                (_found(manifest, point.path),),
+                manifest.checkpoint + 1,
+            )
+        )
+    origin = _origin(
+        f"savepoint {savepoint.id} of job {savepoint.job_id}",
+        look(store, savepoint.job_id),
+        tuple(states),
+    )
     return replace(origin, savepoint=savepoint, named=True, lineage=savepoint.lineage)
 
 
@@ -167,11 +249,28 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> Origin:
         known = look(store, int(path))
         states = rebuilt(storage, int(path))
         if states:
-            return replace(_origin(f"the checkpoints under {storage.files.place(path)}", known, states), named=True)
+            return replace(
+                _origin(f"the checkpoints under {storage.files.place(path)}", known, states),
+                named=True,
+            )
     elif storage.files.exists(path):
         manifest = storage.manifest(path)
-        state = _state(storage, manifest.job_id, manifest.pipeline, manifest, (_found(manifest, path),), manifest.checkpoint + 1)
-        return replace(_origin(f"the checkpoint {storage.files.place(path)}", look(store, manifest.job_id), (state,)), named=True)
+        state = _state(
+            storage,
+            manifest.job_id,
+            manifest.pipeline,
+            manifest,
+            (_found(manifest, path),),
+            manifest.checkpoint + 1,
+        )
+        return replace(
+            _origin(
+                f"the checkpoint {storage.files.place(path)}",
+                look(store, manifest.job_id),
+                (state,),
+            ),
+            named=True,
+        )
     raise NothingToRestore(
         f"there is no state under {storage.files.place(path)}: say the directory of a savepoint, of a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
     )
@@ -185,7 +284,9 @@ def _below(storage: CheckpointStorage, text: str) -> str:
         path = path[len(root) + 1 :]
     path = path.strip("/") if not path.startswith("/") else path.rstrip("/")
     if not path or path.startswith("/") or "://" in path or ".." in path.split("/"):
-        raise NothingToRestore(f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate savepoints import` for a savepoint)")
+        raise NothingToRestore(
+            f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate savepoints import` for a savepoint)"
+        )
     return path
 
 
@@ -215,7 +316,11 @@ def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
     for entry in store.list(JOBS):
         if entry.key == str(except_for):
             continue
-        records = [entry, *store.list(PIPELINES, f"{entry.key}/")] if isinstance(entry, DamagedEntry) else [entry]
+        records = (
+            [entry, *store.list(PIPELINES, f"{entry.key}/")]
+            if isinstance(entry, DamagedEntry)
+            else [entry]
+        )
         if any(record.value.get("lineage") == lineage for record in sound(records)):
             return int(entry.key)
     return None

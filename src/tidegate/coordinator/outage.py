@@ -41,8 +41,13 @@ class OutageHealth:
         if self.clock.monotonic_s() - self._judged_s < EVERY_S:
             return
         self._judged_s = self.clock.monotonic_s()
-        found = {job_id: self._health(job_id, trouble) for job_id in (self.picture.jobs() if trouble else damaged)}
-        self.picture.show_health({job_id: health for job_id, health in found.items() if health is not None})
+        found = {
+            job_id: self._health(job_id, trouble)
+            for job_id in (self.picture.jobs() if trouble else damaged)
+        }
+        self.picture.show_health(
+            {job_id: health for job_id, health in found.items() if health is not None}
+        )
 
     def _health(self, job_id: int, trouble: str) -> Health | None:
         """What to show in place of the stored one; None where that is as bad, or the job does not run."""
@@ -77,7 +82,11 @@ class OutageHealth:
 
 def jobs_in_words(picture: Picture) -> str:
     """The running jobs as they were last seen and are judged now, for an answer that can show no more than a sentence."""
-    states = [state for job_id in picture.jobs() if (state := picture.shown_state(job_id)) is not None and not state.status.terminal]
+    states = [
+        state
+        for job_id in picture.jobs()
+        if (state := picture.shown_state(job_id)) is not None and not state.status.terminal
+    ]
     if not states:
         return ""
     states.sort(key=lambda state: (-SEVERITY[state.health], state.job_id))

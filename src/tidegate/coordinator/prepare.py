@@ -13,9 +13,24 @@ from tidegate.checkpoints.savepoints import NoSavepoint
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_of
 from tidegate.coordinator.leftover_rows import fresh_notes, not_held_notes
-from tidegate.coordinator.origin import ContinuedElsewhere, Origin, check_free, forgotten, in_use_by, origin_of, own_origin
+from tidegate.coordinator.origin import (
+    ContinuedElsewhere,
+    Origin,
+    check_free,
+    forgotten,
+    in_use_by,
+    origin_of,
+    own_origin,
+)
 from tidegate.coordinator.registry import Known, look
-from tidegate.coordinator.restore import Numbers, RestorePoint, condition_of, numbers_of, place_of, restore_points
+from tidegate.coordinator.restore import (
+    Numbers,
+    RestorePoint,
+    condition_of,
+    numbers_of,
+    place_of,
+    restore_points,
+)
 from tidegate.coordinator.restore_plan import Held, Place, report_of
 from tidegate.coordinator.sink_memory import AskSink, Findings, fresh_findings, resumed_findings
 from tidegate.coordinator.wish import CHANGES_MAX, NothingToRestore, RestoreWish, Start, decide
@@ -23,8 +38,25 @@ from tidegate.model.change import AcceptedChange, merged
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, RESTORE_CLAIMS, STATES, JobRecord, PipelineState, PipelineStatus, RestoreClaim
-from tidegate.model.restore import OnIncompatible, OnMissing, OnNotHeld, OnSinkLost, PipelineReport, Replan, RestoreReport, Verdict
+from tidegate.model.records import (
+    JOBS,
+    RESTORE_CLAIMS,
+    STATES,
+    JobRecord,
+    PipelineState,
+    PipelineStatus,
+    RestoreClaim,
+)
+from tidegate.model.restore import (
+    OnIncompatible,
+    OnMissing,
+    OnNotHeld,
+    OnSinkLost,
+    PipelineReport,
+    Replan,
+    RestoreReport,
+    Verdict,
+)
 from tidegate.model.volume import without
 from tidegate.pipeline.memory import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
@@ -37,7 +69,9 @@ class Incompatible(UserError):
 
     def __init__(self, report: RestoreReport) -> None:
         super().__init__(
-            "the job file does not fit the state of its unfinished run:\n  " + "\n  ".join(report.problems) + "\nBring it back, give that state up with "
+            "the job file does not fit the state of its unfinished run:\n  "
+            + "\n  ".join(report.problems)
+            + "\nBring it back, give that state up with "
             "--on-incompatible drop, or start over with --restore fresh"
         )
         self.report = report
@@ -52,7 +86,9 @@ class NeedsConsent(UserError):
         texts = []
         if twice := [text for text in report.consents if text not in report.lost]:
             words = "\n  ".join(twice)
-            texts.append(f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or choose a newer restore point")
+            texts.append(
+                f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or choose a newer restore point"
+            )
         if report.lost:
             texts.append("\n".join(report.lost) + f".\n{CHOICES}")
         super().__init__("\n".join(texts))
@@ -84,7 +120,9 @@ class Prepared:
     source: Known | None = None  # the ended job, other than this one, whose lineage goes on
     claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
     left: bool = False  # the store knew nothing of this job, and its checkpoints are there
-    accepted_changes: tuple[AcceptedChange, ...] = ()  # of the state's earlier runs, and what is decided now
+    accepted_changes: tuple[
+        AcceptedChange, ...
+    ] = ()  # of the state's earlier runs, and what is decided now
 
 
 def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepared:
@@ -102,7 +140,13 @@ def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepa
         return _fresh(storage, request, origin if own and not origin.named else None)
     if start is Start.NOTHING and own:
         states = {s.pipeline: s for s in origin.states}
-        return Prepared(start=start, report=_base(request, start, origin), numbers=numbers_of(known, storage), lineage=origin.lineage, states=states)
+        return Prepared(
+            start=start,
+            report=_base(request, start, origin),
+            numbers=numbers_of(known, storage),
+            lineage=origin.lineage,
+            states=states,
+        )
     try:
         return _resumed(store, storage, request, origin)
     except Incompatible:
@@ -132,12 +176,22 @@ def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = No
     base = _base(request, Start.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
     before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
-    report = replace(report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes))
+    report = replace(
+        report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes)
+    )
     left = bool(own.states) and not request.known.pipelines
-    return Prepared(start=Start.FRESH, report=report, numbers=numbers_of(request.known, storage, own), states={}, left=left)
+    return Prepared(
+        start=Start.FRESH,
+        report=report,
+        numbers=numbers_of(request.known, storage, own),
+        states={},
+        left=left,
+    )
 
 
-def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin: Origin) -> Prepared:
+def _resumed(
+    store: Store, storage: CheckpointStorage, request: Request, origin: Origin
+) -> Prepared:
     wish, known = request.wish, request.known
     same = origin.job_id == known.job_id and not origin.named
     # Of its own last run the store knows whether another job has taken it up; only a store that was lost does not.
@@ -147,7 +201,10 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
     fork = user is not None
     check_free(origin, known.job_id, fork=fork)
     numbers = numbers_of(known, storage, origin)
-    points = {p.state.pipeline: p for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)}
+    points = {
+        p.state.pipeline: p
+        for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)
+    }
     if origin.named and not fork:
         points = {number: _named(origin, point) for number, point in points.items()}
     finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
@@ -166,10 +223,16 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
     )
     if not fork:
         going = {number: (point.state, places[number].states) for number, point in points.items()}
-        found = resumed_findings(request.ask, request.plan, going, report.dropped, numbers.last_generation + 1)
+        found = resumed_findings(
+            request.ask, request.plan, going, report.dropped, numbers.last_generation + 1
+        )
         report = with_findings(report, found, consent=wish.on_sink_lost is OnSinkLost.CONTINUE)
     judge(report)
-    states = {s.pipeline: s for s in origin.states} if same else {**{number: point.state for number, point in points.items()}, **finished}
+    states = (
+        {s.pipeline: s for s in origin.states}
+        if same
+        else {**{number: point.state for number, point in points.items()}, **finished}
+    )
     planned = {p.id for p in request.plan.pipelines}
     states = {n: _without(s, report.dropped) for n, s in states.items() if n in planned}
     if not same:
@@ -182,8 +245,12 @@ def _resumed(store: Store, storage: CheckpointStorage, request: Request, origin:
         lineage="" if fork else origin.lineage,
         states=states,
         source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
-        claimed=tuple(ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own),
-        accepted_changes=merged(() if fork else accepted_before(origin), wish.accept_changes)[-CHANGES_MAX:],
+        claimed=tuple(
+            ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own
+        ),
+        accepted_changes=merged(() if fork else accepted_before(origin), wish.accept_changes)[
+            -CHANGES_MAX:
+        ],
     )
 
 
@@ -208,19 +275,39 @@ def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> R
         agreed = [f"{text}; it goes on all the same, as was said" for text in found.lost]
         return replace(report, notes=(*report.notes, *found.notes, *agreed))
     verdict = report.verdict if report.verdict is Verdict.IMPOSSIBLE else Verdict.CONSENT
-    return replace(report, verdict=verdict, lost=found.lost, consents=(*report.consents, *found.lost), notes=(*report.notes, *found.notes))
+    return replace(
+        report,
+        verdict=verdict,
+        lost=found.lost,
+        consents=(*report.consents, *found.lost),
+        notes=(*report.notes, *found.notes),
+    )
 
 
 def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
     """State that was named by its place: how far the lineage has gone beyond it, as far as the store knows. Where it knows nothing, the sinks are rewound."""
     state = point.state
     assert state.latest is not None
-    there = next((p.value for p in origin.known.pipelines if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)), None)
+    there = next(
+        (
+            p.value
+            for p in origin.known.pipelines
+            if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
+        ),
+        None,
+    )
     if there is None:
         return replace(point, state=replace(state, back=True))
     newer = [ref for ref in there.retained if ref.checkpoint > state.latest.checkpoint]
-    rows = max(0, there.rows_read - sum(ref.rows_read for ref in newer)), max(0, there.rows_written - sum(ref.rows_written for ref in newer))
-    beyond = bool(newer) or there.pending is not None or there.next_checkpoint > state.latest.checkpoint + 1
+    rows = (
+        max(0, there.rows_read - sum(ref.rows_read for ref in newer)),
+        max(0, there.rows_written - sum(ref.rows_written for ref in newer)),
+    )
+    beyond = (
+        bool(newer)
+        or there.pending is not None
+        or there.next_checkpoint > state.latest.checkpoint + 1
+    )
     moved = replace(
         state,
         back=beyond,
@@ -259,16 +346,35 @@ def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
     """The state without what is given up."""
     if not dropped:
         return state
-    initial = {k: v for k, v in state.initial.items() if k not in dropped} if state.initial is not None else None
+    initial = (
+        {k: v for k, v in state.initial.items() if k not in dropped}
+        if state.initial is not None
+        else None
+    )
     return replace(state, dropped=dropped, initial=initial)
 
 
-def _moved(state: PipelineState, request: Request, numbers: Numbers, origin: Origin, *, fork: bool) -> PipelineState:
+def _moved(
+    state: PipelineState, request: Request, numbers: Numbers, origin: Origin, *, fork: bool
+) -> PipelineState:
     """Another job's place, or a named one, as this job's: only the checkpoint that it begins from, and of a savepoint of its own the older ones before it."""
     latest = state.latest
-    mine = [p.value for p in request.known.pipelines if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)]
+    mine = [
+        p.value
+        for p in request.known.pipelines
+        if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
+    ]
     own = origin.job_id == request.known.job_id and not fork
-    older = tuple(ref for place in mine for ref in place.retained if latest and ref.checkpoint < latest.checkpoint) if own else ()
+    older = (
+        tuple(
+            ref
+            for place in mine
+            for ref in place.retained
+            if latest and ref.checkpoint < latest.checkpoint
+        )
+        if own
+        else ()
+    )
     return replace(
         state,
         job_id=request.known.job_id,
@@ -283,10 +389,19 @@ def _moved(state: PipelineState, request: Request, numbers: Numbers, origin: Ori
 
 def _base(request: Request, start: Start, origin: Origin | None) -> RestoreReport:
     wish = request.wish
-    notes = [f"{path} is left out (--skip-file): what is not read of it is given up" for path in wish.skip_files]
+    notes = [
+        f"{path} is left out (--skip-file): what is not read of it is given up"
+        for path in wish.skip_files
+    ]
     notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
-    notes += acceptance_notes(wish.accept_changes, (origin or request).known.outcome, resumed=start is not Start.FRESH)
-    notes += not_held_notes(request.plan) if wish.on_not_held is OnNotHeld.INITIAL and start is Start.RESUME else ()
+    notes += acceptance_notes(
+        wish.accept_changes, (origin or request).known.outcome, resumed=start is not Start.FRESH
+    )
+    notes += (
+        not_held_notes(request.plan)
+        if wish.on_not_held is OnNotHeld.INITIAL and start is Start.RESUME
+        else ()
+    )
     return RestoreReport(
         notes=tuple(notes),
         job_id=request.known.job_id,
@@ -338,21 +453,53 @@ def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
     }
 
 
-def points_of(store: Store, storage: CheckpointStorage, job: JobRecord, states: Sequence[PipelineState], *, first: bool) -> list[RestorePoint]:
+def points_of(
+    store: Store,
+    storage: CheckpointStorage,
+    job: JobRecord,
+    states: Sequence[PipelineState],
+    *,
+    first: bool,
+) -> list[RestorePoint]:
     """The restore points of a generation: of the first one as it was wished, of later ones the newest that are sound."""
     if not first or not job.restored:
         return restore_points(storage, states, None)
     if job.fork and not job.checkpoint:
         states = [_forked(store, storage, job, state) for state in states]
     points = restore_points(storage, states, job.checkpoint or None, job.on_damaged)
-    return [replace(point, state=replace(point.state, replan=Replan.ASKED if job.checkpoint else Replan.CHANGED)) for point in points]
+    return [
+        replace(
+            point,
+            state=replace(point.state, replan=Replan.ASKED if job.checkpoint else Replan.CHANGED),
+        )
+        for point in points
+    ]
 
 
-def _forked(store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState) -> PipelineState:
+def _forked(
+    store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState
+) -> PipelineState:
     """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has newer ones."""
-    latest, theirs = state.latest, paths.pipeline_directory(job.source_job, state.pipeline).as_posix()
-    if latest is None or latest.path.rpartition("/")[0] != theirs or not storage.damage(latest.path):
+    latest, theirs = (
+        state.latest,
+        paths.pipeline_directory(job.source_job, state.pipeline).as_posix(),
+    )
+    if (
+        latest is None
+        or latest.path.rpartition("/")[0] != theirs
+        or not storage.damage(latest.path)
+    ):
         return state
-    there = [p.value for p in look(store, job.source_job).pipelines if p.value.pipeline == state.pipeline]
+    there = [
+        p.value for p in look(store, job.source_job).pipelines if p.value.pipeline == state.pipeline
+    ]
     refs = tuple(ref for p in there for ref in p.retained if ref.path.rpartition("/")[0] == theirs)
-    return replace(state, retained=refs, next_checkpoint=max([state.next_checkpoint, *(ref.checkpoint + 1 for ref in refs)])) if refs else state
+    return (
+        replace(
+            state,
+            retained=refs,
+            next_checkpoint=max([state.next_checkpoint, *(ref.checkpoint + 1 for ref in refs)]),
+        )
+        if refs
+        else state
+    )

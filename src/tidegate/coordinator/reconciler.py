@@ -15,7 +15,17 @@ from tidegate.coordinator.registry import Known
 from tidegate.coordinator.savepoints import request_of
 from tidegate.coordinator.together import Move, one_by_one
 from tidegate.coordinator.transitions import Overtaken, Recorder
-from tidegate.election import WORKER_PREFIX, Alive, Leading, Silent, Vacant, Watch, expire, forget, worker_office
+from tidegate.election import (
+    WORKER_PREFIX,
+    Alive,
+    Leading,
+    Silent,
+    Vacant,
+    Watch,
+    expire,
+    forget,
+    worker_office,
+)
 from tidegate.election.watch import Part
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
@@ -56,14 +66,29 @@ class Reconciler:
     """Moves every job one step towards what is wanted of it."""
 
     def __init__(
-        self, picture: Picture, recorder: Recorder, settings: EngineSettings, clock: Clock, alive: Lives | None = None, many: Many = one_by_one
+        self,
+        picture: Picture,
+        recorder: Recorder,
+        settings: EngineSettings,
+        clock: Clock,
+        alive: Lives | None = None,
+        many: Many = one_by_one,
     ) -> None:
-        self.picture, self.recorder, self.settings, self.clock, self.many = picture, recorder, settings, clock, many
+        self.picture, self.recorder, self.settings, self.clock, self.many = (
+            picture,
+            recorder,
+            settings,
+            clock,
+            many,
+        )
         self.alive = alive or alive_here
         self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
         self.touched, self.changed = picture.listen(), picture.listen_for_news()
         self.ages, self.rounds, self.taken = Ages(), Rounds(), Taken()
-        self.limits = Limits(start_ms=settings.coordinator.start_timeout_ms, ask_ms=settings.coordinator.stop_timeout_ms)
+        self.limits = Limits(
+            start_ms=settings.coordinator.start_timeout_ms,
+            ask_ms=settings.coordinator.stop_timeout_ms,
+        )
         self.watch = Watch(picture.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
@@ -84,7 +109,10 @@ class Reconciler:
         places = self._places(jobs)
         # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the writes can wait for the store at the same time.
         restless = self.rounds.restless(set(jobs))
-        moved = one_by_one(lambda job_id: self._moved(leading, job_id, places), [job_id for job_id in jobs if job_id not in restless])
+        moved = one_by_one(
+            lambda job_id: self._moved(leading, job_id, places),
+            [job_id for job_id in jobs if job_id not in restless],
+        )
         moved += self.many(lambda job_id: self._moved(leading, job_id, places), sorted(restless))
         self._all = False
         return moved
@@ -134,7 +162,9 @@ class Reconciler:
         try:
             if known.state is None or known.state.value.status.terminal:
                 self.recorder.bury_zombie(leading.check(), job_id)
-                LOG.warning("an entry of an ended job among the running ones", extra={"job_id": job_id})
+                LOG.warning(
+                    "an entry of an ended job among the running ones", extra={"job_id": job_id}
+                )
                 return True
             return self._decide(leading, known, self.view(known, places))
         except (Overtaken, Conflict, OutcomeUnknown):  # what is there now decides
@@ -143,7 +173,9 @@ class Reconciler:
         except StoreUnavailable:
             raise
         except Exception as error:
-            LOG.exception("a job could not be reconciled", extra={"job_id": job_id, "why": str(error)})
+            LOG.exception(
+                "a job could not be reconciled", extra={"job_id": job_id, "why": str(error)}
+            )
             return False
 
     def _decide(self, leading: Leading, known: Known, view: JobView) -> bool:
@@ -151,7 +183,9 @@ class Reconciler:
         if isinstance(decision, Stay):
             moved = self.recorder.stay(leading.check(), known, view, decision)
             if not moved and is_calm(view, decision):
-                self.rounds.looked(known.job_id, self.clock.monotonic_s(), self._calm_s(view.record))
+                self.rounds.looked(
+                    known.job_id, self.clock.monotonic_s(), self._calm_s(view.record)
+                )
             return moved
         assert isinstance(decision, Go)
         self.recorder.go(leading.check(), known, view, decision)
@@ -179,52 +213,104 @@ class Reconciler:
             adopter=adopter,
             driver_silent=self._silent(job_id, driver),
             state_age_ms=self.ages.ms(job_id, (state.status, state.generation), "state"),
-            order_age_ms=self.ages.ms(job_id, (assignment.order, assignment.worker, assignment.generation) if assignment else None, "order"),
+            order_age_ms=self.ages.ms(
+                job_id,
+                (assignment.order, assignment.worker, assignment.generation)
+                if assignment
+                else None,
+                "order",
+            ),
             savepoint=savepoint.value if savepoint else None,
-            savepoint_age_ms=self.ages.ms(job_id, (savepoint.value.id, savepoint.value.status) if savepoint else None, "savepoint"),
-            health=self._health(known.record.value, state, tuple(p.value for p in known.pipelines), watcher),
-            runway=outlook(f for m in self.picture.metrics(job_id) if m.value.generation == state.generation for f in m.value.runway),
+            savepoint_age_ms=self.ages.ms(
+                job_id,
+                (savepoint.value.id, savepoint.value.status) if savepoint else None,
+                "savepoint",
+            ),
+            health=self._health(
+                known.record.value, state, tuple(p.value for p in known.pipelines), watcher
+            ),
+            runway=outlook(
+                f
+                for m in self.picture.metrics(job_id)
+                if m.value.generation == state.generation
+                for f in m.value.runway
+            ),
             place=places.get(job_id, NoPlace("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
             wish_age_ms=self.ages.ms(job_id, known.record.value.intent, "wish"),
         )
 
-    def _health(self, job: JobRecord, state: JobState, pipelines: tuple[PipelineState, ...], watcher: Watcher) -> Health:
+    def _health(
+        self,
+        job: JobRecord,
+        state: JobState,
+        pipelines: tuple[PipelineState, ...],
+        watcher: Watcher,
+    ) -> Health:
         """Of the worst pipeline."""
         if state.status not in (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT):
             return Health()
         metrics, ages, silences = self._ages_of(job.job_id, pipelines)
         start_ms = self.settings.coordinator.start_timeout_ms
         seen = watcher is Watcher.ALIVE
-        health = health_of(job.plan.env, self.settings.checkpoint, pipelines, metrics, ages, silences, seen=seen, start_ms=start_ms)
+        health = health_of(
+            job.plan.env,
+            self.settings.checkpoint,
+            pipelines,
+            metrics,
+            ages,
+            silences,
+            seen=seen,
+            start_ms=start_ms,
+        )
         driver = self.picture.driver(job.job_id)
         if health.level is CheckpointHealth.OK or driver is None or driver.value.end is not None:
             return health
         return explained(health, self.held_up(driver.value.process))
 
-    def _ages_of(self, job_id: int, pipelines: tuple[PipelineState, ...]) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
+    def _ages_of(
+        self, job_id: int, pipelines: tuple[PipelineState, ...]
+    ) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
         """By pipeline: its figures, how long it has made no progress, and how long its figures have not been written."""
         figures = {m.value.pipeline: m for m in self.picture.metrics(job_id)}
         metrics = {number: m.value for number, m in figures.items()}
-        ages = {p.pipeline: self.ages.ms(job_id, mark(p, metrics.get(p.pipeline)), "progress", p.pipeline) for p in pipelines}
+        ages = {
+            p.pipeline: self.ages.ms(
+                job_id, mark(p, metrics.get(p.pipeline)), "progress", p.pipeline
+            )
+            for p in pipelines
+        }
         silences = {
-            p.pipeline: self.ages.ms(job_id, (p.generation, figures[p.pipeline].version if p.pipeline in figures else 0), "figures", p.pipeline)
+            p.pipeline: self.ages.ms(
+                job_id,
+                (p.generation, figures[p.pipeline].version if p.pipeline in figures else 0),
+                "figures",
+                p.pipeline,
+            )
             for p in pipelines
         }
         return metrics, ages, silences
 
     def _calm_s(self, job: JobRecord) -> float:
         """How long a job may be left alone that gets on by itself."""
-        rhythm = Rhythm.of(job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms)
+        rhythm = Rhythm.of(
+            job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms
+        )
         return min(max(calm_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
         """Whether the driver has not been heard of for a lease: its registration and its figures are its signs of life."""
-        beats = tuple(m.version for m in self.picture.metrics(job_id) if driver is not None and m.value.generation == driver.generation)
+        beats = tuple(
+            m.version
+            for m in self.picture.metrics(job_id)
+            if driver is not None and m.value.generation == driver.generation
+        )
         return self.ages.ms(job_id, (driver, beats), "life") > self.settings.worker.lease_ms
 
-    def _watcher(self, assignment: Assignment | None, driver: DriverRecord | None) -> tuple[Watcher, str]:
+    def _watcher(
+        self, assignment: Assignment | None, driver: DriverRecord | None
+    ) -> tuple[Watcher, str]:
         """Who can see the driver: its worker, else one that lives on the same host since the same boot."""
         if assignment is None:
             return Watcher.NONE, ""
@@ -237,19 +323,37 @@ class Reconciler:
 
     def _beside(self, driver: DriverRecord) -> str:
         """A worker that can see the driver's process: of its host, since the same boot; empty where there is none."""
-        here = [w.id for w in self.workers.values() if (w.host, w.boot) == (driver.process.host, driver.process.boot)]
+        here = [
+            w.id
+            for w in self.workers.values()
+            if (w.host, w.boot) == (driver.process.host, driver.process.boot)
+        ]
         return min(here, default="")
 
     def _places(self, jobs: list[int]) -> dict[int, Place | NoPlace]:
         """Where those among these jobs that wait could run, in the order in which they came."""
-        states = [(job, s.value) for job in jobs if (s := self.picture.state(job)) is not None and s.value.status in WAITING]
+        states = [
+            (job, s.value)
+            for job in jobs
+            if (s := self.picture.state(job)) is not None and s.value.status in WAITING
+        ]
         if not states:
             return {}
-        offers = [Offer(id=w.id, slots=w.slots, taken=self.taken.slots[w.id], tags=w.tags) for w in self.workers.values() if self._lively(w.id)]
+        offers = [
+            Offer(id=w.id, slots=w.slots, taken=self.taken.slots[w.id], tags=w.tags)
+            for w in self.workers.values()
+            if self._lively(w.id)
+        ]
         now_ms = self.clock.now_ms()
         # Those that still wait for a retry come last: they must not take a slot from one that can start now.
-        waiting = sorted(states, key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]))
-        return place([self._candidate(job, state) for job, state in waiting if job in self.picture.jobs()], offers)
+        waiting = sorted(
+            states,
+            key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]),
+        )
+        return place(
+            [self._candidate(job, state) for job, state in waiting if job in self.picture.jobs()],
+            offers,
+        )
 
     def _holder(self, job_id: int, assignment: Assignment) -> str:
         """Whose slot a job takes: its worker's, or that of the one that is about to adopt its driver."""
@@ -259,7 +363,10 @@ class Reconciler:
     def _lively(self, worker: str) -> bool:
         """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets no new work."""
         beat = self.picture.beat(worker_office(worker))
-        return beat is not None and self.clock.monotonic_s() - beat.since_s <= self.settings.worker.lease_ms / 2000
+        return (
+            beat is not None
+            and self.clock.monotonic_s() - beat.since_s <= self.settings.worker.lease_ms / 2000
+        )
 
     def _candidate(self, job_id: int, state: JobState) -> Candidate:
         """A job in the queue. One that has run before waits for a slot whatever the strategy, and tries another worker first."""
@@ -268,7 +375,8 @@ class Reconciler:
             job_id=job_id,
             tags=self.picture.jobs()[job_id].value.plan.env.tags,
             avoid=frozenset({before.value.worker} if before is not None and state.restarts else ()),
-            rejects=self.settings.coordinator.schedule is ScheduleStrategy.REJECT and JobStatus.SCHEDULED not in state.entered,
+            rejects=self.settings.coordinator.schedule is ScheduleStrategy.REJECT
+            and JobStatus.SCHEDULED not in state.entered,
         )
 
     def _look_at_workers(self, leading: Leading) -> None:
@@ -278,17 +386,38 @@ class Reconciler:
             worker = sight.office.removeprefix(WORKER_PREFIX)
             if isinstance(sight, Silent):
                 self._expire(leading, worker, expire(sight))
-            elif isinstance(sight, Vacant) and (worker in self.picture.workers() or sight.unchanged_s > self.settings.worker.lease_ms / 1000):
+            elif isinstance(sight, Vacant) and (
+                worker in self.picture.workers()
+                or sight.unchanged_s > self.settings.worker.lease_ms / 1000
+            ):
                 self._expire(leading, worker, forget(sight))
-        before, self.workers = self.workers, {name: w.value for name, w in self.picture.workers().items() if isinstance(sights.get(worker_office(name)), Alive)}
+        before, self.workers = (
+            self.workers,
+            {
+                name: w.value
+                for name, w in self.picture.workers().items()
+                if isinstance(sights.get(worker_office(name)), Alive)
+            },
+        )
         self._all = self._all or before.keys() != self.workers.keys()
-        for name in self.picture.workers().keys() - {office.removeprefix(WORKER_PREFIX) for office in sights}:
-            self._expire(leading, name, Part((Check(LEASES, worker_office(name), 0), Check(BEATS, worker_office(name), 0)), ()))
+        for name in self.picture.workers().keys() - {
+            office.removeprefix(WORKER_PREFIX) for office in sights
+        }:
+            self._expire(
+                leading,
+                name,
+                Part(
+                    (Check(LEASES, worker_office(name), 0), Check(BEATS, worker_office(name), 0)),
+                    (),
+                ),
+            )
 
     def _expire(self, leading: Leading, worker: str, part: Part) -> None:
         failpoint("worker.expire.before")
         try:
-            self.picture.store.transact([leading.check(), *part.checks], [*part.writes, Delete(WORKERS, worker)])
+            self.picture.store.transact(
+                [leading.check(), *part.checks], [*part.writes, Delete(WORKERS, worker)]
+            )
         except Conflict:
             return
         failpoint("worker.expire.after")

@@ -53,39 +53,62 @@ class Known:
     assignment: Stored[Assignment] | None = None
     cleanup: Stored[CleanupRecord] | None = None
     histories: tuple[str, ...] = ()
-    savepoint: Stored[SavepointRequest] | None = None  # the last one that was asked for, of any incarnation
-    beats: tuple[Check, ...] = ()  # that nothing has been heard of its driver since; of who follows the store only
+    savepoint: Stored[SavepointRequest] | None = (
+        None  # the last one that was asked for, of any incarnation
+    )
+    beats: tuple[
+        Check, ...
+    ] = ()  # that nothing has been heard of its driver since; of who follows the store only
     unused: bool = False  # the id was made for this very submission, so that nothing of it can be left anywhere
 
     @property
     def driven(self) -> bool:
         """Whether the current generation has a driver."""
-        return self.state is not None and self.driver is not None and self.driver.value.generation == self.state.value.generation
+        return (
+            self.state is not None
+            and self.driver is not None
+            and self.driver.value.generation == self.state.value.generation
+        )
 
     @property
     def restore_points(self) -> dict[int, int]:
         """The newest checkpoint of each pipeline that a next run can begin from; nothing of a job that has finished, or whose state is not kept."""
         finished = self.state is not None and self.state.value.status is JobStatus.FINISHED
-        discarded = self.record is None and self.cleanup is not None and not self.cleanup.value.resumable
+        discarded = (
+            self.record is None and self.cleanup is not None and not self.cleanup.value.resumable
+        )
         if finished or discarded:
             return {}
-        return {p.value.pipeline: p.value.latest.checkpoint for p in self.pipelines if p.value.latest}
+        return {
+            p.value.pipeline: p.value.latest.checkpoint for p in self.pipelines if p.value.latest
+        }
 
     @property
     def work_done(self) -> bool:
         """Whether every pipeline has finished, said or unsaid."""
-        return bool(self.pipelines) and all(p.value.status is PipelineStatus.FINISHED for p in self.pipelines)
+        return bool(self.pipelines) and all(
+            p.value.status is PipelineStatus.FINISHED for p in self.pipelines
+        )
 
 
 def next_checkpoint(known: Known) -> int:
     """An id above all that this job has ever given to a checkpoint, in any incarnation."""
     ended = known.outcome.next_checkpoint if known.outcome else 1
-    return max([ended, known.state.value.next_checkpoint if known.state else 1, *(p.value.next_checkpoint for p in known.pipelines)])
+    return max(
+        [
+            ended,
+            known.state.value.next_checkpoint if known.state else 1,
+            *(p.value.next_checkpoint for p in known.pipelines),
+        ]
+    )
 
 
 def last_generation(known: Known) -> int:
     """The highest generation that this job has ever had, in any incarnation."""
-    return max(known.state.value.generation if known.state else 0, known.outcome.generation if known.outcome else 0)
+    return max(
+        known.state.value.generation if known.state else 0,
+        known.outcome.generation if known.outcome else 0,
+    )
 
 
 def job_of_name(store: Store, name: str) -> int | None:
@@ -102,15 +125,22 @@ def name_key(name: str) -> str:
 def look(store: Store, job_id: int) -> Known:
     """All records of a job, as of one moment and in one question to the store."""
     key, parts = str(job_id), f"{job_id}/"
-    singles = [Get(map, key) for map in (STATES, JOBS, FINISHED, DRIVERS, ASSIGNMENTS, CLEANUP, SAVEPOINTS)]
+    singles = [
+        Get(map, key) for map in (STATES, JOBS, FINISHED, DRIVERS, ASSIGNMENTS, CLEANUP, SAVEPOINTS)
+    ]
     found = store.ask([*singles, Listing(PIPELINES, parts), Listing(MONITOR, parts)])
     state, record, outcome, driver, assignment, cleanup, savepoint, pipelines, histories = found
     return Known(
         job_id=job_id,
         record=_read(JobRecord, JOBS, record),
         state=_read(JobState, STATES, state),
-        pipelines=tuple(Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version) for e in pipelines),
-        outcome=from_document(JobOutcome, outcome[0].value, f"outcome of job {job_id}") if outcome else None,
+        pipelines=tuple(
+            Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version)
+            for e in pipelines
+        ),
+        outcome=from_document(JobOutcome, outcome[0].value, f"outcome of job {job_id}")
+        if outcome
+        else None,
         driver=_read(DriverRecord, DRIVERS, driver),
         assignment=_read(Assignment, ASSIGNMENTS, assignment),
         cleanup=_read(CleanupRecord, CLEANUP, cleanup),
@@ -126,4 +156,10 @@ def unused(job_id: int) -> Known:
 
 
 def _read(kind: type[T], map: str, found: list[Entry]) -> Stored[T] | None:
-    return Stored(from_document(kind, found[0].value, f"{map} of job {found[0].key}"), found[0].version) if found else None
+    return (
+        Stored(
+            from_document(kind, found[0].value, f"{map} of job {found[0].key}"), found[0].version
+        )
+        if found
+        else None
+    )

@@ -21,7 +21,15 @@ from tidegate.logs import bare
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action
-from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, CleanupRecord, JobRecord, JobState
+from tidegate.model.records import (
+    CLEANUP,
+    JOBS,
+    PIPELINES,
+    STATES,
+    CleanupRecord,
+    JobRecord,
+    JobState,
+)
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
@@ -43,12 +51,19 @@ class ResourceTaken(UserError):
 
     def __init__(self, record: ResourceRecord, how: str) -> None:
         super().__init__(f"{record.kind} {record.name!r} at {record.place} {how}")
-        self.kind, self.name, self.place, self.job_id = record.kind, record.name, record.place, record.job_id
+        self.kind, self.name, self.place, self.job_id = (
+            record.kind,
+            record.name,
+            record.place,
+            record.job_id,
+        )
 
 
 def key_of(resource: Resource | ResourceRecord) -> str:
     """One key for one thing, whoever means it."""
-    return f"{resource.kind}/{sha256(f'{resource.place}|{resource.name}'.encode()).hexdigest()[:32]}"
+    return (
+        f"{resource.kind}/{sha256(f'{resource.place}|{resource.name}'.encode()).hexdigest()[:32]}"
+    )
 
 
 def declared(job: JobRecord) -> Iterator[ResourceRecord]:
@@ -65,7 +80,11 @@ def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
         connector = registry.find(action.kind, action.plugin)
     except registry.UnknownConnector:
         return ()
-    return connector.resources(unpacked(action.options), context_of(job, pipeline, action)) if connector.resources else ()
+    return (
+        connector.resources(unpacked(action.options), context_of(job, pipeline, action))
+        if connector.resources
+        else ()
+    )
 
 
 def context_of(job: JobRecord, pipeline: int, action: Action) -> OperatorContext:
@@ -109,9 +128,14 @@ def reserve(store: Store, job: JobRecord) -> Extra:
         other = wanted.setdefault(key_of(record), record)
         if other is not record:
             raise ResourceTaken(record, "is used twice in this job: give every source its own")
-    before = {job.job_id} | ({job.source_job} if job.restored and not job.fork and job.source_job else set())
+    before = {job.job_id} | (
+        {job.source_job} if job.restored and not job.fork and job.source_job else set()
+    )
     checks, writes = [], []
-    there = {entry.key: (entry, read(entry)) for entry in (sound(store.list(RESOURCES)) if job.restored else _those(store, list(wanted)))}
+    there = {
+        entry.key: (entry, read(entry))
+        for entry in (sound(store.list(RESOURCES)) if job.restored else _those(store, list(wanted)))
+    }
     for key, record in wanted.items():
         entry, old = there.get(key, (None, None))
         if old is not None:
@@ -121,25 +145,44 @@ def reserve(store: Store, job: JobRecord) -> Extra:
     for key, (entry, old) in there.items():
         if job.restored and old.job_id in before and key not in wanted and not old.dropping:
             checks.append(Check(RESOURCES, key, entry.version))
-            writes.append(Put(RESOURCES, key, to_document(replace(old, job_id=job.job_id, initialization_ms=job.initialization_ms))))
+            writes.append(
+                Put(
+                    RESOURCES,
+                    key,
+                    to_document(
+                        replace(old, job_id=job.job_id, initialization_ms=job.initialization_ms)
+                    ),
+                )
+            )
     return Extra(tuple(checks), tuple(writes))
 
 
-def refuse_taken(store: Store, wanted: ResourceRecord, old: ResourceRecord, before: set[int]) -> None:
+def refuse_taken(
+    store: Store, wanted: ResourceRecord, old: ResourceRecord, before: set[int]
+) -> None:
     """ResourceTaken where what is there must stay what it is."""
     if old.dropping:
-        raise ResourceTaken(old, f"is left of job {old.job_id}, and is being dropped at this moment: submit again in some seconds, or use another name")
+        raise ResourceTaken(
+            old,
+            f"is left of job {old.job_id}, and is being dropped at this moment: submit again in some seconds, or use another name",
+        )
     if old.job_id in before:
         return
     live = store.get(JOBS, str(old.job_id))
     if live is not None and live.value.get("initialization_ms") == old.initialization_ms:
-        raise ResourceTaken(old, f"is used by job {old.job_id} ({live.value.get('name')}): use another name, or stop that job")
+        raise ResourceTaken(
+            old,
+            f"is used by job {old.job_id} ({live.value.get('name')}): use another name, or stop that job",
+        )
     if not old.lasting or not wanted.lasting:
         return
     if needed(store, old):
         text = f"is kept for job {old.job_id}, which has ended and can be resumed: use another name, restore from that job, or let its history expire"
         raise ResourceTaken(old, text)
-    raise ResourceTaken(old, f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or use another name")
+    raise ResourceTaken(
+        old,
+        f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or use another name",
+    )
 
 
 def _why(record: ResourceRecord) -> str:
@@ -160,19 +203,32 @@ def _unneeded_proof(store: Store, record: ResourceRecord) -> list[Check] | None:
     """The conditions under which nobody needs it; None where somebody does."""
     key = str(record.job_id)
     job, state, cleanup = store.get(JOBS, key), store.get(STATES, key), store.get(CLEANUP, key)
-    proof = [Check(map, key, entry.version if entry else 0) for map, entry in ((JOBS, job), (STATES, state), (CLEANUP, cleanup))]
+    proof = [
+        Check(map, key, entry.version if entry else 0)
+        for map, entry in ((JOBS, job), (STATES, state), (CLEANUP, cleanup))
+    ]
     if job is not None and job.value.get("initialization_ms") == record.initialization_ms:
         return None
     if job is not None or state is None or not record.lasting:
         return proof
-    if from_document(JobState, state.value, f"state of job {key}").initialization_ms != record.initialization_ms:
+    if (
+        from_document(JobState, state.value, f"state of job {key}").initialization_ms
+        != record.initialization_ms
+    ):
         return proof
     left = from_document(CleanupRecord, cleanup.value, f"cleanup of job {key}") if cleanup else None
     resumable = left.resumable if left else bool(store.list(PIPELINES, f"{key}/"))
     return None if resumable else proof
 
 
-def drop_unneeded(store: Store, now_ms: int, checks: Sequence[Check] = (), *, among: Sequence[str] | None = None, limit: int = EACH_TURN_MAX) -> int:
+def drop_unneeded(
+    store: Store,
+    now_ms: int,
+    checks: Sequence[Check] = (),
+    *,
+    among: Sequence[str] | None = None,
+    limit: int = EACH_TURN_MAX,
+) -> int:
     """Drop what nobody needs and is due; how many are gone. `checks` are a leader's, who may know `among` which keys it can be found."""
     gone = 0
     for entry in sound(store.list(RESOURCES) if among is None else _those(store, among)):
@@ -186,25 +242,47 @@ def drop_unneeded(store: Store, now_ms: int, checks: Sequence[Check] = (), *, am
 
 def _those(store: Store, keys: Sequence[str]) -> list[Entry]:
     """The records of these keys that there are."""
-    return [entry for found in store.ask([Get(RESOURCES, key) for key in keys]) for entry in found] if keys else []
+    return (
+        [entry for found in store.ask([Get(RESOURCES, key) for key in keys]) for entry in found]
+        if keys
+        else []
+    )
 
 
-def _drop(store: Store, entry: Entry, record: ResourceRecord, now_ms: int, checks: Sequence[Check]) -> bool:
+def _drop(
+    store: Store, entry: Entry, record: ResourceRecord, now_ms: int, checks: Sequence[Check]
+) -> bool:
     """Mark, act, forget. Whoever comes after a crash in between does it again."""
     marked = replace(record, dropping=True)
-    facts: Mapping[str, Any] = {"job_id": record.job_id, "resource": f"{record.kind} {record.name} at {record.place}"}
+    facts: Mapping[str, Any] = {
+        "job_id": record.job_id,
+        "resource": f"{record.kind} {record.name} at {record.place}",
+    }
     failpoint("resource.drop.before")
     try:
-        version = store.transact([*checks, Check(RESOURCES, entry.key, entry.version)], [Put(RESOURCES, entry.key, to_document(marked))])
+        version = store.transact(
+            [*checks, Check(RESOURCES, entry.key, entry.version)],
+            [Put(RESOURCES, entry.key, to_document(marked))],
+        )
     except Conflict:  # it has got an owner, or somebody else is at it
         return False
     failpoint("resource.drop.middle")
     error = _act(record)
     if error:
         wait_ms = RETRY_MS * 2 ** min(record.attempts, RETRIES_DOUBLED_MAX)
-        later = replace(record, dropping=False, attempts=record.attempts + 1, error=error, due_ms=now_ms + wait_ms)
-        store.transact([Check(RESOURCES, entry.key, version)], [Put(RESOURCES, entry.key, to_document(later))])
-        LOG.warning("resource not dropped", extra={**facts, "why": error, "attempts": later.attempts})
+        later = replace(
+            record,
+            dropping=False,
+            attempts=record.attempts + 1,
+            error=error,
+            due_ms=now_ms + wait_ms,
+        )
+        store.transact(
+            [Check(RESOURCES, entry.key, version)], [Put(RESOURCES, entry.key, to_document(later))]
+        )
+        LOG.warning(
+            "resource not dropped", extra={**facts, "why": error, "attempts": later.attempts}
+        )
         return False
     store.transact([Check(RESOURCES, entry.key, version)], [Delete(RESOURCES, entry.key)])
     failpoint("resource.drop.after")
@@ -219,8 +297,13 @@ def _act(record: ResourceRecord) -> str:
     try:
         drop = registry.find(record.block, record.plugin).dropper()
         if drop is not None:
-            drop(Resource(kind=record.kind, name=record.name, place=record.place), unpacked(record.options))
+            drop(
+                Resource(kind=record.kind, name=record.name, place=record.place),
+                unpacked(record.options),
+            )
     except Exception as error:  # whatever it is: the next attempt may find the world better
-        told = bare(f"{type(error).__name__}: {error}", secret_texts(record.options))  # errors of databases may repeat the address
+        told = bare(
+            f"{type(error).__name__}: {error}", secret_texts(record.options)
+        )  # errors of databases may repeat the address
         return masked_text(told)[:ERROR_CHARS_MAX]
     return ""

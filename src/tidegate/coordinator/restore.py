@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, Resolution, WantedDamaged, resolve
+from tidegate.checkpoints.resolve import (
+    AllDamaged,
+    Candidate,
+    Chosen,
+    NoCheckpoint,
+    NotRetained,
+    Resolution,
+    WantedDamaged,
+    resolve,
+)
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.origin import Origin, forgotten
@@ -15,7 +24,13 @@ from tidegate.coordinator.registry import Known, last_generation, next_checkpoin
 from tidegate.coordinator.wish import Condition
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
-from tidegate.model.records import CheckpointRef, CleanupRecord, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    CheckpointRef,
+    CleanupRecord,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.model.restore import OnDamaged
 from tidegate.model.volume import without
 
@@ -47,20 +62,33 @@ class RestorePoint:
 
 
 def restore_points(
-    storage: CheckpointStorage, pipelines: Iterable[PipelineState], wanted: int | None, on_damaged: str = OnDamaged.OLDER.value
+    storage: CheckpointStorage,
+    pipelines: Iterable[PipelineState],
+    wanted: int | None,
+    on_damaged: str = OnDamaged.OLDER.value,
 ) -> list[RestorePoint]:
     """The restore point of every unfinished pipeline; raises, in words for a person, where one of them has none."""
     points = []
     for state in pipelines:
         if state.status is not PipelineStatus.FINISHED:
-            resolution = resolve([Candidate(ref, storage.damage(ref.path)) for ref in state.retained], wanted)
-            if isinstance(resolution, Chosen) and resolution.skipped and on_damaged == OnDamaged.FAIL:
+            resolution = resolve(
+                [Candidate(ref, storage.damage(ref.path)) for ref in state.retained], wanted
+            )
+            if (
+                isinstance(resolution, Chosen)
+                and resolution.skipped
+                and on_damaged == OnDamaged.FAIL
+            ):
                 raise NewestDamaged(resolution)
             points.append(
                 RestorePoint(
-                    restored_state(state, resolution, storage.files.place(), on_purpose=wanted is not None),
+                    restored_state(
+                        state, resolution, storage.files.place(), on_purpose=wanted is not None
+                    ),
                     tuple(describe(state.pipeline, resolution)),
-                    sum(ref.rows_read for ref in resolution.newer) if isinstance(resolution, Chosen) else 0,
+                    sum(ref.rows_read for ref in resolution.newer)
+                    if isinstance(resolution, Chosen)
+                    else 0,
                 )
             )
     return points
@@ -73,12 +101,18 @@ def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -
     def mine(ref: CheckpointRef) -> CheckpointRef:
         if ref.path.rpartition("/")[0] == own:
             return ref
-        copy = storage.adopt(ref.path, state.job_id, state.pipeline, generation, lineage=state.lineage)
+        copy = storage.adopt(
+            ref.path, state.job_id, state.pipeline, generation, lineage=state.lineage
+        )
         return replace(copy, completed_ms=ref.completed_ms)
 
     failpoint("restore.adopt.before")
     # Older ones of a run that had ended may be gone, by the cleanup of that run.
-    retained = tuple(mine(ref) for ref in state.retained if ref == state.latest or storage.files.exists(f"{ref.path}/{paths.MANIFEST}"))
+    retained = tuple(
+        mine(ref)
+        for ref in state.retained
+        if ref == state.latest or storage.files.exists(f"{ref.path}/{paths.MANIFEST}")
+    )
     failpoint("restore.adopt.after")
     return replace(state, retained=retained)
 
@@ -88,7 +122,10 @@ def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms
     back = {state.pipeline: state for state in states if state.back}
     if back:
         first = next(iter(back.values()))
-        places = {pipeline: state.latest.checkpoint if state.latest else 0 for pipeline, state in back.items()}
+        places = {
+            pipeline: state.latest.checkpoint if state.latest else 0
+            for pipeline, state in back.items()
+        }
         Savepoints(storage.files).overtake(first.lineage, places, job_id=first.job_id, at_ms=now_ms)
 
 
@@ -109,20 +146,27 @@ def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Nu
         return Numbers(next_checkpoint=checkpoint, last_generation=generation)
     left = storage.newest(known.job_id)
     unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
-    return Numbers(next_checkpoint=max(checkpoint, left.checkpoint + 1), last_generation=max(generation, left.generation) + unseen)
+    return Numbers(
+        next_checkpoint=max(checkpoint, left.checkpoint + 1),
+        last_generation=max(generation, left.generation) + unseen,
+    )
 
 
 def condition_of(known: Known, cleanup: CleanupRecord | None, *, left: bool = False) -> Condition:
     """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the store knows nothing, and its checkpoints are there."""
     if left and forgotten(known):
         return Condition.UNFINISHED
-    status = known.state.value.status if known.state else known.outcome.status if known.outcome else None
+    status = (
+        known.state.value.status if known.state else known.outcome.status if known.outcome else None
+    )
     if status is JobStatus.FINISHED:
         return Condition.FINISHED
     if status is None or not known.pipelines:
         return Condition.NONE
     if cleanup is not None and known.record is None and not cleanup.resumable:
-        return Condition.DISCARDED  # whether its cleanup has begun or not: a restore must not depend on who is quicker
+        return (
+            Condition.DISCARDED
+        )  # whether its cleanup has begun or not: a restore must not depend on who is quicker
     return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
 
 
@@ -133,15 +177,21 @@ def place_of(states: Sequence[PipelineState]) -> str:
         return "no checkpoint completed yet"
     if len(states) == 1:
         return f"last completed checkpoint {next(iter(latest.values()))}"
-    return "last completed checkpoints " + ", ".join(f"{c} of pipeline {p}" for p, c in latest.items())
+    return "last completed checkpoints " + ", ".join(
+        f"{c} of pipeline {p}" for p, c in latest.items()
+    )
 
 
-def restored_state(state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False) -> PipelineState:
+def restored_state(
+    state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False
+) -> PipelineState:
     """The state from which the next generation starts. Raises, in words for a person, where there is no such state.
 
     Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are damaged, the records of the sinks tell how to go forward.
     """
-    started = replace(state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0)
+    started = replace(
+        state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0
+    )
     match resolution:
         case NoCheckpoint():
             return started
@@ -161,10 +211,14 @@ def restored_state(state: PipelineState, resolution: Resolution, root: str, *, o
             )
         case NotRetained(wanted, available):
             there = ", ".join(map(str, available)) or "none"
-            raise UserError(f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}")
+            raise UserError(
+                f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}"
+            )
         case WantedDamaged(candidate, available):
             there = ", ".join(map(str, available)) or "none"
-            raise UserError(f"{candidate.damage}. Sound checkpoints of pipeline {state.pipeline}: {there}")
+            raise UserError(
+                f"{candidate.damage}. Sound checkpoints of pipeline {state.pipeline}: {there}"
+            )
         case AllDamaged(skipped):
             reasons = "\n".join(f"  {c.damage}" for c in skipped)
             raise UserError(
@@ -179,5 +233,7 @@ def describe(pipeline: int, resolution: Resolution) -> list[str]:
     notes = [f"{c.damage}; it is not used" for c in resolution.skipped]
     if resolution.newer:
         rows = sum(ref.rows_read for ref in resolution.newer)
-        notes.append(f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again")
+        notes.append(
+            f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again"
+        )
     return notes

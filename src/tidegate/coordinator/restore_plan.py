@@ -42,7 +42,14 @@ class Difference:
 
 
 def report_of(
-    base: RestoreReport, plan: Plan, before: Plan | None, places: Mapping[int, Place], *, drop: bool, consent: bool, held: Held | None
+    base: RestoreReport,
+    plan: Plan,
+    before: Plan | None,
+    places: Mapping[int, Place],
+    *,
+    drop: bool,
+    consent: bool,
+    held: Held | None,
 ) -> RestoreReport:
     """The restore plan. `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks a source about a position."""
     found = list(misfits(plan, places))
@@ -51,7 +58,9 @@ def report_of(
     found = [each for each in found if each not in given_up]
     problems = tuple(dict.fromkeys(each.text for each in found))
     operators = tuple(
-        _operator(action, pipeline.id, places.get(pipeline.id), _before(before, action), dropped, held)
+        _operator(
+            action, pipeline.id, places.get(pipeline.id), _before(before, action), dropped, held
+        )
         for pipeline in plan.pipelines
         for action in pipeline.actions
     )
@@ -61,23 +70,41 @@ def report_of(
     notes = [*base.notes, *(note for place in places.values() for note in place.notes)]
     notes += [f"the state of {operator} is given up" for operator in dropped]
     report = replace(
-        base, pipelines=tuple(p.report for p in places.values()), operators=operators, dropped=dropped, problems=problems, consents=consents, notes=tuple(notes)
+        base,
+        pipelines=tuple(p.report for p in places.values()),
+        operators=operators,
+        dropped=dropped,
+        problems=problems,
+        consents=consents,
+        notes=tuple(notes),
     )
     return replace(report, verdict=_verdict(report))
 
 
 def misfits(plan: Plan, places: Mapping[int, Place]) -> Iterator[Difference]:
     """State without an owner, and state whose owner reads or writes something else now."""
-    owners = {action.operator: (pipeline.id, action) for pipeline in plan.pipelines for action in pipeline.actions}
+    owners = {
+        action.operator: (pipeline.id, action)
+        for pipeline in plan.pipelines
+        for action in pipeline.actions
+    }
     for number, place in places.items():
         for operator in sorted(place.known):
             state = place.states.get(operator)
             sink = isinstance(state, Mapping) and "offset" not in state
             identity = state.get(IDENTITY) if isinstance(state, Mapping) else None
-            yield from (Difference(operator=operator, text=text, sink=sink) for text in _misfit(operator, number, identity, owners.get(operator)))
+            yield from (
+                Difference(operator=operator, text=text, sink=sink)
+                for text in _misfit(operator, number, identity, owners.get(operator))
+            )
 
 
-def _misfit(operator: str, pipeline: int, identity: Mapping[str, str] | None, owner: tuple[int, Action] | None) -> Iterator[str]:
+def _misfit(
+    operator: str,
+    pipeline: int,
+    identity: Mapping[str, str] | None,
+    owner: tuple[int, Action] | None,
+) -> Iterator[str]:
     if owner is None:
         yield f"{operator} has state in the unfinished run and is no longer in the job file"
     elif owner[0] != pipeline:
@@ -91,10 +118,22 @@ def _verdict(report: RestoreReport) -> Verdict:
         return Verdict.IMPOSSIBLE
     if report.consents:
         return Verdict.CONSENT
-    return Verdict.REPLAY if any(p.replays_rows or p.back for p in report.pipelines) or any(o.replays for o in report.operators) else Verdict.OK
+    return (
+        Verdict.REPLAY
+        if any(p.replays_rows or p.back for p in report.pipelines)
+        or any(o.replays for o in report.operators)
+        else Verdict.OK
+    )
 
 
-def _operator(action: Action, pipeline: int, place: Place | None, before: Action | None, dropped: tuple[str, ...], held: Held | None) -> OperatorReport:
+def _operator(
+    action: Action,
+    pipeline: int,
+    place: Place | None,
+    before: Action | None,
+    dropped: tuple[str, ...],
+    held: Held | None,
+) -> OperatorReport:
     state = place.states.get(action.operator) if place and action.operator not in dropped else None
     return OperatorReport(
         operator=action.operator,
@@ -116,14 +155,20 @@ def _resumes(action: Action, place: Place | None, stateful: bool) -> str:
         return "nothing: it keeps no state"
     if stateful:
         return f"checkpoint {place.report.checkpoint}"
-    return "its beginning" if action.kind is BlockKind.SOURCE else f"rows after checkpoint {place.report.checkpoint}: it is new"
+    return (
+        "its beginning"
+        if action.kind is BlockKind.SOURCE
+        else f"rows after checkpoint {place.report.checkpoint}: it is new"
+    )
 
 
 def _replays(action: Action, place: Place) -> str:
     report = place.report
     if action.kind is BlockKind.SOURCE:
         return f"{report.replays_rows} rows are read again" if report.replays_rows else ""
-    if action.kind is not BlockKind.SINK or not (report.replays_rows or report.back or place.pending):
+    if action.kind is not BlockKind.SINK or not (
+        report.replays_rows or report.back or place.pending
+    ):
         return ""
     way = go_back(action)
     if not report.back:
@@ -152,17 +197,27 @@ def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
     """Against the plan that the state was made with; names of options only, as values may be secrets."""
     if before is None:
         return ()
-    changed = sorted(key for key in {*action.options, *before.options} if action.options.get(key) != before.options.get(key))
+    changed = sorted(
+        key
+        for key in {*action.options, *before.options}
+        if action.options.get(key) != before.options.get(key)
+    )
     changes = [f"options: {', '.join(changed)}"] if changed else []
     if action.parallelism != before.parallelism:
         changes.append(f"parallelism {before.parallelism} -> {action.parallelism}")
     if action.inputs != before.inputs:
-        changes.append(f"reads from {', '.join(action.inputs) or 'nothing'} instead of {', '.join(before.inputs) or 'nothing'}")
+        changes.append(
+            f"reads from {', '.join(action.inputs) or 'nothing'} instead of {', '.join(before.inputs) or 'nothing'}"
+        )
     return tuple(changes)
 
 
 def _before(plan: Plan | None, action: Action) -> Action | None:
-    return next((a for p in plan.pipelines for a in p.actions if a.operator == action.operator), None) if plan else None
+    return (
+        next((a for p in plan.pipelines for a in p.actions if a.operator == action.operator), None)
+        if plan
+        else None
+    )
 
 
 def _held(action: Action, state: Any, place: Place | None, held: Held | None) -> str:
@@ -188,13 +243,28 @@ def lines(report: RestoreReport) -> Iterator[str]:
         + (", as a fork with a lineage of its own" if report.fork else "")
     )
     for pipeline in report.pipelines:
-        after = f"after checkpoint {pipeline.checkpoint} ({pipeline.path})" if pipeline.checkpoint else "from its beginning"
+        after = (
+            f"after checkpoint {pipeline.checkpoint} ({pipeline.path})"
+            if pipeline.checkpoint
+            else "from its beginning"
+        )
         again = f"; {pipeline.replays_rows} rows are read again" if pipeline.replays_rows else ""
         yield f"  pipeline {pipeline.pipeline} {after}{again}"
     for operator in report.operators:
-        told = [f"resumes from {operator.resumes}", operator.replays, *(f"changed: {c}" for c in operator.changes)]
-        told += [f"position held: {operator.held}" if operator.held else "", f"PROBLEM: {operator.problem}" if operator.problem else ""]
+        told = [
+            f"resumes from {operator.resumes}",
+            operator.replays,
+            *(f"changed: {c}" for c in operator.changes),
+        ]
+        told += [
+            f"position held: {operator.held}" if operator.held else "",
+            f"PROBLEM: {operator.problem}" if operator.problem else "",
+        ]
         yield f"  {operator.kind} {operator.operator}: " + "; ".join(text for text in told if text)
-    for heading, texts in (("note", report.notes), ("impossible", report.problems), ("needs consent", report.consents)):
+    for heading, texts in (
+        ("note", report.notes),
+        ("impossible", report.problems),
+        ("needs consent", report.consents),
+    ):
         yield from (f"  {heading}: {text}" for text in texts)
     yield f"verdict: {report.verdict.value}"

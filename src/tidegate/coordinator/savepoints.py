@@ -26,7 +26,9 @@ class JobEnded(UserError):
     condition = "job-ended"
 
     def __init__(self, job_id: int, status: str) -> None:
-        super().__init__(f"job {job_id} has ended as {status}: what it has left can be restored, but a savepoint can only be made of a job that runs")
+        super().__init__(
+            f"job {job_id} has ended as {status}: what it has left can be restored, but a savepoint can only be made of a job that runs"
+        )
         self.job_id = job_id
 
 
@@ -63,12 +65,20 @@ class Answer:
 
 def request_of(known: Known) -> Stored[SavepointRequest] | None:
     """The last request about the incarnation that runs, or ran last; those about older ones are history."""
-    current = known.record.value.initialization_ms if known.record else known.state.value.initialization_ms if known.state else None
+    current = (
+        known.record.value.initialization_ms
+        if known.record
+        else known.state.value.initialization_ms
+        if known.state
+        else None
+    )
     found = known.savepoint
     return found if found is not None and found.value.initialization_ms == current else None
 
 
-def ask(store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
+def ask(
+    store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop: bool, by: str = ""
+) -> SavepointRequest:
     """Want a savepoint, durably. While one is wanted, this joins it, and may add the wish to stop; so a repeated request makes nothing twice."""
     for _ in range(TRIES_MAX):
         known = look(store, job_id)
@@ -82,7 +92,11 @@ def ask(store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop
         failpoint("command.savepoint.before")
         try:
             store.transact(
-                [Check(JOBS, str(job_id), known.record.version), Check(SAVEPOINTS, str(job_id), version)], [Put(SAVEPOINTS, str(job_id), to_document(wanted))]
+                [
+                    Check(JOBS, str(job_id), known.record.version),
+                    Check(SAVEPOINTS, str(job_id), version),
+                ],
+                [Put(SAVEPOINTS, str(job_id), to_document(wanted))],
             )
         except (Conflict, OutcomeUnknown):
             continue  # look again: where it was written after all, it is found and joined
@@ -98,22 +112,42 @@ def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
     return standing.status is SavepointStatus.DONE and standing.stop
 
 
-def _wanted(known: Known, standing: Stored[SavepointRequest] | None, savepoints: Savepoints, clock: Clock, *, stop: bool, by: str) -> SavepointRequest:
+def _wanted(
+    known: Known,
+    standing: Stored[SavepointRequest] | None,
+    savepoints: Savepoints,
+    clock: Clock,
+    *,
+    stop: bool,
+    by: str,
+) -> SavepointRequest:
     assert known.record is not None
     if standing is not None and standing.value.status is SavepointStatus.WANTED:
         return replace(standing.value, stop=True)
     now_ms = clock.now_ms()
-    newest = max(savepoints.newest(known.job_id), known.savepoint.value.id if known.savepoint else "", key=lambda id: int(id or 0))
+    newest = max(
+        savepoints.newest(known.job_id),
+        known.savepoint.value.id if known.savepoint else "",
+        key=lambda id: int(id or 0),
+    )
     id = paths.savepoint_name(now_ms, newest)
     earlier = requested(standing.value) if standing is not None else ()
     return SavepointRequest(
-        job_id=known.job_id, initialization_ms=known.record.value.initialization_ms, id=id, stop=stop, asked_ms=now_ms, by=by, earlier=earlier
+        job_id=known.job_id,
+        initialization_ms=known.record.value.initialization_ms,
+        id=id,
+        stop=stop,
+        asked_ms=now_ms,
+        by=by,
+        earlier=earlier,
     )
 
 
 def _too_late(known: Known, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
     """A job that has ended with a savepoint has done what is asked for; any other one cannot any more."""
-    status = known.state.value.status if known.state else known.outcome.status if known.outcome else None
+    status = (
+        known.state.value.status if known.state else known.outcome.status if known.outcome else None
+    )
     if status is None:
         raise NoSuchJob(known.job_id)
     if status is JobStatus.SAVEPOINT_DONE and standing is not None:
@@ -128,20 +162,31 @@ def given_up(known: Known, reason: str, now_ms: int) -> Answer:
         return Answer()
     answer = replace(standing.value, status=SavepointStatus.FAILED, reason=reason, ended_ms=now_ms)
     key = str(known.job_id)
-    return Answer((Check(SAVEPOINTS, key, standing.version),), (Put(SAVEPOINTS, key, to_document(answer)),), answer)
+    return Answer(
+        (Check(SAVEPOINTS, key, standing.version),),
+        (Put(SAVEPOINTS, key, to_document(answer)),),
+        answer,
+    )
 
 
 def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:
     """What is said of a savepoint that is still wanted when the job ends. One that was asked for at the last moment, and is not known here yet, must not be
     left without an answer: so nothing ends on old knowledge of it."""
     answer = given_up(known, f"the job ended as {status.value} before there was one", now_ms)
-    return replace(answer, checks=(Check(SAVEPOINTS, str(known.job_id), known.savepoint.version if known.savepoint else 0),))
+    return replace(
+        answer,
+        checks=(
+            Check(SAVEPOINTS, str(known.job_id), known.savepoint.version if known.savepoint else 0),
+        ),
+    )
 
 
 def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
     """Delete a savepoint that nobody needs; SavepointInUse where a restore copies from it, or it is being made."""
     if is_claimed(savepoint.path, claimed_paths(store)):
-        raise SavepointInUse(f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when that job has its first checkpoint")
+        raise SavepointInUse(
+            f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when that job has its first checkpoint"
+        )
     known = look(store, savepoint.job_id)
     standing = request_of(known)
     if (
@@ -150,5 +195,7 @@ def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
         and standing.value.id == savepoint.id
         and (standing.value.status is SavepointStatus.WANTED or standing.value.stop)
     ):
-        raise SavepointInUse(f"job {savepoint.job_id} is ending with savepoint {savepoint.id}: delete it when the job has ended")
+        raise SavepointInUse(
+            f"job {savepoint.job_id} is ending with savepoint {savepoint.id}: delete it when the job has ended"
+        )
     savepoints.delete(savepoint)

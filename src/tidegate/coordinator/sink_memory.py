@@ -42,7 +42,13 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkM
         parallelism=action.parallelism,
     )
     values = unpacked(action.options)
-    memory: SinkMemory | None = registry.find(action.kind, action.plugin).of(values).load()(values, context).committer().memory(resume)
+    memory: SinkMemory | None = (
+        registry.find(action.kind, action.plugin)
+        .of(values)
+        .load()(values, context)
+        .committer()
+        .memory(resume)
+    )
     return memory
 
 
@@ -57,7 +63,10 @@ def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
     def ask(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
         if not resume.checkpoint and not fresh:
             return None
-        hosts = {from_document(WorkerRecord, entry.value, "a worker").host for entry in store.list(WORKERS)}
+        hosts = {
+            from_document(WorkerRecord, entry.value, "a worker").host
+            for entry in store.list(WORKERS)
+        }
         return ask_sink(plan, action, pipeline, resume) if hosts == {socket.gethostname()} else None
 
     return ask
@@ -70,19 +79,27 @@ def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
     notes = []
     for pipeline in plan.pipelines:
         for action in pipeline.of_kind(BlockKind.SINK):
-            said = _asked(ask, plan, action, pipeline.id, Resume(lineage="", generation=1, checkpoint=0))
+            said = _asked(
+                ask, plan, action, pipeline.id, Resume(lineage="", generation=1, checkpoint=0)
+            )
             if isinstance(said, SinkMemory) and said.others:
                 notes.append(f"warning: {appends_beside(said)}")
     return Findings(notes=tuple(notes))
 
 
 def resumed_findings(
-    ask: AskSink | None, plan: Plan, states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]], dropped: tuple[str, ...], generation: int
+    ask: AskSink | None,
+    plan: Plan,
+    states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
+    dropped: tuple[str, ...],
+    generation: int,
 ) -> Findings:
     """A restore: `states` are the place of each pipeline that goes on, and the states of its checkpoint."""
     lost: list[str] = []
     notes: list[str] = []
-    for pipeline, action, resume in _resumes(plan, states, dropped, generation) if ask is not None else ():
+    for pipeline, action, resume in (
+        _resumes(plan, states, dropped, generation) if ask is not None else ()
+    ):
         assert ask is not None
         said = _asked(ask, plan, action, pipeline, resume)
         if isinstance(said, str):
@@ -93,7 +110,10 @@ def resumed_findings(
 
 
 def _resumes(
-    plan: Plan, states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]], dropped: tuple[str, ...], generation: int
+    plan: Plan,
+    states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
+    dropped: tuple[str, ...],
+    generation: int,
 ) -> Iterator[tuple[int, Action, Resume]]:
     for pipeline in plan.pipelines:
         if pipeline.id not in states or (latest := states[pipeline.id][0].latest) is None:
@@ -102,11 +122,18 @@ def _resumes(
         expected = recorded_sinks(state, saved) - set(dropped)
         for action in pipeline.of_kind(BlockKind.SINK):
             if action.operator in expected:
-                resume = Resume(lineage=state.lineage, generation=generation, checkpoint=latest.checkpoint, state=saved[action.operator].get("state"))
+                resume = Resume(
+                    lineage=state.lineage,
+                    generation=generation,
+                    checkpoint=latest.checkpoint,
+                    state=saved[action.operator].get("state"),
+                )
                 yield pipeline.id, action, resume
 
 
-def _asked(ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | str | None:
+def _asked(
+    ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: Resume
+) -> SinkMemory | str | None:
     """What the target says; a text where it could not be asked."""
     try:
         return ask(plan, action, pipeline, resume)

@@ -33,7 +33,10 @@ class StallWatch:
     def look(self, known: Known) -> Health:
         """The health of the job; looked at once a second."""
         now_s = self.clock.monotonic_s()
-        if known.record is None or Rhythm.of(known.record.value.plan.env, self.settings).interval_ms is None:
+        if (
+            known.record is None
+            or Rhythm.of(known.record.value.plan.env, self.settings).interval_ms is None
+        ):
             return Health()
         if now_s >= self._next_s:
             self._next_s = now_s + LOOK_S
@@ -42,7 +45,10 @@ class StallWatch:
 
     def _look(self, known: Known, now_s: float) -> Health:
         assert known.record is not None
-        found = [from_document(PipelineMetrics, entry.value) for entry in self.store.list(METRICS, f"{known.job_id}/")]
+        found = [
+            from_document(PipelineMetrics, entry.value)
+            for entry in self.store.list(METRICS, f"{known.job_id}/")
+        ]
         metrics = {m.pipeline: m for m in found}
         pipelines = [p.value for p in known.pipelines]
         for pipeline in pipelines:
@@ -50,6 +56,13 @@ class StallWatch:
             before = self._marks.get(pipeline.pipeline)
             if before is None or before[0] != now:
                 self._marks[pipeline.pipeline] = (now, now_s)
-        ages = {number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()}
+        ages = {
+            number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()
+        }
         health = health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)
-        return explained(health, held_up(known.driver.value.process) if known.driver and health.level is not CheckpointHealth.OK else "")
+        return explained(
+            health,
+            held_up(known.driver.value.process)
+            if known.driver and health.level is not CheckpointHealth.OK
+            else "",
+        )

@@ -50,7 +50,12 @@ NEVER = threading.Event()
 DEFAULTS = CheckpointSettings()
 LIMITS = Limits()
 ORDERS = {Wish.CANCEL: Order.STOP, Wish.FORCE_STOP: Order.KILL}
-CAN_BE_STOPPED = (JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.DOING_SAVEPOINT)
+CAN_BE_STOPPED = (
+    JobStatus.SCHEDULED,
+    JobStatus.RUNNING,
+    JobStatus.RECOVERING,
+    JobStatus.DOING_SAVEPOINT,
+)
 
 
 class TakenOver(TerminalError):
@@ -80,12 +85,21 @@ class Supervisor:
         checkpoint: CheckpointSettings = DEFAULTS,
         stop: DriverStop | None = None,
     ) -> None:
-        self.claimant, self.claim, self.me, self.launch, self.clock = claimant, claim, me, launch, clock
+        self.claimant, self.claim, self.me, self.launch, self.clock = (
+            claimant,
+            claim,
+            me,
+            launch,
+            clock,
+        )
         self.stop = stop or DriverStop(LIMITS, clock)
         self.store = claimant.store
         self.stall = StallWatch(self.store, checkpoint, clock)
         self._stalled = Health()
-        self._saving: tuple[str, float] = ("", 0.0)  # the savepoint that is wanted, and since when that is known here
+        self._saving: tuple[str, float] = (
+            "",
+            0.0,
+        )  # the savepoint that is wanted, and since when that is known here
         self.driver: DriverProcess | None = None
 
     def start(self, on_start: Callable[[DriverProcess], None]) -> None:
@@ -118,10 +132,23 @@ class Supervisor:
         if code is None and self.stop.overdue:
             return self._end(
                 JobStatus.CANCELED,
-                unkillable(self.driver.ref, self.stop.limits, self.clock.now_ms(), self.claim.generation),
+                unkillable(
+                    self.driver.ref, self.stop.limits, self.clock.now_ms(), self.claim.generation
+                ),
             )
-        if code is None and (health := self.stall.look(known)).level is CheckpointHealth.STALLED and not self.stopping():
-            LOG.warning("stalled", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": health.reason})
+        if (
+            code is None
+            and (health := self.stall.look(known)).level is CheckpointHealth.STALLED
+            and not self.stopping()
+        ):
+            LOG.warning(
+                "stalled",
+                extra={
+                    "job_id": known.job_id,
+                    "generation": self.claim.generation,
+                    "why": health.reason,
+                },
+            )
             self._stalled = health
             self.driver.kill()  # what follows is as after any other death of a driver
         return self._after(code, known) if code is not None else None
@@ -148,7 +175,14 @@ class Supervisor:
             who = f" by {intent.by}" if intent.by else ""
             how = "force stop" if intent.wish is Wish.FORCE_STOP else "stop"
             if self.stop.request(ORDERS[intent.wish], f"{how} requested{who}"):
-                LOG.info("stop requested", extra={"job_id": known.job_id, "generation": state.generation, "why": self.stop.reason})
+                LOG.info(
+                    "stop requested",
+                    extra={
+                        "job_id": known.job_id,
+                        "generation": state.generation,
+                        "why": self.stop.reason,
+                    },
+                )
         if self.stopping() and state.status in CAN_BE_STOPPED:
             self._set_status(known, JobStatus.CANCELING, self.stop.reason)
 
@@ -159,17 +193,33 @@ class Supervisor:
             return self._ended_elsewhere(known)
         status = status_of(known)
         request = request_of(known)
-        if status is not JobStatus.FINISHED and request is not None and request.value.stop and request.value.status is SavepointStatus.DONE:
+        if (
+            status is not JobStatus.FINISHED
+            and request is not None
+            and request.value.stop
+            and request.value.status is SavepointStatus.DONE
+        ):
             return self._end(JobStatus.SAVEPOINT_DONE)
         if status is not None:
             return self._end(status)
         if self.stopping():
             return self._end(JobStatus.CANCELED)
         failure = self._failure(code)
-        retry = next_retry(restarts=known.state.value.restarts, times=self.claim.job.plan.env.retry_times, got_on=self._progressed(known))
+        retry = next_retry(
+            restarts=known.state.value.restarts,
+            times=self.claim.job.plan.env.retry_times,
+            got_on=self._progressed(known),
+        )
         if isinstance(retry, Exhausted):
             return self._end(JobStatus.FAILED, failure)
-        LOG.warning("driver died", extra={"job_id": known.job_id, "generation": self.claim.generation, "why": failure.message})
+        LOG.warning(
+            "driver died",
+            extra={
+                "job_id": known.job_id,
+                "generation": self.claim.generation,
+                "why": failure.message,
+            },
+        )
         self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())
         self._pause(self.claim.job.plan.env.retry_interval_s)
         if self.stopping():
@@ -188,7 +238,11 @@ class Supervisor:
     def _ended_elsewhere(self, known: Known) -> JobOutcome:
         """Servers have ended this run, because it did not answer, or another process leads the job."""
         ended = known.outcome
-        if known.record is None and ended is not None and ended.initialization_ms == self.claim.job.initialization_ms:
+        if (
+            known.record is None
+            and ended is not None
+            and ended.initialization_ms == self.claim.job.initialization_ms
+        ):
             return ended
         raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
 
@@ -196,14 +250,25 @@ class Supervisor:
         """Why the driver is gone. One that was killed because it did not get on says why that was."""
         stalled, self._stalled = self._stalled, Health()
         if stalled.level is CheckpointHealth.STALLED:
-            condition, message = "stalled", f"no checkpoint within the time allowed: {stalled.reason}"
+            condition, message = (
+                "stalled",
+                f"no checkpoint within the time allowed: {stalled.reason}",
+            )
         else:
             condition = "fenced" if code == DriverExit.FENCED else "driver-died"
             message = f"the driver died ({describe_exit(code)}){self._last_words()}"
-        return Failure(at_ms=self.clock.now_ms(), generation=self.claim.generation, condition=condition, message=message)
+        return Failure(
+            at_ms=self.clock.now_ms(),
+            generation=self.claim.generation,
+            condition=condition,
+            message=message,
+        )
 
     def _progressed(self, known: Known) -> bool:
-        return known.state is not None and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
+        return (
+            known.state is not None
+            and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
+        )
 
     def _last_words(self) -> str:
         words = self.driver.last_words() if self.driver else ""
@@ -211,13 +276,19 @@ class Supervisor:
 
     def _launch(self) -> None:
         self.stall.begin()
-        self.driver = self.launch.start(replace(self.launch.order, generation=self.claim.generation))
+        self.driver = self.launch.start(
+            replace(self.launch.order, generation=self.claim.generation)
+        )
         self._on_start(self.driver)
         self.stop.attach(self.driver)
 
     def _running(self, known: Known, state: JobState) -> None:
         """RUNNING once the driver has put its name into the state."""
-        if known.driven and not self.stopping() and state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING):
+        if (
+            known.driven
+            and not self.stopping()
+            and state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING)
+        ):
             self._set_status(known, JobStatus.RUNNING, state.reason)
 
     def _set_status(self, known: Known, status: JobStatus, reason: str) -> None:
@@ -226,7 +297,9 @@ class Supervisor:
         key, before = str(known.job_id), known.state.value
         state = moved(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
         try:
-            self.store.transact([Check(STATES, key, known.state.version)], [Put(STATES, key, to_document(state))])
+            self.store.transact(
+                [Check(STATES, key, known.state.version)], [Put(STATES, key, to_document(state))]
+            )
         except Conflict:
             return
         self._log(before.status, status)
@@ -236,14 +309,26 @@ class Supervisor:
         assert known.state is not None
         request, before = request_of(known), known.state.value
         status = _shown(before.status, request.value if request else None)
-        answer = given_up(known, self._overdue(request.value), self.clock.now_ms()) if request else Answer()
+        answer = (
+            given_up(known, self._overdue(request.value), self.clock.now_ms())
+            if request
+            else Answer()
+        )
         if status is before.status and not answer.writes:
             return
         reason = request.value.reason if request else ""
-        state = replace(before if status is before.status else moved(before, status, self.clock.now_ms(), event_reason=reason), reason=reason)
+        state = replace(
+            before
+            if status is before.status
+            else moved(before, status, self.clock.now_ms(), event_reason=reason),
+            reason=reason,
+        )
         key = str(known.job_id)
         try:
-            self.store.transact([Check(STATES, key, known.state.version), *answer.checks], [Put(STATES, key, to_document(state)), *answer.writes])
+            self.store.transact(
+                [Check(STATES, key, known.state.version), *answer.checks],
+                [Put(STATES, key, to_document(state)), *answer.writes],
+            )
         except Conflict:
             return
         if status is not before.status:
@@ -254,7 +339,11 @@ class Supervisor:
         now_s = self.clock.monotonic_s()
         if self._saving[0] != request.id:
             self._saving = (request.id, now_s)
-        return f"it was not done within {LIMITS.savepoint_ms // 1000} s" if now_s - self._saving[1] >= LIMITS.savepoint_ms / 1000 else ""
+        return (
+            f"it was not done within {LIMITS.savepoint_ms // 1000} s"
+            if now_s - self._saving[1] >= LIMITS.savepoint_ms / 1000
+            else ""
+        )
 
     def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
         """The driver is dead, all of its session; what it left goes, and the job ends."""
@@ -262,12 +351,22 @@ class Supervisor:
             self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
         owned = Owned(self.claim.job.job_id, self.claim.generation)
         reason = self.stop.reason if status is JobStatus.CANCELED else ""
-        outcome = end(self.store, self.claimant.storage, owned, status, self.clock.now_ms(), failure, reason)
+        outcome = end(
+            self.store, self.claimant.storage, owned, status, self.clock.now_ms(), failure, reason
+        )
         self._log(JobStatus.RUNNING, status)
         return outcome
 
     def _log(self, before: JobStatus, after: JobStatus) -> None:
-        LOG.info("job status", extra={"job_id": self.claim.job.job_id, "generation": self.claim.generation, "from": before.value, "to": after.value})
+        LOG.info(
+            "job status",
+            extra={
+                "job_id": self.claim.job.job_id,
+                "generation": self.claim.generation,
+                "from": before.value,
+                "to": after.value,
+            },
+        )
 
 
 def _shown(status: JobStatus, request: SavepointRequest | None) -> JobStatus:

@@ -70,12 +70,27 @@ class Tokens:
         if lives_ms is not None and not 1_000 <= lives_ms <= LIVES_S_MAX * 1_000:
             raise BadLifetime(f"{lives_ms} ms")
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
-            raise UserError(f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who has it")
-        token_id, secret, now_ms = secrets.token_hex(6), secrets.token_urlsafe(32), self.clock.now_ms()
+            raise UserError(
+                f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who has it"
+            )
+        token_id, secret, now_ms = (
+            secrets.token_hex(6),
+            secrets.token_urlsafe(32),
+            self.clock.now_ms(),
+        )
         expires_ms = 0 if lives_ms is None else now_ms + lives_ms
-        token = AccessToken(id=token_id, name=name.strip(), role=role, sha256=digest(secret), created_ms=now_ms, expires_ms=expires_ms)
+        token = AccessToken(
+            id=token_id,
+            name=name.strip(),
+            role=role,
+            sha256=digest(secret),
+            created_ms=now_ms,
+            expires_ms=expires_ms,
+        )
         failpoint("token.create.before")
-        self.store.transact([Check(TOKENS, token_id, 0)], [Put(TOKENS, token_id, to_document(token))])
+        self.store.transact(
+            [Check(TOKENS, token_id, 0)], [Put(TOKENS, token_id, to_document(token))]
+        )
         failpoint("token.create.after")
         return token, f"tg_{token_id}_{secret}"
 
@@ -94,19 +109,27 @@ class Tokens:
         failpoint("token.revoke.after")
 
 
-def recognised(text: str, find: Callable[[str], AccessToken | None], now_ms: int) -> AccessToken | None:
+def recognised(
+    text: str, find: Callable[[str], AccessToken | None], now_ms: int
+) -> AccessToken | None:
     """Whose token this is; None where it is nobody's, or its time is over. Compared in constant time, also where there is no such id."""
     form = _FORM.fullmatch(text)
     if form is None:
         return None
     token = find(form[1])
     same = hmac.compare_digest(digest(form[2]), token.sha256 if token else digest(""))
-    return token if token is not None and same and status_of(token, now_ms) is TokenStatus.ACTIVE else None
+    return (
+        token
+        if token is not None and same and status_of(token, now_ms) is TokenStatus.ACTIVE
+        else None
+    )
 
 
 def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
     """Whether the token is of use at this moment."""
-    possible = all(type(ms) is int and 0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms))
+    possible = all(
+        type(ms) is int and 0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms)
+    )
     if not possible:
         return TokenStatus.DAMAGED
     return TokenStatus.EXPIRED if 0 < token.expires_ms <= now_ms else TokenStatus.ACTIVE
@@ -131,7 +154,14 @@ def _token(entry: Entry) -> AccessToken:
     try:
         return from_document(AccessToken, entry.value, f"token {entry.key}")
     except (TidegateError, TypeError, ValueError, KeyError, AttributeError):
-        return AccessToken(id=entry.key, name="(unreadable)", role=Role.VIEWER, sha256="", created_ms=0, expires_ms=DAMAGED)
+        return AccessToken(
+            id=entry.key,
+            name="(unreadable)",
+            role=Role.VIEWER,
+            sha256="",
+            created_ms=0,
+            expires_ms=DAMAGED,
+        )
 
 
 def digest(secret: str) -> str:

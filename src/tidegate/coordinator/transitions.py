@@ -75,14 +75,31 @@ class Changes:
 class Recorder:
     """Writes decisions, for one leadership at a time."""
 
-    def __init__(self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock, hook: Hook) -> None:
-        self.store, self.storage, self.settings, self.clock, self.hook = store, storage, settings, clock, hook
+    def __init__(
+        self,
+        store: Store,
+        storage: CheckpointStorage,
+        settings: EngineSettings,
+        clock: Clock,
+        hook: Hook,
+    ) -> None:
+        self.store, self.storage, self.settings, self.clock, self.hook = (
+            store,
+            storage,
+            settings,
+            clock,
+            hook,
+        )
 
     def stay(self, lease: Check, known: Known, view: JobView, decision: Stay) -> bool:
         """What changes without another status: order, worker, reason, health. Whether anything did."""
         before, now_ms = view.state, self.clock.now_ms()
         health = view.health if before.status is JobStatus.RUNNING else Health()
-        runway = view.runway if before.status is JobStatus.RUNNING else Outlook(before.runway, before.runway_reason)
+        runway = (
+            view.runway
+            if before.status is JobStatus.RUNNING
+            else Outlook(before.runway, before.runway_reason)
+        )
         moved = _moved(view, decision.order, decision.worker, now_ms)
         answer = given_up(known, decision.savepoint, now_ms)
         told = (decision.reason, health.level, health.reason, runway.level, runway.reason)
@@ -96,7 +113,10 @@ class Recorder:
             runway=runway.level,
             runway_reason=runway.reason,
         )
-        writes: list[Put | Delete] = [Put(STATES, str(known.job_id), to_document(state)), *answer.writes]
+        writes: list[Put | Delete] = [
+            Put(STATES, str(known.job_id), to_document(state)),
+            *answer.writes,
+        ]
         if moved is not view.assignment and moved is not None:
             writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
         self._transact(lease, known, Changes(checks=answer.checks, writes=writes))
@@ -115,7 +135,9 @@ class Recorder:
     def bury_zombie(self, lease: Check, job_id: int) -> None:
         """An entry among the running jobs that belongs to none: its state is terminal or missing, by an older version or somebody's hand."""
         known = look(self.store, job_id)
-        if known.record is None or (known.state is not None and not known.state.value.status.terminal):
+        if known.record is None or (
+            known.state is not None and not known.state.value.status.terminal
+        ):
             return
         if known.state is None:
             return self._unknowable(lease, known)
@@ -123,22 +145,46 @@ class Recorder:
         writes: list[Put | Delete] = [Delete(JOBS, str(job_id)), Delete(ASSIGNMENTS, str(job_id))]
         status, now_ms = known.state.value.status, self.clock.now_ms()
         if cleanup is None or known.outcome is None:
-            ending = ending_of(known, status, now_ms, reason=known.state.value.reason, due_ms=now_ms + self.settings.state_cleanup_delay_ms)
+            ending = ending_of(
+                known,
+                status,
+                now_ms,
+                reason=known.state.value.reason,
+                due_ms=now_ms + self.settings.state_cleanup_delay_ms,
+            )
             writes = [
                 w
                 for w in ending.writes
-                if w.map not in (FINISHED, CLEANUP) or (w.map == CLEANUP and cleanup is None) or (w.map == FINISHED and known.outcome is None)
+                if w.map not in (FINISHED, CLEANUP)
+                or (w.map == CLEANUP and cleanup is None)
+                or (w.map == FINISHED and known.outcome is None)
             ]
         failpoint("zombie.bury.before")
-        self._transact(lease, known, Changes(checks=[Check(CLEANUP, str(job_id), cleanup.version if cleanup else 0)], writes=writes))
+        self._transact(
+            lease,
+            known,
+            Changes(
+                checks=[Check(CLEANUP, str(job_id), cleanup.version if cleanup else 0)],
+                writes=writes,
+            ),
+        )
         failpoint("zombie.bury.after")
 
     def _unknowable(self, lease: Check, known: Known) -> None:
         """Nothing tells where this job was: it is not guessed."""
         assert known.record is not None
         record, now_ms = known.record.value, self.clock.now_ms()
-        key, status, places = str(known.job_id), JobStatus.UNKNOWABLE, [p.value for p in known.pipelines]
-        failure = Failure(at_ms=now_ms, generation=0, condition="state-missing", message="the job was listed as running, and its state is not in the store")
+        key, status, places = (
+            str(known.job_id),
+            JobStatus.UNKNOWABLE,
+            [p.value for p in known.pipelines],
+        )
+        failure = Failure(
+            at_ms=now_ms,
+            generation=0,
+            condition="state-missing",
+            message="the job was listed as running, and its state is not in the store",
+        )
         state = JobState(
             job_id=known.job_id,
             status=status,
@@ -147,7 +193,12 @@ class Recorder:
             failures=(failure,),
             changed_ms=now_ms,
             entered={status.value: now_ms},
-            events=appended(history_of(known), JobEvent(at_ms=now_ms, kind=JobEventKind.STATUS, to=status.value, reason=failure.message)),
+            events=appended(
+                history_of(known),
+                JobEvent(
+                    at_ms=now_ms, kind=JobEventKind.STATUS, to=status.value, reason=failure.message
+                ),
+            ),
         )
         outcome = JobOutcome(
             job_id=known.job_id,
@@ -163,7 +214,10 @@ class Recorder:
             events=state.events,
         )
         cleanup = CleanupRecord(
-            job_id=known.job_id, initialization_ms=record.initialization_ms, resumable=True, due_ms=now_ms + self.settings.state_cleanup_delay_ms
+            job_id=known.job_id,
+            initialization_ms=record.initialization_ms,
+            resumable=True,
+            due_ms=now_ms + self.settings.state_cleanup_delay_ms,
         )
         writes: list[Put | Delete] = [
             Put(STATES, key, to_document(state)),
@@ -171,7 +225,11 @@ class Recorder:
             Put(CLEANUP, key, to_document(cleanup)),
             Delete(JOBS, key),
             *(
-                Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, status=own, generation=state.generation)))
+                Put(
+                    PIPELINES,
+                    f"{key}/{p.pipeline}",
+                    to_document(replace(p, status=own, generation=state.generation)),
+                )
                 for p, own in zip(places, ended_statuses(places, status), strict=True)
             ),
         ]
@@ -191,7 +249,10 @@ class Recorder:
         named = {(c.map, c.key) for c in checks}
         failpoint("transition.record.before")
         try:
-            self.store.transact([*checks, *(c for c in changes.checks if (c.map, c.key) not in named)], changes.writes)
+            self.store.transact(
+                [*checks, *(c for c in changes.checks if (c.map, c.key) not in named)],
+                changes.writes,
+            )
         except Conflict as error:
             raise Overtaken(str(error)) from error
         failpoint("transition.record.after")
@@ -200,13 +261,24 @@ class Recorder:
         """To a state that is neither a start nor an end."""
         key, now_ms = str(known.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
-        answer, buried = given_up(known, decision.savepoint, now_ms), self._buried(view, known, decision, now_ms)
-        writes: list[Put | Delete] = [Put(STATES, key, to_document(state)), *buried.writes, *answer.writes]
+        answer, buried = (
+            given_up(known, decision.savepoint, now_ms),
+            self._buried(view, known, decision, now_ms),
+        )
+        writes: list[Put | Delete] = [
+            Put(STATES, key, to_document(state)),
+            *buried.writes,
+            *answer.writes,
+        ]
         if decision.to is JobStatus.PENDING:
             writes.append(Delete(ASSIGNMENTS, key))
-        elif (moved := _moved(view, decision.order, decision.worker, now_ms)) is not view.assignment:
+        elif (
+            moved := _moved(view, decision.order, decision.worker, now_ms)
+        ) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
-        self._transact(lease, known, Changes(checks=[*answer.checks, *buried.checks], writes=writes))
+        self._transact(
+            lease, known, Changes(checks=[*answer.checks, *buried.checks], writes=writes)
+        )
         self._tell(known, state)
 
     def _schedule(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
@@ -216,24 +288,54 @@ class Recorder:
         generation = last_generation(known) + 1
         first = JobStatus.SCHEDULED.value not in view.state.entered
         try:
-            points = points_of(self.store, self.storage, view.record, [p.value for p in known.pipelines], first=first)
+            points = points_of(
+                self.store,
+                self.storage,
+                view.record,
+                [p.value for p in known.pipelines],
+                first=first,
+            )
         except UserError as error:
-            failure = Failure(at_ms=now_ms, generation=view.state.generation, condition=error.condition, domain=error.domain.value, message=str(error))
-            return self._end(lease, view, known, Go(to=JobStatus.FAILED, reason=str(error), failure=failure))
+            failure = Failure(
+                at_ms=now_ms,
+                generation=view.state.generation,
+                condition=error.condition,
+                domain=error.domain.value,
+                message=str(error),
+            )
+            return self._end(
+                lease, view, known, Go(to=JobStatus.FAILED, reason=str(error), failure=failure)
+            )
         finished = [p.value for p in known.pipelines if p.value.status is PipelineStatus.FINISHED]
         states = [adopted(self.storage, point.state, generation) for point in points]
         overtake(self.storage, states, now_ms)
         pipelines: list[PipelineState] = [*finished, *states]
         notes = "; ".join(note for point in points for note in point.notes)
-        state = self._next(view, decision, now_ms, generation=generation, reason=notes, told=_from(decision.worker, states, notes))
+        state = self._next(
+            view,
+            decision,
+            now_ms,
+            generation=generation,
+            reason=notes,
+            told=_from(decision.worker, states, notes),
+        )
         state = replace(state, started_ms=state.started_ms or now_ms)
         assignment = Assignment(
-            job_id=known.job_id, initialization_ms=view.record.initialization_ms, generation=generation, worker=decision.worker, ordered_ms=now_ms
+            job_id=known.job_id,
+            initialization_ms=view.record.initialization_ms,
+            generation=generation,
+            worker=decision.worker,
+            ordered_ms=now_ms,
         )
         writes: list[Put | Delete] = [
             Put(STATES, key, to_document(state)),
             Put(ASSIGNMENTS, key, to_document(assignment)),
-            *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=generation))) for p in pipelines),
+            *(
+                Put(
+                    PIPELINES, f"{key}/{p.pipeline}", to_document(replace(p, generation=generation))
+                )
+                for p in pipelines
+            ),
             *([Delete(RESTORE_CLAIMS, key)] if first and view.record.restored else []),
         ]
         checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
@@ -255,16 +357,36 @@ class Recorder:
             retain_after_cancel=self.settings.checkpoint.retain_after_cancel,
         )
         buried = self._buried(view, known, decision, now_ms)
-        checks = [*ending.checks, Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0), *buried.checks]
-        self._transact(lease, known, Changes(checks=checks, writes=[*ending.writes, *buried.writes]))
+        checks = [
+            *ending.checks,
+            Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0),
+            *buried.checks,
+        ]
+        self._transact(
+            lease, known, Changes(checks=checks, writes=[*ending.writes, *buried.writes])
+        )
         self._tell(known, ending.state)
 
     def _tell(self, known: Known, after: JobState) -> None:
         assert known.record is not None
-        for event in events_between(known.state.value if known.state else None, after, known.record.value.name, self.clock.now_ms()):
+        for event in events_between(
+            known.state.value if known.state else None,
+            after,
+            known.record.value.name,
+            self.clock.now_ms(),
+        ):
             self.hook.record(event)
 
-    def _next(self, view: JobView, decision: Go, now_ms: int, *, generation: int | None = None, reason: str | None = None, told: str | None = None) -> JobState:
+    def _next(
+        self,
+        view: JobView,
+        decision: Go,
+        now_ms: int,
+        *,
+        generation: int | None = None,
+        reason: str | None = None,
+        told: str | None = None,
+    ) -> JobState:
         """The state after a decision; `told` is the reason in the history, where that says more than the state does."""
         before, why = view.state, decision.reason if reason is None else reason
         return moved(
@@ -275,7 +397,9 @@ class Recorder:
             event_reason=why if told is None else told,
             restarts=(0 if decision.healed else before.restarts) + decision.restart,
             checkpoints=view.checkpoints,
-            failures=(*before.failures, *([decision.failure] if decision.failure else []))[-FAILURES_MAX:],
+            failures=(*before.failures, *([decision.failure] if decision.failure else []))[
+                -FAILURES_MAX:
+            ],
             reason=why,
             not_before_ms=decision.not_before_ms,
             health=CheckpointHealth.OK,
@@ -288,16 +412,22 @@ class Recorder:
         if not decision.proof or view.driver is None or view.driver.end is not None:
             return Changes()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
-        return Changes(checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))])
+        return Changes(
+            checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))]
+        )
 
 
 def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
     """Where a generation begins, for the history."""
-    points = ", ".join(f"checkpoint {p.latest.checkpoint} of pipeline {p.pipeline}" for p in states if p.latest)
+    points = ", ".join(
+        f"checkpoint {p.latest.checkpoint} of pipeline {p.pipeline}" for p in states if p.latest
+    )
     return "; ".join(filter(None, (f"on {worker}", f"from {points}" if points else "", notes)))
 
 
-def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) -> Assignment | None:
+def _moved(
+    view: JobView, order: Order | None, worker: str | None, now_ms: int
+) -> Assignment | None:
     """The assignment with another order or worker; the very same object where nothing changes. Where nothing is, a driver that may live is assigned."""
     before = view.assignment
     if before is None:
@@ -315,7 +445,9 @@ def _moved(view: JobView, order: Order | None, worker: str | None, now_ms: int) 
     if order in (None, before.order) and worker in (None, before.worker):
         return before
     ordered_ms = now_ms if order not in (None, before.order) else before.ordered_ms
-    return replace(before, order=order or before.order, worker=worker or before.worker, ordered_ms=ordered_ms)
+    return replace(
+        before, order=order or before.order, worker=worker or before.worker, ordered_ms=ordered_ms
+    )
 
 
 def _alike(told: tuple[str, ...], state: JobState) -> bool:

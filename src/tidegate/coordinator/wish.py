@@ -55,7 +55,13 @@ class RestoreWish:
         if text is None:
             return RestoreWish(From.ASK)
         word, _, rest = text.partition(":")
-        if word == From.CHECKPOINT and rest.isascii() and rest.isdigit() and len(rest) <= 18 and int(rest):
+        if (
+            word == From.CHECKPOINT
+            and rest.isascii()
+            and rest.isdigit()
+            and len(rest) <= 18
+            and int(rest)
+        ):
             return RestoreWish(From.CHECKPOINT, int(rest))
         if word in (From.SAVEPOINT, From.PATH) and rest.strip():
             return RestoreWish(From(word), where=rest.strip())
@@ -73,8 +79,12 @@ class RestoreWish:
         if source_job is None or source_job == own:
             return self
         if self.start is From.FRESH:
-            raise UserError(f"--restore fresh and --restore-from {source_job} do not go together: a fresh start takes no state")
-        return replace(self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start)
+            raise UserError(
+                f"--restore fresh and --restore-from {source_job} do not go together: a fresh start takes no state"
+            )
+        return replace(
+            self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start
+        )
 
 
 def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
@@ -83,7 +93,9 @@ def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
     for text in paths:
         path = re.sub(r"^file:(//)?(?=/)", "", text.strip())
         if not path.startswith("/"):
-            raise UserError(f"{option} {text!r} is not an absolute path: write it as the job's error does")
+            raise UserError(
+                f"{option} {text!r} is not an absolute path: write it as the job's error does"
+            )
         found.append(os.path.normpath(path))
     if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
         raise UserError(
@@ -99,7 +111,9 @@ def changes_of(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
     for change in map(AcceptedChange.parse, texts):
         before = found.setdefault((change.at, change.table), change)
         if before != change:
-            raise UserError(f"--accept-change is given both as {before} and as {change}: choose one")
+            raise UserError(
+                f"--accept-change is given both as {before} and as {change}: choose one"
+            )
     if len(found) > CHANGES_MAX:
         raise UserError(f"--accept-change is given {len(found)} times: at most {CHANGES_MAX}")
     return tuple(found.values())
@@ -112,7 +126,9 @@ def answer(kind: type[E], option: str, text: str | None, default: E) -> E:
     try:
         return kind(text.lower())
     except ValueError:
-        raise UserError(f"{option} {text!r} is not understood: say {' or '.join(each.value for each in kind)}") from None
+        raise UserError(
+            f"{option} {text!r} is not understood: say {' or '.join(each.value for each in kind)}"
+        ) from None
 
 
 class Condition(StrEnum):
@@ -121,7 +137,9 @@ class Condition(StrEnum):
     NONE = "none"  # never ran
     FINISHED = "finished"  # ran to its end
     DISCARDED = "discarded"  # ended, and nothing of it is kept: its checkpoints are being deleted
-    WORK_DONE = "work-done"  # every pipeline finished, but the run was killed before it could say so
+    WORK_DONE = (
+        "work-done"  # every pipeline finished, but the run was killed before it could say so
+    )
     UNFINISHED = "unfinished"  # killed, failed or stopped: something to resume
 
 
@@ -158,12 +176,23 @@ class NothingToRestore(UserError):
     condition = "nothing-to-restore"
 
 
-def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, place: str, looked: str = "", checkpoints: bool = True) -> Start:
+def decide(
+    wish: RestoreWish,
+    condition: Condition,
+    *,
+    job: str,
+    status: str,
+    place: str,
+    looked: str = "",
+    checkpoints: bool = True,
+) -> Start:
     """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
     none = condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED)
     if wish.elsewhere:
         return Start.RESUME
-    if wish.start is From.FRESH or (none and (wish.start in (From.ASK, From.AUTO) or wish.on_missing is OnMissing.FRESH)):
+    if wish.start is From.FRESH or (
+        none and (wish.start in (From.ASK, From.AUTO) or wish.on_missing is OnMissing.FRESH)
+    ):
         return Start.FRESH
     there = f" (looked for in {looked})" if looked else ""
     match condition:
@@ -173,9 +202,13 @@ def decide(wish: RestoreWish, condition: Condition, *, job: str, status: str, pl
                 "Start it with --restore fresh or --restore auto, or say --on-missing fresh"
             )
         case Condition.FINISHED:
-            raise NothingToRestore(f"{job} has finished: there is nothing left to restore. Run it again without --restore, or with --restore fresh")
+            raise NothingToRestore(
+                f"{job} has finished: there is nothing left to restore. Run it again without --restore, or with --restore fresh"
+            )
         case Condition.DISCARDED:
-            raise NothingToRestore(f"{job} has ended, and nothing of it is kept. Run it again without --restore, or with --restore fresh")
+            raise NothingToRestore(
+                f"{job} has ended, and nothing of it is kept. Run it again without --restore, or with --restore fresh"
+            )
         case Condition.WORK_DONE:
             return Start.NOTHING
     if wish.start is From.ASK and not wish.takeover:

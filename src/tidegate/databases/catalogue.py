@@ -73,10 +73,16 @@ class TableInfo:
         """The table as it flows through a pipeline; `types` are our types by column name."""
         return Table(
             path=self.name.path,
-            columns=tuple(Column(name=c.name, type=types[c.name], nullable=c.nullable, comment=c.comment) for c in self.columns),
+            columns=tuple(
+                Column(name=c.name, type=types[c.name], nullable=c.nullable, comment=c.comment)
+                for c in self.columns
+            ),
             primary_key=self.primary_key,
             unique_key=self.unique_key,
             comment=self.comment,
             kinds=kinds,
-            options={**self.name.options(), SOURCE_TYPES: {c.name: [c.native, c.collation] for c in self.columns}},
+            options={
+                **self.name.options(),
+                SOURCE_TYPES: {c.name: [c.native, c.collation] for c in self.columns},
+            },
         )

@@ -58,7 +58,14 @@ class Scale:
 
 def splittable(kind: DataType) -> bool:
     """Whether ranges of such a column can be asked for."""
-    return kind.name in (*WHOLE_NUMBERS, *MOMENTS, TypeName.DECIMAL, TypeName.STRING, TypeName.DATE, TypeName.BYTES)
+    return kind.name in (
+        *WHOLE_NUMBERS,
+        *MOMENTS,
+        TypeName.DECIMAL,
+        TypeName.STRING,
+        TypeName.DATE,
+        TypeName.BYTES,
+    )
 
 
 def condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
@@ -87,7 +94,11 @@ def as_bound(value: Any) -> Bound:
         case None | bool() | int() | str():
             return value
         case Decimal() | float():
-            return {"number": format(value, "f")} if isinstance(value, Decimal) else {"number": repr(value)}
+            return (
+                {"number": format(value, "f")}
+                if isinstance(value, Decimal)
+                else {"number": repr(value)}
+            )
         case bytes() | bytearray() | memoryview():
             return {"bytes": bytes(value).hex()}
         case datetime.datetime():
@@ -96,13 +107,17 @@ def as_bound(value: Any) -> Bound:
             return str(value)
 
 
-def cut(session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: Cut) -> list[Chunk]:
+def cut(
+    session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: Cut
+) -> list[Chunk]:
     """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column: `key` is its Dialect.key_expression."""
     if how.rows <= how.rows_each:
         return [Chunk(None, None, how.rows)]
     scale = scale_of(kind, dialect)
     if scale is not None:
-        low, high = session.query(f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from {relation}")[0]
+        low, high = session.query(
+            f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from {relation}"
+        )[0]
         if low is None:
             return [Chunk(None, None, how.rows)]
         found = _evenly(scale, low, high, how)
@@ -127,14 +142,29 @@ def scale_of(kind: DataType, dialect: Dialect) -> Scale | None:
     """How keys of a type are numbers; None where they are not."""
     if kind.name in WHOLE_NUMBERS:
         return Scale(int, int)
-    if kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE:  # which compares them as texts
-        return Scale(lambda v: int(Decimal(v).scaleb(kind.scale)), lambda n: as_bound(Decimal(n).scaleb(-kind.scale)), 10**kind.scale)
+    if (
+        kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE
+    ):  # which compares them as texts
+        return Scale(
+            lambda v: int(Decimal(v).scaleb(kind.scale)),
+            lambda n: as_bound(Decimal(n).scaleb(-kind.scale)),
+            10**kind.scale,
+        )
     if kind.name is TypeName.DATE:
-        return Scale(lambda v: _date(v).toordinal(), lambda n: datetime.date.fromordinal(n).isoformat())
+        return Scale(
+            lambda v: _date(v).toordinal(), lambda n: datetime.date.fromordinal(n).isoformat()
+        )
     if kind.name in MOMENTS:
-        zone = datetime.UTC if kind.name is TypeName.TIMESTAMP_TZ and dialect.system is System.POSTGRES else None
+        zone = (
+            datetime.UTC
+            if kind.name is TypeName.TIMESTAMP_TZ and dialect.system is System.POSTGRES
+            else None
+        )
         begin = datetime.datetime(1970, 1, 1, tzinfo=zone)
-        return Scale(lambda v: (_moment(v, zone) - begin) // datetime.timedelta(seconds=1), lambda n: (begin + datetime.timedelta(seconds=n)).isoformat(" "))
+        return Scale(
+            lambda v: (_moment(v, zone) - begin) // datetime.timedelta(seconds=1),
+            lambda n: (begin + datetime.timedelta(seconds=n)).isoformat(" "),
+        )
     return None
 
 
@@ -143,7 +173,9 @@ def _date(value: Any) -> datetime.date:
 
 
 def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
-    found = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
+    found = (
+        value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
+    )
     return found if (found.tzinfo is None) == (zone is None) else found.replace(tzinfo=zone)
 
 
@@ -156,7 +188,10 @@ def _evenly(scale: Scale, low: Any, high: Any, how: Cut) -> list[Chunk]:
     factor = ((last - first) / scale.units + 1) / how.rows
     if not how.factor_min <= factor <= how.factor_max:
         return []
-    return [Chunk(_bound(scale, chunk.low), _bound(scale, chunk.high), chunk.rows) for chunk in even(first, last, how)]
+    return [
+        Chunk(_bound(scale, chunk.low), _bound(scale, chunk.high), chunk.rows)
+        for chunk in even(first, last, how)
+    ]
 
 
 def _bound(scale: Scale, number: int | None) -> Bound:
@@ -184,11 +219,17 @@ def _cutting_values(session: Session, keys: Keys, how: Cut) -> Iterator[Bound]:
         yield from islice(walk(session, keys, each, ahead=each), how.chunks_max)
 
 
-def walk(session: Session, keys: Keys, each: int, *, ahead: int, after: Bound = None) -> Iterator[Bound]:
+def walk(
+    session: Session, keys: Keys, each: int, *, ahead: int, after: Bound = None
+) -> Iterator[Bound]:
     """The key that has `ahead` others between it and `after`, then every key that is `each` further, by the index. A key that repeats is one step."""
     last = after
     while True:
-        parts = [f"{keys.key} is not null", *([keys.only] if keys.only else []), *([f"{keys.key} > {keys.constant(last)}"] if last is not None else [])]
+        parts = [
+            f"{keys.key} is not null",
+            *([keys.only] if keys.only else []),
+            *([f"{keys.key} > {keys.constant(last)}"] if last is not None else []),
+        ]
         # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it may be a text
         sql = f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by {keys.key} limit 1 offset {ahead}"
         found = session.query(sql)
@@ -202,7 +243,12 @@ def _sampled(session: Session, keys: Keys, each: int, how: Cut) -> Iterator[Boun
     relation, key, value = keys.relation, keys.key, keys.value
     step = max(1, min(each, how.sample_rate))
     numbered = f"select {value} as edge, row_number() over (order by {key}) as n from {relation} where {key} is not null"
-    sample = [as_bound(found) for (found,) in session.query(f"select edge from ({numbered}) s where n % {step} = 0 order by n")]
+    sample = [
+        as_bound(found)
+        for (found,) in session.query(
+            f"select edge from ({numbered}) s where n % {step} = 0 order by n"
+        )
+    ]
     last: Bound = None
     for bound in sample[:: max(1, each // step)]:
         if bound != last:

@@ -8,20 +8,45 @@ from tidegate.databases.dialect import Dialect
 from tidegate.databases.url import System
 from tidegate.model.types import Column, TypeName
 
-_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+_NUMBERS = (
+    TypeName.TINYINT,
+    TypeName.SMALLINT,
+    TypeName.INT,
+    TypeName.BIGINT,
+    TypeName.DECIMAL,
+    TypeName.FLOAT,
+    TypeName.DOUBLE,
+)
 
 
-def create_table(dialect: Dialect, name: TableName, columns: Sequence[Column], key: Sequence[str], comment: str = "", types: Sequence[str] = ()) -> list[str]:
+def create_table(
+    dialect: Dialect,
+    name: TableName,
+    columns: Sequence[Column],
+    key: Sequence[str],
+    comment: str = "",
+    types: Sequence[str] = (),
+) -> list[str]:
     """A new table, with `types` or those that the dialect has. Only columns of the key must have values: what a source could not tell is null."""
-    natives = types or [dialect.native_type(column.type, keys=len(key) if column.name in key else 0) for column in columns]
-    parts = [f"{dialect.quote(c.name)} {native}" + (" not null" if c.name in key else "") for c, native in zip(columns, natives, strict=True)]
+    natives = types or [
+        dialect.native_type(column.type, keys=len(key) if column.name in key else 0)
+        for column in columns
+    ]
+    parts = [
+        f"{dialect.quote(c.name)} {native}" + (" not null" if c.name in key else "")
+        for c, native in zip(columns, natives, strict=True)
+    ]
     if key:
         parts.append(f"primary key ({dialect.names(key)})")
     options = " default character set utf8mb4" if dialect.system is System.MYSQL else ""
     if comment and dialect.system is System.MYSQL:
         options += f" comment = {_comment(comment)}"
     create = f"create table if not exists {dialect.qualified(name)} ({', '.join(parts)}){options}"
-    after = [f"comment on table {dialect.qualified(name)} is {dialect.text_literal(comment)}"] if comment and dialect.system is System.POSTGRES else []
+    after = (
+        [f"comment on table {dialect.qualified(name)} is {dialect.text_literal(comment)}"]
+        if comment and dialect.system is System.POSTGRES
+        else []
+    )
     return [create, *after]
 
 
@@ -48,7 +73,11 @@ def drop_table(dialect: Dialect, name: TableName) -> str:
 
 def empty_table(dialect: Dialect, name: TableName) -> str:
     """All rows go."""
-    return f"delete from {dialect.qualified(name)}" if dialect.system is System.SQLITE else f"truncate table {dialect.qualified(name)}"
+    return (
+        f"delete from {dialect.qualified(name)}"
+        if dialect.system is System.SQLITE
+        else f"truncate table {dialect.qualified(name)}"
+    )
 
 
 def add_column(dialect: Dialect, name: TableName, column: Column, native: str = "") -> str:

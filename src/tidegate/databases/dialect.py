@@ -33,7 +33,11 @@ class Dialect(ABC):
 
     def quote(self, name: str) -> str:
         """A name, whatever characters it has."""
-        return self.quote_character + name.replace(self.quote_character, self.quote_character * 2) + self.quote_character
+        return (
+            self.quote_character
+            + name.replace(self.quote_character, self.quote_character * 2)
+            + self.quote_character
+        )
 
     def names(self, names: Sequence[str]) -> str:
         """Several names between commas."""
@@ -122,7 +126,9 @@ class Dialect(ABC):
         return ""
 
     @abstractmethod
-    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+    def batches(
+        self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+    ) -> "Iterator[pa.RecordBatch]":
         """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types; in batches of about rows_max (0: as the driver likes)."""
 
     @abstractmethod

@@ -15,7 +15,9 @@ class DatabaseUnreachable(TransientError):
     domain = Domain.EXTERNAL
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host and port of `url` right?")
+        super().__init__(
+            f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host and port of `url` right?"
+        )
         self.where, self.why = where, why
 
 
@@ -36,7 +38,9 @@ class AccessDenied(UserError):
     condition = "database-access-denied"
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the rights of that user")
+        super().__init__(
+            f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the rights of that user"
+        )
         self.where, self.why = where, why
 
 
@@ -80,7 +84,9 @@ class TableMissing(UserError):
 
     def __init__(self, where: str, table: str, suggestion: str = "") -> None:
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
-        super().__init__(f"there is no table {table!r} in the database {where}, or its user may not see it{hint}")
+        super().__init__(
+            f"there is no table {table!r} in the database {where}, or its user may not see it{hint}"
+        )
         self.where, self.table, self.suggestion = where, table, suggestion
 
 
@@ -90,7 +96,9 @@ class UnknownColumnType(UserError):
     condition = "unknown-column-type"
 
     def __init__(self, column: str, native: str) -> None:
-        super().__init__(f"the column {column!r} has the type {native}, which has no counterpart: leave it out or cast it with `query`")
+        super().__init__(
+            f"the column {column!r} has the type {native}, which has no counterpart: leave it out or cast it with `query`"
+        )
         self.column, self.native = column, native
 
 
@@ -121,4 +129,6 @@ class LoggedValueUnfit(UserError):
 
     def of_row(self, table: str, key: str) -> "LoggedValueUnfit":
         """The same with its table and the key of its row."""
-        return LoggedValueUnfit(self.column, self.kind, self.index, self.why, f" of {table} ({key})")
+        return LoggedValueUnfit(
+            self.column, self.kind, self.index, self.why, f" of {table} ({key})"
+        )

@@ -10,7 +10,14 @@ import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 
 from tidegate.databases import reuse
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    StatementRefused,
+    Untrusted,
+)
 from tidegate.databases.session import Row, Session
 from tidegate.databases.tls import Mode, Tls, context, mysql_tls
 from tidegate.databases.url import Address
@@ -20,10 +27,42 @@ T = TypeVar("T")
 _RESET_CONNECTION = 0x1F
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
 _LOST = {2003, 2002, 2005}
-_UNTRUSTED = ("certificate verify failed", "ssl is required", "wrong_version_number", "wrong version number", "support ssl")
+_UNTRUSTED = (
+    "certificate verify failed",
+    "ssl is required",
+    "wrong_version_number",
+    "wrong version number",
+    "support ssl",
+)
 # Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
-_PASSING = {1040, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1290, 1412, 1637, 1927, 2006, 2013, 2014, 2055, 3024, 4031}
-_NEEDS_ENCRYPTION = "caching_sha2_password"  # pymysql says so where it cannot encrypt the password alone
+_PASSING = {
+    1040,
+    1053,
+    1077,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1184,
+    1203,
+    1205,
+    1213,
+    1226,
+    1290,
+    1412,
+    1637,
+    1927,
+    2006,
+    2013,
+    2014,
+    2055,
+    3024,
+    4031,
+}
+_NEEDS_ENCRYPTION = (
+    "caching_sha2_password"  # pymysql says so where it cannot encrypt the password alone
+)
 SET_UP = (
     "set session time_zone = '+00:00'",
     "set session sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -34,7 +73,9 @@ SET_UP = (
 def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
     """A pymysql connection in autocommit, with our session settings; also for readers of the binary log."""
     tls = tls_of(address)
-    protection: dict[str, Any] = {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
+    protection: dict[str, Any] = (
+        {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
+    )
     given: dict[str, Any] = {
         "host": address.host,
         "port": address.port,
@@ -76,7 +117,8 @@ def translated(address: Address, act: Callable[[], T]) -> T:
     except (OSError, RuntimeError) as error:
         if _NEEDS_ENCRYPTION in str(error):
             raise AccessDenied(
-                str(address), "this server takes the password of this user (caching_sha2_password) only encrypted: add ?sslMode=REQUIRED to the URL"
+                str(address),
+                "this server takes the password of this user (caching_sha2_password) only encrypted: add ?sslMode=REQUIRED to the URL",
             ) from None
         raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
 
@@ -118,7 +160,9 @@ class MySqlSession(Session):
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""
         with self.connection.cursor() as cursor:
-            return int(translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None)))
+            return int(
+                translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+            )
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row."""
@@ -143,10 +187,20 @@ class MySqlSession(Session):
         if isinstance(connection, reuse.ClosedConnection):
             return
         self.connection = reuse.ClosedConnection(self.address)
-        if self.reusable and connection.open and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+        if (
+            self.reusable
+            and connection.open
+            and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        ):
             with suppress(pymysql.err.MySQLError, OSError, RuntimeError, TidegateError):
                 _reset(self.address, connection)
-                reuse.keep(self._key, connection, connection._sock.fileno(), lambda: _closed(connection), self._opened_s)
+                reuse.keep(
+                    self._key,
+                    connection,
+                    connection._sock.fileno(),
+                    lambda: _closed(connection),
+                    self._opened_s,
+                )
                 return
         _closed(connection)
 

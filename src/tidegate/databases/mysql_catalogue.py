@@ -40,10 +40,21 @@ _TYPES: Mapping[int, str] = {
 
 def tables(session: Session, database: str) -> list[TableName]:
     """All tables and views of a database, else of all that are not the system's."""
-    places = [database] if database else [name for (name,) in session.query("show databases") if name.lower() not in SYSTEM_SCHEMAS]
+    places = (
+        [database]
+        if database
+        else [
+            name
+            for (name,) in session.query("show databases")
+            if name.lower() not in SYSTEM_SCHEMAS
+        ]
+    )
     found = []
     for place in places:
-        rows = session.query("select table_name from information_schema.tables where table_schema = %s order by table_name", (place,))
+        rows = session.query(
+            "select table_name from information_schema.tables where table_schema = %s order by table_name",
+            (place,),
+        )
         found += [TableName(place, "", name) for (name,) in rows]
     return found
 
@@ -59,9 +70,12 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
             comment=comment or "",
             charset=charset or "",
             collation=collation or "",
-            generated="GENERATED" in (extra or "").upper() and "DEFAULT_GENERATED" not in (extra or "").upper(),
+            generated="GENERATED" in (extra or "").upper()
+            and "DEFAULT_GENERATED" not in (extra or "").upper(),
         )
-        for column, native, nullable, comment, charset, collation, extra in session.query(_COLUMNS, place)
+        for column, native, nullable, comment, charset, collation, extra in session.query(
+            _COLUMNS, place
+        )
     )
     if not columns:
         return None
@@ -71,18 +85,38 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         keys.setdefault(index, []).append(column)
         if nullable == "YES":
             loose.add(index)
-    unique = next((tuple(names) for index, names in keys.items() if index != "PRIMARY" and index not in loose), ())
+    unique = next(
+        (
+            tuple(names)
+            for index, names in keys.items()
+            if index != "PRIMARY" and index not in loose
+        ),
+        (),
+    )
     comment = session.one(_COMMENT, place)
-    return TableInfo(name=name, columns=columns, primary_key=tuple(keys.get("PRIMARY", ())), unique_key=unique, comment=comment or "")
+    return TableInfo(
+        name=name,
+        columns=columns,
+        primary_key=tuple(keys.get("PRIMARY", ())),
+        unique_key=unique,
+        comment=comment or "",
+    )
 
 
 def query_columns(session: Session, sql: str) -> list[NativeColumn]:
     """From the description of an empty result."""
     assert isinstance(session, MySqlSession)
     with session.connection.cursor() as cursor:
-        translated(session.address, lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0"))
+        translated(
+            session.address, lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0")
+        )
         fields = cursor._result.fields  # the public description leaves signs and character sets out
-        return [NativeColumn(name=field.name, native=_native(field), nullable=not field.flags & FLAG.NOT_NULL) for field in fields]
+        return [
+            NativeColumn(
+                name=field.name, native=_native(field), nullable=not field.flags & FLAG.NOT_NULL
+            )
+            for field in fields
+        ]
 
 
 def _native(field: Any) -> str:
@@ -98,4 +132,8 @@ def _native(field: Any) -> str:
         return f"tinyint(1){unsigned}"
     if code in _TYPES:
         return _TYPES[code] + unsigned
-    return "longblob" if field.charsetnr == BINARY_CHARSET and not field.flags & (FLAG.ENUM | FLAG.SET) else "longtext"
+    return (
+        "longblob"
+        if field.charsetnr == BINARY_CHARSET and not field.flags & (FLAG.ENUM | FLAG.SET)
+        else "longtext"
+    )

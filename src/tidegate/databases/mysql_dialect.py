@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 KEY_CHARS_MAX = 760
 """An index of InnoDB holds 3072 bytes, at 4 bytes a character."""
-_WIDER = {"tinyint": TypeName.SMALLINT, "smallint": TypeName.INT, "mediumint": TypeName.INT, "int": TypeName.BIGINT, "integer": TypeName.BIGINT}
+_WIDER = {
+    "tinyint": TypeName.SMALLINT,
+    "smallint": TypeName.INT,
+    "mediumint": TypeName.INT,
+    "int": TypeName.BIGINT,
+    "integer": TypeName.BIGINT,
+}
 _SIGNED = {
     "tinyint": TypeName.TINYINT,
     "smallint": TypeName.SMALLINT,
@@ -43,7 +49,17 @@ _OTHERS = {
     "timestamp": TypeName.TIMESTAMP_TZ,
 }
 _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector")
-_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection")
+_SPATIAL = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+)
 _NATIVE = {
     TypeName.STRING: "longtext",
     TypeName.BOOLEAN: "tinyint(1)",
@@ -86,7 +102,9 @@ class MySqlDialect(Dialect):
             raise ValueError(f"{text!r} is no table: write database.table")
         database = parts[0] if len(parts) == 2 else address.database
         if not database:
-            raise ValueError(f"{text!r} names no database, and neither does the URL: write database.table")
+            raise ValueError(
+                f"{text!r} names no database, and neither does the URL: write database.table"
+            )
         return TableName(database, "", parts[-1])
 
     def text_literal(self, text: str) -> str:
@@ -101,12 +119,24 @@ class MySqlDialect(Dialect):
         """Our type of a column."""
         text = column.native.lower()
         base, sizes = base_and_sizes(text)
-        base = base.removesuffix(" unsigned").removesuffix(" zerofill").removesuffix(" unsigned").removesuffix(" signed").strip()
+        base = (
+            base.removesuffix(" unsigned")
+            .removesuffix(" zerofill")
+            .removesuffix(" unsigned")
+            .removesuffix(" signed")
+            .strip()
+        )
         unsigned = "unsigned" in text or "zerofill" in text
-        if (base == "tinyint" and sizes == [1] and not unsigned) or (base == "bit" and sizes in ([], [1])):
+        if (base == "tinyint" and sizes == [1] and not unsigned) or (
+            base == "bit" and sizes in ([], [1])
+        ):
             return simple(TypeName.BOOLEAN)
         if base in ("decimal", "numeric", "dec", "fixed"):
-            return decimal(*(sizes + [10, 0][len(sizes) :])) if len(sizes) != 1 else decimal(sizes[0], 0)
+            return (
+                decimal(*(sizes + [10, 0][len(sizes) :]))
+                if len(sizes) != 1
+                else decimal(sizes[0], 0)
+            )
         if base == "bigint" and unsigned:
             return decimal(20, 0)
         if base in _SIGNED:
@@ -121,7 +151,9 @@ class MySqlDialect(Dialect):
         """The type for a new column. Texts and bytes of a key have a length, as its index does; texts are told apart by bytes: "a" and "A" are two rows."""
         if keys and kind.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR):
             text = kind.name is TypeName.STRING
-            return f"{'varchar' if text else 'varbinary'}({min(255, KEY_CHARS_MAX // keys)})" + (" character set utf8mb4 collate utf8mb4_bin" if text else "")
+            return f"{'varchar' if text else 'varbinary'}({min(255, KEY_CHARS_MAX // keys)})" + (
+                " character set utf8mb4 collate utf8mb4_bin" if text else ""
+            )
         if kind.name is TypeName.DECIMAL:
             return f"decimal({kind.precision},{kind.scale})"
         return _NATIVE.get(kind.name, "json")
@@ -138,8 +170,14 @@ class MySqlDialect(Dialect):
                 return _as_text(name, base, zerofill="zerofill" in column.native.lower())
             case TypeName.INT if base == "year":
                 return f"{name} + 0"
-            case TypeName.BYTES if base == "bit" or base == "vector" or base in _SPATIAL:  # as the server keeps them, which is what it takes too
-                return f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))" if base == "bit" else f"unhex(hex({name}))"
+            case TypeName.BYTES if (
+                base == "bit" or base == "vector" or base in _SPATIAL
+            ):  # as the server keeps them, which is what it takes too
+                return (
+                    f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))"
+                    if base == "bit"
+                    else f"unhex(hex({name}))"
+                )
             case TypeName.DATE:
                 return f"datediff(if({_is_date(name)}, {name}, null), '1970-01-01')"
             case TypeName.TIME:
@@ -148,7 +186,9 @@ class MySqlDialect(Dialect):
             case TypeName.TIMESTAMP:
                 return f"if({_is_date(name)}, {name}, null)"
             case TypeName.TIMESTAMP_TZ:  # whatever the time zone of the session is
-                return f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
+                return (
+                    f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
+                )
             case _:
                 return name
 
@@ -156,7 +196,11 @@ class MySqlDialect(Dialect):
         """Enums are ordered by number and compared as texts; texts of a query may have the collation of the connection. Both by their bytes instead."""
         base, name = base_and_sizes(column.native)[0].partition(" ")[0], self.quote(column.name)
         text = base.endswith("text") or base.endswith("char")
-        return f"convert({name} using utf8mb4) collate utf8mb4_bin" if base in ("enum", "set") or (text and not column.collation) else name
+        return (
+            f"convert({name} using utf8mb4) collate utf8mb4_bin"
+            if base in ("enum", "set") or (text and not column.collation)
+            else name
+        )
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:
         """Texts in the character set and collation of the column, whose index can then be used; addresses and the like as what they are."""
@@ -181,14 +225,20 @@ class MySqlDialect(Dialect):
 
     def key_unread(self, column: NativeColumn, kind: DataType) -> str:
         """Dates that are not in the calendar."""
-        return f"not coalesce({_is_date(self.quote(column.name))}, false)" if kind.name in (TypeName.DATE, TypeName.TIMESTAMP) else ""
+        return (
+            f"not coalesce({_is_date(self.quote(column.name))}, false)"
+            if kind.name in (TypeName.DATE, TypeName.TIMESTAMP)
+            else ""
+        )
 
     def key_edges(self, column: NativeColumn, kind: DataType) -> str:
         """Dates of the calendar."""
         dated = kind.name in (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
         return _is_date(self.quote(column.name)) if dated else ""
 
-    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+    def batches(
+        self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+    ) -> "Iterator[pa.RecordBatch]":
         """Rows by connectorx."""
         from tidegate.databases.mysql_rows import batches
 
@@ -208,16 +258,23 @@ class MySqlDialect(Dialect):
 
     def rows_estimated(self, session: Session, name: TableName) -> int:
         """From the statistics."""
-        found = session.one("select table_rows from information_schema.tables where table_schema = %s and table_name = %s", (name.database, name.table))
+        found = session.one(
+            "select table_rows from information_schema.tables where table_schema = %s and table_name = %s",
+            (name.database, name.table),
+        )
         return int(found or 0)
 
 
 def _as_text(name: str, base: str, *, zerofill: bool) -> str:
-    if base == "char":  # a server may fill them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not
+    if (
+        base == "char"
+    ):  # a server may fill them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not
         return f"trim(trailing ' ' from {name})"
     if base.endswith("char") or base.endswith("text"):
         return name
-    return f"cast({name} + 0 as char)" if zerofill else f"cast({name} as char)"  # zeros in front are no part of a number
+    return (
+        f"cast({name} + 0 as char)" if zerofill else f"cast({name} as char)"
+    )  # zeros in front are no part of a number
 
 
 def _bits(column: NativeColumn) -> int:

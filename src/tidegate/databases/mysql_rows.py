@@ -29,14 +29,18 @@ _NO_VALUE = "Couldn't convert the value"
 _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
 
 
-def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
+def batches(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
     if tls_of(address).mode is not Mode.NONE:
         yield from _encrypted(address, sql, columns, rows_max or ROWS_MAX)
         return
     check_session(address)
     try:
-        reader = connectorx.read_sql(address.uri("mysql"), sql, return_type="arrow_stream", batch_size=rows_max or ROWS_MAX)
+        reader = connectorx.read_sql(
+            address.uri("mysql"), sql, return_type="arrow_stream", batch_size=rows_max or ROWS_MAX
+        )
         for batch in reader:
             if batch.num_rows:
                 yield _fitted(batch, columns)
@@ -59,7 +63,12 @@ def _fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> p
         raise _located(error, batch, columns, index) from None
 
 
-def _located(error: ValueUnreadable, batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]], index: int) -> ValueUnreadable:
+def _located(
+    error: ValueUnreadable,
+    batch: pa.RecordBatch,
+    columns: Sequence[tuple[str, DataType]],
+    index: int,
+) -> ValueUnreadable:
     name, kind = columns[index]
     for row in range(batch.num_rows):
         try:
@@ -67,27 +76,52 @@ def _located(error: ValueUnreadable, batch: pa.RecordBatch, columns: Sequence[tu
         except ValueUnreadable as found:
             value = batch.column(index)[row].as_py()
             spans = kind.name is TypeName.TIME and isinstance(value, int)
-            shown = f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type TIME as texts)" if spans else value
-            return ValueUnreadable(name, str(kind), f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}: {found.why}")
+            shown = (
+                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type TIME as texts)"
+                if spans
+                else value
+            )
+            return ValueUnreadable(
+                name,
+                str(kind),
+                f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}: {found.why}",
+            )
     return error
 
 
 def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) -> TidegateError:
     text = address.masked(text)
     if _NO_VALUE in text:  # connectorx does not tell the column
-        return ValueUnreadable(" or ".join(name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)), "its type", text)
+        return ValueUnreadable(
+            " or ".join(
+                name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)
+            ),
+            "its type",
+            text,
+        )
     if any(state in text for state in _REFUSED):
         return StatementRefused(str(address), text)
     return DatabaseTrouble(str(address), text)
 
 
-def _encrypted(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
+def _encrypted(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
     """By pymysql, as texts."""
-    with closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection, closing(connection.cursor()) as cursor:
+    with (
+        closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         translated(address, lambda: cursor.execute(sql))
         while rows := translated(address, lambda: cursor.fetchmany(rows_max)):
-            arrays: list[Any] = [_column(values, kind, name) for values, (name, kind) in zip(zip(*rows, strict=True), columns, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]))
+            arrays: list[Any] = [
+                _column(values, kind, name)
+                for values, (name, kind) in zip(zip(*rows, strict=True), columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(
+                arrays,
+                schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]),
+            )
 
 
 def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
@@ -96,7 +130,13 @@ def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
         match kind.name:
             case TypeName.BYTES | TypeName.BINARY_VECTOR:
                 return fit(pa.array(values, pa.binary()), kind, name)
-            case TypeName.STRING | TypeName.DECIMAL | TypeName.FLOAT | TypeName.DOUBLE | TypeName.TIMESTAMP:
+            case (
+                TypeName.STRING
+                | TypeName.DECIMAL
+                | TypeName.FLOAT
+                | TypeName.DOUBLE
+                | TypeName.TIMESTAMP
+            ):
                 return fit(pa.array(values, pa.string()), kind, name)
             case _:
                 return fit(pa.array(values, pa.string()).cast(pa.int64()), kind, name)

@@ -10,7 +10,14 @@ from urllib.parse import urlencode
 import psycopg
 
 from tidegate.databases import reuse
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, DatabaseUnreachable, StatementRefused, Untrusted
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    StatementRefused,
+    Untrusted,
+)
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
@@ -18,8 +25,23 @@ from tidegate.model.errors import TidegateError
 T = TypeVar("T")
 # Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator intervention, system.
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX")
-_UNTRUSTED = ("certificate verify failed", "server certificate for", "root certificate file", "server does not support SSL", "could not load", "sslmode value")
-_LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "connect_timeout", "target_session_attrs")
+_UNTRUSTED = (
+    "certificate verify failed",
+    "server certificate for",
+    "root certificate file",
+    "server does not support SSL",
+    "could not load",
+    "sslmode value",
+)
+_LIBPQ = (
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "application_name",
+    "connect_timeout",
+    "target_session_attrs",
+)
 
 
 def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -27,19 +49,28 @@ def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> 
     given = {key.lower(): value for key, value in address.properties.items()}
     if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
         given["sslmode"] = "verify-full"  # as the JDBC driver takes it
-    parameters = {"connect_timeout": str(address.connect_timeout_s), "application_name": "tidegate"} | {k: given[k] for k in _LIBPQ if k in given}
+    parameters = {
+        "connect_timeout": str(address.connect_timeout_s),
+        "application_name": "tidegate",
+    } | {k: given[k] for k in _LIBPQ if k in given}
     settings = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c client_encoding=UTF8"
     settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"  # whoever stands still holds others up no longer than this
     settings += "".join(f" -c {name}={value}" for name, value in more.items())
     if schema := address.properties.get("currentSchema"):
         names = ",".join('"' + name.strip().replace('"', '""') + '"' for name in schema.split(","))
         settings += " -c search_path=" + names.replace("\\", "\\\\").replace(" ", "\\ ")
-    return address.uri("postgresql") + "?" + urlencode({**parameters, "options": settings}).replace("+", "%20")
+    return (
+        address.uri("postgresql")
+        + "?"
+        + urlencode({**parameters, "options": settings}).replace("+", "%20")
+    )
 
 
 def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
     """A psycopg connection in autocommit, with our session settings; also for readers of replication slots."""
-    return translated(address, lambda: psycopg.connect(uri_of(address), autocommit=True, **more), connecting=True)
+    return translated(
+        address, lambda: psycopg.connect(uri_of(address), autocommit=True, **more), connecting=True
+    )
 
 
 def translated(address: Address, act: Callable[[], T], *, connecting: bool = False) -> T:
@@ -53,12 +84,18 @@ def translated(address: Address, act: Callable[[], T], *, connecting: bool = Fal
 def ours(address: Address, state: str | None, text: str, connecting: bool = False) -> TidegateError:
     """Our error for an SQLSTATE and the text beside it."""
     where, text = str(address), " ".join(address.masked(text).split())
-    if state in ("42501", "28000", "28P01") or (connecting and ("authentication failed" in text or "no password supplied" in text)):
+    if state in ("42501", "28000", "28P01") or (
+        connecting and ("authentication failed" in text or "no password supplied" in text)
+    ):
         return AccessDenied(where, text)
     if connecting and state is None and any(sign in text for sign in _UNTRUSTED):
         return Untrusted(where, text)
     if connecting and (state is None or state.startswith("08") or state in ("57P03", "53300")):
-        return DatabaseMissing(where, text) if "does not exist" in text else DatabaseUnreachable(where, text)
+        return (
+            DatabaseMissing(where, text)
+            if "does not exist" in text
+            else DatabaseUnreachable(where, text)
+        )
     if state is None or state.startswith(_PASSING):
         return DatabaseTrouble(where, text, state or "")
     return StatementRefused(where, f"{text} ({state})", state)
@@ -84,12 +121,16 @@ class PostgresSession(Session):
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> "psycopg.Cursor[Any]":
         # As bytes, since psycopg takes text for a literal only. Without parameters a % is a %.
-        cursor: psycopg.Cursor[Any] = self.connection.execute(sql.encode(), tuple(parameters) or None)
+        cursor: psycopg.Cursor[Any] = self.connection.execute(
+            sql.encode(), tuple(parameters) or None
+        )
         return cursor
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row."""
-        with psycopg.ClientCursor(self.connection) as cursor:  # values in the statement: the server need not guess the types of parameters
+        with psycopg.ClientCursor(
+            self.connection
+        ) as cursor:  # values in the statement: the server need not guess the types of parameters
             translated(self.address, lambda: cursor.executemany(sql.encode(), rows))
 
     def trouble(self, error: psycopg.Error) -> TidegateError:
@@ -114,10 +155,19 @@ class PostgresSession(Session):
         if isinstance(connection, reuse.ClosedConnection):
             return
         self.connection = reuse.ClosedConnection(self.address)
-        if self.reusable and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        if (
+            self.reusable
+            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        ):
             with suppress(psycopg.Error):
                 connection.execute(b"discard all")
-                reuse.keep(self._key, connection, connection.fileno(), lambda: _closed(connection), self._opened_s)
+                reuse.keep(
+                    self._key,
+                    connection,
+                    connection.fileno(),
+                    lambda: _closed(connection),
+                    self._opened_s,
+                )
                 return
         _closed(connection)
 

@@ -43,7 +43,11 @@ KINDS = {
 def tables(session: Session, database: str) -> list[TableName]:
     """All tables and views of the session's database; partitions are part of their table."""
     own = str(session.one("select current_database()"))
-    return [TableName(own, schema, table) for schema, table in session.query(_TABLES)] if database in ("", own) else []
+    return (
+        [TableName(own, schema, table) for schema, table in session.query(_TABLES)]
+        if database in ("", own)
+        else []
+    )
 
 
 def table_info(session: Session, name: TableName) -> TableInfo | None:
@@ -61,7 +65,9 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
             modifier=int(modifier),
             number=int(number),
         )
-        for column, native, nullable, comment, generated, collation, type_id, modifier, number in session.query(_COLUMNS, (path,))
+        for column, native, nullable, comment, generated, collation, type_id, modifier, number in session.query(
+            _COLUMNS, (path,)
+        )
     )
     if not columns:
         return None
@@ -76,7 +82,10 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         if not not_null:
             loose.add(index)
     unique = next((tuple(names) for index, names in others.items() if index not in loose), ())
-    described = session.query("select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid = to_regclass(%s)", (path,))
+    described = session.query(
+        "select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid = to_regclass(%s)",
+        (path,),
+    )
     comment, kind = described[0] if described else ("", "r")
     return TableInfo(
         name=name,
@@ -93,6 +102,14 @@ def query_columns(session: Session, sql: str) -> list[NativeColumn]:
     """From the description of an empty result."""
     assert isinstance(session, PostgresSession)
     with session.connection.cursor() as cursor:
-        translated(session.address, lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0".encode()))
-        described = [(column.name, column.type_code, column._fmod) for column in cursor.description or ()]
-    return [NativeColumn(name=name, native=str(session.one("select format_type(%s, %s)", (oid, size)))) for name, oid, size in described]
+        translated(
+            session.address,
+            lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0".encode()),
+        )
+        described = [
+            (column.name, column.type_code, column._fmod) for column in cursor.description or ()
+        ]
+    return [
+        NativeColumn(name=name, native=str(session.one("select format_type(%s, %s)", (oid, size))))
+        for name, oid, size in described
+    ]

@@ -11,7 +11,14 @@ from tidegate.databases import postgres_catalogue
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session
-from tidegate.databases.types import DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE, array, base_and_sizes, decimal, simple
+from tidegate.databases.types import (
+    DECIMAL_DIGITS_MAX,
+    UNBOUNDED_SCALE,
+    array,
+    base_and_sizes,
+    decimal,
+    simple,
+)
 from tidegate.databases.url import Address, System
 from tidegate.model.types import DataType, TypeName
 
@@ -83,8 +90,12 @@ class PostgresDialect(Dialect):
             raise ValueError(f"{text!r} is no table: write database.schema.table or schema.table")
         database = parts[0] if len(parts) == 3 else address.database
         if address.database and database != address.database:
-            raise ValueError(f"{text!r} is in the database {database!r}, but the URL names {address.database!r}: a connection sees one database only")
-        return TableName(database, parts[-2] if len(parts) > 1 else default_schema(address), parts[-1])
+            raise ValueError(
+                f"{text!r} is in the database {database!r}, but the URL names {address.database!r}: a connection sees one database only"
+            )
+        return TableName(
+            database, parts[-2] if len(parts) > 1 else default_schema(address), parts[-1]
+        )
 
     def text_literal(self, text: str) -> str:
         """A constant without a type of its own, so that it takes that of what it is compared with."""
@@ -98,20 +109,32 @@ class PostgresDialect(Dialect):
     def data_type(self, column: NativeColumn) -> DataType:
         """Our type of a column."""
         if column.native.endswith("[]"):
-            element = self.data_type(NativeColumn(name=column.name, native=column.native.removesuffix("[]")))
-            return array(element) if self._travels(plain(column.native.removesuffix("[]"))) else simple(TypeName.STRING)
+            element = self.data_type(
+                NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
+            )
+            return (
+                array(element)
+                if self._travels(plain(column.native.removesuffix("[]")))
+                else simple(TypeName.STRING)
+            )
         base = plain(column.native)
         if base == "numeric":
             sizes = base_and_sizes(column.native)[1]
             if sizes and sizes[-1] < 0:
                 return decimal(sizes[0] - sizes[1], 0)
-            return decimal(*sizes) if len(sizes) == 2 else decimal(DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
+            return (
+                decimal(*sizes) if len(sizes) == 2 else decimal(DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
+            )
         return simple(_TYPES.get(base, TypeName.STRING))
 
     @staticmethod
     def _travels(base: str) -> bool:
         """Whether arrays of this type are read as arrays."""
-        return base in _TEXTS or base == "numeric" or (base in _TYPES and base not in ("oid", "time without time zone"))
+        return (
+            base in _TEXTS
+            or base == "numeric"
+            or (base in _TYPES and base not in ("oid", "time without time zone"))
+        )
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
         """The type for a new column."""
@@ -119,7 +142,11 @@ class PostgresDialect(Dialect):
             return f"numeric({kind.precision},{kind.scale})"
         if kind.name is TypeName.ARRAY:
             element = kind.children[0]
-            nested = element.name in (TypeName.ARRAY, TypeName.MAP, TypeName.ROW) or element.name not in {*_NATIVE, TypeName.DECIMAL}
+            nested = element.name in (
+                TypeName.ARRAY,
+                TypeName.MAP,
+                TypeName.ROW,
+            ) or element.name not in {*_NATIVE, TypeName.DECIMAL}
             return "jsonb" if nested else f"{self.native_type(element)}[]"
         return _NATIVE.get(kind.name, "jsonb")
 
@@ -139,13 +166,23 @@ class PostgresDialect(Dialect):
     def _array(self, column: NativeColumn, kind: DataType) -> str:
         """Infinite dates in it are null. The driver would flatten one of several dimensions: the server is made to fail over it, with words that tell why."""
         name, element = self.quote(column.name), kind.children[0].name
-        padded = plain(column.native.removesuffix("[]")) in ("character", "bpchar")  # a cast to text would cut what fills them up
-        native = "text[]" if element in (TypeName.STRING, TypeName.DECIMAL) and not padded else column.native
+        padded = plain(column.native.removesuffix("[]")) in (
+            "character",
+            "bpchar",
+        )  # a cast to text would cut what fills them up
+        native = (
+            "text[]"
+            if element in (TypeName.STRING, TypeName.DECIMAL) and not padded
+            else column.native
+        )
         found = f"{name}::text[]" if native == "text[]" else name
         if element in _DATED:
             finite = f"array(select case when isfinite(e) then e end from unnest({name}) with ordinality u(e, n) order by n)"
             found = f"case when 'infinity' = any({name}) or '-infinity' = any({name}) then {finite} else {name} end"
-        many, moved = (f"({self.text_literal(f'{column.name} {why} ')} || {name}::text)::integer::text::{native}" for why in (DIMENSIONS, BOUNDS))
+        many, moved = (
+            f"({self.text_literal(f'{column.name} {why} ')} || {name}::text)::integer::text::{native}"
+            for why in (DIMENSIONS, BOUNDS)
+        )
         return f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then {moved} else {found} end"
 
     def key_value(self, key: str) -> str:
@@ -166,7 +203,9 @@ class PostgresDialect(Dialect):
         name = self.quote(column.name)
         return f"{name} >= '0001-01-01' and {name} <= '9999-12-31'" if kind.name in _DATED else ""
 
-    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+    def batches(
+        self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+    ) -> "Iterator[pa.RecordBatch]":
         """Rows by the Arrow driver."""
         from tidegate.databases.postgres_rows import batches
 
@@ -188,9 +227,18 @@ class PostgresDialect(Dialect):
         """From the statistics, with those of partitions."""
         sql = "select sum(greatest(c.reltuples, 0))::bigint from pg_partition_tree(to_regclass(%s)) p join pg_class c on c.oid = p.relid where p.isleaf"
         parts = session.one(sql, (self.qualified(name),))
-        return int(parts or session.one("select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass(%s)", (self.qualified(name),)) or 0)
+        return int(
+            parts
+            or session.one(
+                "select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass(%s)",
+                (self.qualified(name),),
+            )
+            or 0
+        )
 
 
 def default_schema(address: Address) -> str:
     """Where tables are that are named without one."""
-    return address.properties.get("currentSchema", "").partition(",")[0].strip().strip('"') or "public"
+    return (
+        address.properties.get("currentSchema", "").partition(",")[0].strip().strip('"') or "public"
+    )

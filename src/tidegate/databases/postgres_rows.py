@@ -27,12 +27,20 @@ FIRST_MICROS = -210_866_803_200_000_000
 """The first moment that the server has, in 4714 before Christ. One after the last that Arrow has, in the year 294247, comes round to before it."""
 
 
-def connect(address: Address, *, known: bool = False, settings: Mapping[str, str] | None = None, autocommit: bool = False) -> dbapi.Connection:
+def connect(
+    address: Address,
+    *,
+    known: bool = False,
+    settings: Mapping[str, str] | None = None,
+    autocommit: bool = False,
+) -> dbapi.Connection:
     """A connection of the Arrow driver, in autocommit; `known` where another one was just made. With settings of its own it is for one transaction."""
     if not known:
         check_session(address)  # it tells better what is wrong
     try:
-        return dbapi.connect(uri_of(address, settings or {}), autocommit=autocommit or settings is None)
+        return dbapi.connect(
+            uri_of(address, settings or {}), autocommit=autocommit or settings is None
+        )
     except adbc_driver_manager.Error as error:
         raise translated(address, error) from None
 
@@ -45,12 +53,19 @@ def translated(address: Address, error: adbc_driver_manager.Error) -> TidegateEr
     return ours(address, state, str(error))
 
 
-def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> Iterator[pa.RecordBatch]:
+def batches(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
-    with closing(connect(address, settings=READING, autocommit=True)) as connection, closing(connection.cursor()) as cursor:
+    with (
+        closing(connect(address, settings=READING, autocommit=True)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
         try:
             if rows_max:
-                cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(rows_max * ROW_BYTES)})
+                cursor.adbc_statement.set_options(
+                    **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(rows_max * ROW_BYTES)}
+                )
             cursor.execute(sql)
             with cursor.fetch_record_batch() as reader:
                 for batch in reader:
@@ -59,7 +74,9 @@ def batches(address: Address, sql: str, columns: Sequence[tuple[str, DataType]],
         except adbc_driver_manager.Error as error:
             raise _unreadable(str(error), columns) or translated(address, error) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(str(error), columns) or DatabaseTrouble(str(address), address.masked(str(error))) from None
+            raise _unreadable(str(error), columns) or DatabaseTrouble(
+                str(address), address.masked(str(error))
+            ) from None
 
 
 def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
@@ -67,8 +84,13 @@ def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]])
     for index, (name, kind) in enumerate(columns):
         first = first_micros(batch.column(index))
         if first is not None and first < FIRST_MICROS:
-            raise ValueUnreadable(name, str(kind), "it is after 294247-01-10 04:00:54.775807 or infinite")
-        if kind.name is TypeName.TIME and (pc.max(batch.column(index).view(pa.int64())).as_py() or 0) >= DAY_NANOS:
+            raise ValueUnreadable(
+                name, str(kind), "it is after 294247-01-10 04:00:54.775807 or infinite"
+            )
+        if (
+            kind.name is TypeName.TIME
+            and (pc.max(batch.column(index).view(pa.int64())).as_py() or 0) >= DAY_NANOS
+        ):
             raise ValueUnreadable(name, str(kind), "it is 24:00, which is no time of a day")
     return batch
 

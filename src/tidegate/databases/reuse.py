@@ -65,8 +65,18 @@ _watching = False
 
 def key_of(address: Address, kind: str = "") -> str:
     """What two uses must have in common, the password too; nothing can be read from it."""
-    known = [address.system, address.host, address.port, address.database, address.user, address.password, kind]
-    return hashlib.sha256(json.dumps([*known, sorted(address.properties.items())]).encode()).hexdigest()
+    known = [
+        address.system,
+        address.host,
+        address.port,
+        address.database,
+        address.user,
+        address.password,
+        kind,
+    ]
+    return hashlib.sha256(
+        json.dumps([*known, sorted(address.properties.items())]).encode()
+    ).hexdigest()
 
 
 def take(key: str) -> Kept | None:
@@ -82,7 +92,9 @@ def take(key: str) -> Kept | None:
         one.close()
 
 
-def keep(key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float) -> None:
+def keep(
+    key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float
+) -> None:
     """Keep a connection whose session was reset; where there are enough, an older one is closed."""
     global _watching
     now_s = time.monotonic()

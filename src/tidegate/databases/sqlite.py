@@ -8,7 +8,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from tidegate.databases.errors import AccessDenied, DatabaseMissing, DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseTrouble,
+    StatementRefused,
+)
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
@@ -34,7 +39,9 @@ def _ours(address: Address, error: sqlite3.Error) -> TidegateError:
         return DatabaseMissing(str(address), "there is no such file")
     if name in ("SQLITE_PERM", "SQLITE_AUTH", "SQLITE_READONLY"):
         return AccessDenied(str(address), str(error))
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_FULL", "SQLITE_INTERRUPT")):
+    if name.startswith(
+        ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_FULL", "SQLITE_INTERRUPT")
+    ):
         return DatabaseTrouble(str(address), str(error), name)
     return StatementRefused(str(address), str(error), name)
 
@@ -50,7 +57,9 @@ class SqliteSession(Session):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         uri = f"file:{quote(address.database)}?mode={'rwc' if address.creates else 'rw'}"
-        self.connection = translated(address, lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None))
+        self.connection = translated(
+            address, lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+        )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""

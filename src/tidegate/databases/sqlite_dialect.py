@@ -91,7 +91,13 @@ class SqliteDialect(Dialect):
         """By the declared type."""
         base, sizes = base_and_sizes(column.native)
         if base.startswith(("decimal", "numeric")):
-            return decimal(*sizes) if len(sizes) == 2 else decimal(sizes[0], 0) if sizes else decimal(38, UNBOUNDED_SCALE)
+            return (
+                decimal(*sizes)
+                if len(sizes) == 2
+                else decimal(sizes[0], 0)
+                if sizes
+                else decimal(38, UNBOUNDED_SCALE)
+            )
         return simple(next((name for word, name in _WORDS if word in base), TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
@@ -106,41 +112,67 @@ class SqliteDialect(Dialect):
         """The column itself."""
         return self.quote(column.name)
 
-    def batches(self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int) -> "Iterator[pa.RecordBatch]":
+    def batches(
+        self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+    ) -> "Iterator[pa.RecordBatch]":
         """Rows by the standard library."""
         import pyarrow as pa
 
         from tidegate.plugin.arrow import arrow_type
 
         schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns])
-        with SqliteSession(address) as session, closing(translated(address, lambda: session.connection.execute(sql))) as cursor:
+        with (
+            SqliteSession(address) as session,
+            closing(translated(address, lambda: session.connection.execute(sql))) as cursor,
+        ):
             while rows := translated(address, lambda: cursor.fetchmany(rows_max or ROWS_MAX)):
                 values = zip(*rows, strict=True)
-                arrays = [_array(list(column), name, kind) for column, (name, kind) in zip(values, columns, strict=True)]
+                arrays = [
+                    _array(list(column), name, kind)
+                    for column, (name, kind) in zip(values, columns, strict=True)
+                ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:  # noqa: ARG002  # a file is one database
         """All tables and views."""
-        rows = session.query("select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite~_%' escape '~' order by name")
+        rows = session.query(
+            "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite~_%' escape '~' order by name"
+        )
         return [TableName("", "", name) for (name,) in rows]
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
         """A table, or None."""
         rows = session.query(f"pragma table_xinfo({self.quote(name.table)})")
         columns = tuple(
-            NativeColumn(name=column, native=native or "text", nullable=not (not_null or key), generated=hidden > 1)
+            NativeColumn(
+                name=column,
+                native=native or "text",
+                nullable=not (not_null or key),
+                generated=hidden > 1,
+            )
             for _, column, native, not_null, _, key, hidden in rows
             if hidden != 1
         )
         if not columns:
             return None
         primary = tuple(row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5])
-        return TableInfo(name=name, columns=columns, primary_key=primary, unique_key=self._unique(session, name, columns))
+        return TableInfo(
+            name=name,
+            columns=columns,
+            primary_key=primary,
+            unique_key=self._unique(session, name, columns),
+        )
 
-    def _unique(self, session: Session, name: TableName, columns: Sequence[NativeColumn]) -> tuple[str, ...]:
+    def _unique(
+        self, session: Session, name: TableName, columns: Sequence[NativeColumn]
+    ) -> tuple[str, ...]:
         filled = {c.name for c in columns if not c.nullable}
-        for _, index, unique, origin, partial, *_ in session.query(f"pragma index_list({self.quote(name.table)})"):
-            names = tuple(row[2] for row in session.query(f"pragma index_info({self.quote(index)})"))
+        for _, index, unique, origin, partial, *_ in session.query(
+            f"pragma index_list({self.quote(name.table)})"
+        ):
+            names = tuple(
+                row[2] for row in session.query(f"pragma index_info({self.quote(index)})")
+            )
             if unique and origin != "pk" and not partial and set(names) <= filled:
                 return names
         return ()
@@ -180,7 +212,11 @@ def _bytes(value: Any, _: DataType) -> bytes:
 
 
 def _boolean(value: Any, _: DataType) -> bool:
-    return value.strip().lower() in ("1", "t", "true", "yes") if isinstance(value, str) else bool(value)
+    return (
+        value.strip().lower() in ("1", "t", "true", "yes")
+        if isinstance(value, str)
+        else bool(value)
+    )
 
 
 def _decimal(value: Any, kind: DataType) -> Decimal:
@@ -198,7 +234,9 @@ def _time(value: Any, _: DataType) -> datetime.time:
 
 
 def _timestamp(value: Any, _: DataType) -> datetime.datetime:
-    if isinstance(value, int | float):  # as date('now') and Java's driver count: seconds or milliseconds
+    if isinstance(
+        value, int | float
+    ):  # as date('now') and Java's driver count: seconds or milliseconds
         seconds = value / 1000 if abs(value) > 100_000_000_000 else value
         return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
     found = datetime.datetime.fromisoformat(str(value))

@@ -59,18 +59,29 @@ def mysql_tls(properties: Mapping[str, str]) -> Tls:
     """Of MariaDB and MySQL; ValueError for a mode that there is not."""
     given = {key.lower(): value for key, value in properties.items()}
     authority = next((_path(given[name]) for name in _AUTHORITIES if given.get(name)), "")
-    return Tls(_mysql_mode(given, authority), authority, _path(given.get("sslcert", "")), _path(given.get("sslkey", "")))
+    return Tls(
+        _mysql_mode(given, authority),
+        authority,
+        _path(given.get("sslcert", "")),
+        _path(given.get("sslkey", "")),
+    )
 
 
 def _mysql_mode(given: Mapping[str, str], authority: str) -> Mode:
     word = given.get("sslmode", "").lower().replace("_", "-")
     if word:
         if word not in _MYSQL:
-            raise ValueError(f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY is wanted")
+            raise ValueError(
+                f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY is wanted"
+            )
         return _MYSQL[word]
     if not any(given.get(name, "").lower() == "true" for name in ("usessl", "requiressl")):
         return Mode.NONE
-    return Mode.VERIFY_CA if authority or given.get("verifyservercertificate", "").lower() == "true" else Mode.REQUIRED
+    return (
+        Mode.VERIFY_CA
+        if authority or given.get("verifyservercertificate", "").lower() == "true"
+        else Mode.REQUIRED
+    )
 
 
 def _path(text: str) -> str:
@@ -85,7 +96,10 @@ def context(tls: Tls, where: str) -> ssl.SSLContext:
         if tls.certificate:
             made.load_cert_chain(tls.certificate, tls.key or None)
     except (OSError, ssl.SSLError) as error:
-        raise Untrusted(where, f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be in PEM form: {error}") from None
+        raise Untrusted(
+            where,
+            f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be in PEM form: {error}",
+        ) from None
     made.check_hostname = tls.mode is Mode.VERIFY_FULL
     if tls.mode is Mode.REQUIRED:
         made.verify_mode = ssl.CERT_NONE

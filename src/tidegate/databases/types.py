@@ -38,19 +38,25 @@ def base_and_sizes(native: str) -> tuple[str, list[int]]:
     text = native.strip().lower()
     sizes = re.search(r"\(([\d\s,-]+)\)", text)
     base = re.match(r"[a-z0-9_ ]*", text)
-    return (base.group().strip() if base else ""), [int(n) for n in sizes[1].split(",")] if sizes else []
+    return (base.group().strip() if base else ""), [
+        int(n) for n in sizes[1].split(",")
+    ] if sizes else []
 
 
 def fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
     """A batch of a driver with exactly our names and types, column by column; what does not fit is an error that names the column."""
     arrays = [fit(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]))
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns])
+    )
 
 
 def fit(column: Any, kind: DataType, name: str) -> Any:
     """One column, of exactly our type."""
     wanted = arrow_type(kind)
-    if isinstance(column, pa.ExtensionArray):  # numbers of PostgreSQL come as texts of a type of their own
+    if isinstance(
+        column, pa.ExtensionArray
+    ):  # numbers of PostgreSQL come as texts of a type of their own
         column = column.storage
     if column.type == wanted:
         return column
@@ -72,8 +78,14 @@ def _cast(column: Any, kind: DataType, wanted: Any) -> Any:
             case TypeName.TIME:
                 return _time_of_day(column.cast(pa.int64()))
     if kind.name is TypeName.ARRAY and isinstance(column.type.value_type, pa.BaseExtensionType):
-        column = pa.ListArray.from_arrays(column.offsets, column.values.storage, mask=column.is_null())
-    if kind.name is TypeName.ARRAY and kind.children[0].name is TypeName.DECIMAL and _is_text(column.type.value_type):
+        column = pa.ListArray.from_arrays(
+            column.offsets, column.values.storage, mask=column.is_null()
+        )
+    if (
+        kind.name is TypeName.ARRAY
+        and kind.children[0].name is TypeName.DECIMAL
+        and _is_text(column.type.value_type)
+    ):
         decimals(column.flatten(), kind.children[0])
     if kind.name is TypeName.DECIMAL and _is_text(column.type):
         return decimals(column, kind)
@@ -92,7 +104,10 @@ def decimals(texts: Any, kind: DataType) -> Any:
     lengths = pc.binary_length(texts)
     if (pc.max(lengths).as_py() or 0) > most:
         point = pc.find_substring(texts, ".")
-        digits = pc.subtract(pc.if_else(pc.less(point, pa.scalar(0)), lengths, point), pc.starts_with(texts, "-").cast(lengths.type))
+        digits = pc.subtract(
+            pc.if_else(pc.less(point, pa.scalar(0)), lengths, point),
+            pc.starts_with(texts, "-").cast(lengths.type),
+        )
         if pc.max(digits).as_py() > most:
             raise pa.ArrowInvalid(f"it has more than {most} digits before the point")
     return numbers
@@ -100,7 +115,10 @@ def decimals(texts: Any, kind: DataType) -> Any:
 
 def _time_of_day(microseconds: Any) -> Any:
     """Microseconds since midnight; what is not within a day is no time of day."""
-    low, high = pc.less(microseconds, pa.scalar(0)), pc.greater_equal(microseconds, pa.scalar(86_400_000_000))
+    low, high = (
+        pc.less(microseconds, pa.scalar(0)),
+        pc.greater_equal(microseconds, pa.scalar(86_400_000_000)),
+    )
     if pc.any(pc.or_(low, high)).as_py():
         raise pa.ArrowInvalid("it is not between 00:00 and 24:00")
     return microseconds.view(pa.time64("us")).cast(pa.time64("ns"))

@@ -21,7 +21,12 @@ class System(StrEnum):
 
 
 PORTS = {System.MYSQL: 3306, System.POSTGRES: 5432, System.SQLITE: 0}
-SCHEMES = {"mysql": System.MYSQL, "mariadb": System.MYSQL, "postgresql": System.POSTGRES, "postgres": System.POSTGRES}
+SCHEMES = {
+    "mysql": System.MYSQL,
+    "mariadb": System.MYSQL,
+    "postgresql": System.POSTGRES,
+    "postgres": System.POSTGRES,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +55,11 @@ class Address:
 
     def masked(self, text: str) -> str:
         """A text of a driver without the password in it, however it is written."""
-        for secret in {self.password, quote(self.password, safe=""), self.password.replace('"', '\\"')} - {""}:
+        for secret in {
+            self.password,
+            quote(self.password, safe=""),
+            self.password.replace('"', '\\"'),
+        } - {""}:
             text = text.replace(secret, MASK)
         return text
 
@@ -66,23 +75,34 @@ class Address:
         return max(1, int(raw)) if raw.isdigit() else 30
 
 
-def parse_url(url: str, username: str | None = None, password: str | None = None, properties: Mapping[str, Any] | None = None) -> Address:
+def parse_url(
+    url: str,
+    username: str | None = None,
+    password: str | None = None,
+    properties: Mapping[str, Any] | None = None,
+) -> Address:
     """The address; ValueError in words for a person, without the URL's secrets."""
     text = url.strip().removeprefix("jdbc:")
     if text.startswith("sqlite:"):
         return _sqlite(text, properties or {})
     scheme = text.partition("://")[0].lower()
     if scheme not in SCHEMES or "://" not in text:
-        raise ValueError(f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://, jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are")
+        raise ValueError(
+            f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://, jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are"
+        )
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise ValueError("the URL has no readable host and port: write jdbc:mysql://host:3306/database") from None
+        raise ValueError(
+            "the URL has no readable host and port: write jdbc:mysql://host:3306/database"
+        ) from None
     if not parts.hostname:
         raise ValueError("the URL names no host: write jdbc:mysql://host:3306/database")
     system = SCHEMES[scheme]
-    given = dict(parse_qsl(parts.query, keep_blank_values=True)) | {str(k): str(v) for k, v in (properties or {}).items()}
+    given = dict(parse_qsl(parts.query, keep_blank_values=True)) | {
+        str(k): str(v) for k, v in (properties or {}).items()
+    }
     return Address(
         system=system,
         host=parts.hostname,
@@ -98,7 +118,11 @@ def _sqlite(text: str, properties: Mapping[str, Any]) -> Address:
     path = text.removeprefix("sqlite:").partition("?")[0].removeprefix("//")
     if not path or path == ":memory:":
         raise ValueError("the URL names no file: write jdbc:sqlite:/path/to/file.db")
-    return Address(system=System.SQLITE, database=path, properties={str(k): str(v) for k, v in properties.items()})
+    return Address(
+        system=System.SQLITE,
+        database=path,
+        properties={str(k): str(v) for k, v in properties.items()},
+    )
 
 
 def is_known(url: str) -> bool:

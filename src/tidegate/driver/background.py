@@ -29,7 +29,9 @@ class BackgroundEngine:
     `stop` ends the wait, and `describe` says what the start waits for.
     """
 
-    def __init__(self, start: Callable[[], Engine], stop: threading.Event, describe: Callable[[], str]) -> None:
+    def __init__(
+        self, start: Callable[[], Engine], stop: threading.Event, describe: Callable[[], str]
+    ) -> None:
         self._make = start
         self._stop = stop
         self._describe = describe

@@ -21,8 +21,23 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 class DriverBook:
     """The pages of one operator. `wait` lets some time pass, and says whether to try again."""
 
-    def __init__(self, store: Store, job: JobRecord, generation: int, action: Action, clock: Clock, wait: Callable[[int], bool]) -> None:
-        self.store, self.job, self.generation, self.action, self.clock, self.wait = store, job, generation, action, clock, wait
+    def __init__(
+        self,
+        store: Store,
+        job: JobRecord,
+        generation: int,
+        action: Action,
+        clock: Clock,
+        wait: Callable[[int], bool],
+    ) -> None:
+        self.store, self.job, self.generation, self.action, self.clock, self.wait = (
+            store,
+            job,
+            generation,
+            action,
+            clock,
+            wait,
+        )
 
     def record(self, resource: Resource) -> None:
         """Durable when it returns."""
@@ -33,21 +48,34 @@ class DriverBook:
         self._patiently(lambda: self._forget(resource))
 
     def _record(self, resource: Resource) -> None:
-        key, record = key_of(resource), record_of(resource, self.job, self.action, self.clock.now_ms())
+        key, record = (
+            key_of(resource),
+            record_of(resource, self.job, self.action, self.clock.now_ms()),
+        )
         entry = self.store.get(RESOURCES, key)
         old = read(entry) if entry else None
         if old is not None:
             refuse_taken(self.store, record, old, {self.job.job_id})
-            if old == record or (old.job_id, old.initialization_ms, old.options) == (record.job_id, record.initialization_ms, record.options):
+            if old == record or (old.job_id, old.initialization_ms, old.options) == (
+                record.job_id,
+                record.initialization_ms,
+                record.options,
+            ):
                 return
         failpoint("resource.record.before")
-        self.store.transact([self._mine(), Check(RESOURCES, key, entry.version if entry else 0)], [Put(RESOURCES, key, to_document(record))])
+        self.store.transact(
+            [self._mine(), Check(RESOURCES, key, entry.version if entry else 0)],
+            [Put(RESOURCES, key, to_document(record))],
+        )
         failpoint("resource.record.after")
 
     def _forget(self, resource: Resource) -> None:
         entry = self.store.get(RESOURCES, key_of(resource))
         if entry is not None and read(entry).job_id == self.job.job_id:
-            self.store.transact([self._mine(), Check(RESOURCES, entry.key, entry.version)], [Delete(RESOURCES, entry.key)])
+            self.store.transact(
+                [self._mine(), Check(RESOURCES, entry.key, entry.version)],
+                [Delete(RESOURCES, entry.key)],
+            )
 
     def _mine(self) -> Check:
         """That this generation still runs the job."""

@@ -16,7 +16,9 @@ BYTES_MAX = 20 * 1024 * 1024  # twice as much is kept: this file, and the one be
 class ConsoleLog:
     """The file behind standard output, and its predecessor."""
 
-    def __init__(self, path: Path, clock: Clock, *, descriptor: int = STDOUT, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, *, descriptor: int = STDOUT, bytes_max: int = BYTES_MAX
+    ) -> None:
         self.path, self.clock, self.descriptor, self.bytes_max = path, clock, descriptor, bytes_max
 
     def start(self) -> None:

@@ -84,7 +84,11 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
     leader = LeaderWatch()
     if not order.detached:
         leader.start()
-    store = patiently(lambda: open_store(order.store_url, compaction_threshold=order.compaction_threshold, create=False))
+    store = patiently(
+        lambda: open_store(
+            order.store_url, compaction_threshold=order.compaction_threshold, create=False
+        )
+    )
     try:
         patiently(lambda: register(store, order, SystemClock().now_ms()))
         job = patiently(lambda: job_of(store, order))
@@ -93,7 +97,10 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
         driver.listen(leader)
         return driver.run()
     except Fenced as error:
-        LOG.warning("fenced", extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)})
+        LOG.warning(
+            "fenced",
+            extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)},
+        )
         return DriverExit.FENCED
     except EngineGone as error:
         print(error, file=sys.stderr)
@@ -126,7 +133,9 @@ def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
     full = replace(
         env,
         checkpoints_retained_max=env.checkpoints_retained_max or order.retained_max,
-        checkpoint_pause_ms_min=order.pause_ms_min if env.checkpoint_pause_ms_min is None else env.checkpoint_pause_ms_min,
+        checkpoint_pause_ms_min=order.pause_ms_min
+        if env.checkpoint_pause_ms_min is None
+        else env.checkpoint_pause_ms_min,
         spark={**order.spark, **env.spark},
     )
     return replace(job, plan=replace(job.plan, env=full))
@@ -135,18 +144,30 @@ def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
 class Driver:
     """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the leader or on the store."""
 
-    def __init__(self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory) -> None:
+    def __init__(
+        self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory
+    ) -> None:
         self.order, self.store, self.job = order, store, job
-        self.stop, self.abandon, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.stop, self.abandon, self.ended = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         master = job.plan.env.spark.get("spark.master", "local[*]")
         spark_log = orders.home_of(order).logs(job.job_id) / "spark.log"
-        self.engine = BackgroundEngine(lambda: engine_factory(order, job), self.stop, StartState(master, spark_log).describe)
+        self.engine = BackgroundEngine(
+            lambda: engine_factory(order, job), self.stop, StartState(master, spark_log).describe
+        )
         self.clock = SystemClock()
-        self.storage = CheckpointStorage(open_files(order.checkpoints_root, order.storage_options, self._outage))
+        self.storage = CheckpointStorage(
+            open_files(order.checkpoints_root, order.storage_options, self._outage)
+        )
         self.savepoints = SavepointDesk(store, job, Savepoints(self.storage.files), self.clock)
         self.meters: list[Meter] = []
         self.installation = ""
-        self.token = secrets.token_hex(8)  # part of every fence: a copy of this home may start the same generation
+        self.token = secrets.token_hex(
+            8
+        )  # part of every fence: a copy of this home may start the same generation
 
     def listen(self, leader: "LeaderWatch") -> None:
         """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and the store a detached one, can also interrupt it."""
@@ -154,12 +175,21 @@ class Driver:
             signal.signal(number, lambda *_: self.stop.set())
         leader.interrupt = self.interrupt
         if self.order.detached:
-            ConsoleLog(orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock).start()
-            StoreWatch(self.store, self.order, Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session), self.clock).start()
+            ConsoleLog(
+                orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock
+            ).start()
+            StoreWatch(
+                self.store,
+                self.order,
+                Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session),
+                self.clock,
+            ).start()
 
     def _outage(self, failures: int) -> bool:
         """What is out of reach, the store or the checkpoint storage, is waited for."""
-        return not self.clock.wait(self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1])
+        return not self.clock.wait(
+            self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1]
+        )
 
     def interrupt(self) -> None:
         """Give the running batches up, and end. May be repeated: a batch may begin just after."""
@@ -174,9 +204,13 @@ class Driver:
         self.engine.start()
         self.installation = patiently(lambda: installation_of(self.store))
         patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
-        slots = threading.Semaphore(self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines))
+        slots = threading.Semaphore(
+            self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines)
+        )
         runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
-        metrics = MetricsWriter(self.store, self.order, self.meters, self.clock, lambda: self.engine.waits_for)
+        metrics = MetricsWriter(
+            self.store, self.order, self.meters, self.clock, lambda: self.engine.waits_for
+        )
         metrics.out_of_reach = lambda: self.storage.files.trouble
         metrics.start()
         runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
@@ -194,16 +228,37 @@ class Driver:
                 scratch.remove(work)
 
     def _unfinished(self) -> list[PipelinePlan]:
-        entries = {plan.id: self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id)) for plan in self.job.plan.pipelines}
-        states = {id: from_document(PipelineState, entry.value, f"state of pipeline {entry.key}") for id, entry in entries.items() if entry}
-        agree_on_lineage(self.job.job_id, {"the job": self.job.lineage, **{f"pipeline {id}": state.lineage for id, state in states.items()}})
+        entries = {
+            plan.id: self.store.get(PIPELINES, pipeline_key(self.job.job_id, plan.id))
+            for plan in self.job.plan.pipelines
+        }
+        states = {
+            id: from_document(PipelineState, entry.value, f"state of pipeline {entry.key}")
+            for id, entry in entries.items()
+            if entry
+        }
+        agree_on_lineage(
+            self.job.job_id,
+            {
+                "the job": self.job.lineage,
+                **{f"pipeline {id}": state.lineage for id, state in states.items()},
+            },
+        )
         finished = {id for id, state in states.items() if state.status is PipelineStatus.FINISHED}
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
         meter = Meter(plan.id, self.order.generation, self.clock)
         self.meters.append(meter)
-        ledger = Ledger(self.store, self.job.job_id, plan.id, self.order.generation, clock=self.clock, abandon=self.abandon, token=self.token)
+        ledger = Ledger(
+            self.store,
+            self.job.job_id,
+            plan.id,
+            self.order.generation,
+            clock=self.clock,
+            abandon=self.abandon,
+            token=self.token,
+        )
         around = Surroundings(
             job=self.job,
             storage=self.storage,
@@ -213,7 +268,9 @@ class Driver:
             retained_max=self.job.plan.env.checkpoints_retained_max or self.order.retained_max,
             interval_s=self.order.interval_ms / 1000,
             savepoints=self.savepoints,
-            books=lambda action: DriverBook(self.store, self.job, self.order.generation, action, self.clock, self._outage),
+            books=lambda action: DriverBook(
+                self.store, self.job, self.order.generation, action, self.clock, self._outage
+            ),
             installation=self.installation,
         )
         future: Future[PipelineStatus] = Future()
@@ -253,7 +310,9 @@ class LeaderWatch:
     """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's, and ends this whole session."""
 
     def __init__(self) -> None:
-        self.interrupt: Callable[[], None] = end_own_session  # as long as there is no batch to give up
+        self.interrupt: Callable[[], None] = (
+            end_own_session  # as long as there is no batch to give up
+        )
 
     def start(self) -> None:
         """Begin to read, in a thread that ends with the process."""

@@ -29,9 +29,24 @@ DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 class MetricsWriter:
     """A thread that writes the figures of all meters of a driver, each time in one transaction. `waits_for` says what the start of its engine waits for."""
 
-    def __init__(self, store: Store, order: DriverOrder, meters: Sequence[Meter], clock: Clock, waits_for: Callable[[], str] = lambda: "") -> None:
-        self.store, self.order, self.meters, self.clock, self.waits_for = store, order, meters, clock, waits_for
-        self.out_of_reach: Callable[[], str] = lambda: ""  # what the driver cannot reach at this moment
+    def __init__(
+        self,
+        store: Store,
+        order: DriverOrder,
+        meters: Sequence[Meter],
+        clock: Clock,
+        waits_for: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.store, self.order, self.meters, self.clock, self.waits_for = (
+            store,
+            order,
+            meters,
+            clock,
+            waits_for,
+        )
+        self.out_of_reach: Callable[[], str] = lambda: (
+            ""
+        )  # what the driver cannot reach at this moment
         self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
         self._ended = threading.Event()
         self._last: dict[int, PipelineMetrics] = {}
@@ -53,11 +68,22 @@ class MetricsWriter:
         """One turn: write what has changed, or everything when the last sign of life is too old."""
         now_s = self.clock.monotonic_s()
         figures = self._figures()
-        due = figures if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2 else [m for m in figures if _without_rates(m) != self._last.get(m.pipeline)]
+        due = (
+            figures
+            if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2
+            else [m for m in figures if _without_rates(m) != self._last.get(m.pipeline)]
+        )
         if not due or not self._registered():
             return
         now_ms = self.clock.now_ms()
-        puts = [Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(replace(m, at_ms=now_ms))) for m in due]
+        puts = [
+            Put(
+                METRICS,
+                pipeline_key(self.order.job_id, m.pipeline),
+                to_document(replace(m, at_ms=now_ms)),
+            )
+            for m in due
+        ]
         try:
             self.store.transact([Check(DRIVERS, str(self.order.job_id), self._version)], puts)
         except Conflict:
@@ -74,7 +100,10 @@ class MetricsWriter:
         waits_for = self.waits_for()
         if not waits_for:
             return figures
-        return [replace(m, phase="starting", waits_for=waits_for) if m.phase == "writing" else m for m in figures]
+        return [
+            replace(m, phase="starting", waits_for=waits_for) if m.phase == "writing" else m
+            for m in figures
+        ]
 
     def _registered(self) -> bool:
         """Whether this process is on record as the driver; remembers the version of that."""
@@ -82,7 +111,13 @@ class MetricsWriter:
             return True
         entry = self.store.get(DRIVERS, str(self.order.job_id))
         record = from_document(DriverRecord, entry.value) if entry else None
-        if entry is not None and record is not None and record.process == self._me and record.generation == self.order.generation and record.end is None:
+        if (
+            entry is not None
+            and record is not None
+            and record.process == self._me
+            and record.generation == self.order.generation
+            and record.end is None
+        ):
             self._version = entry.version
         return self._version > 0
 
@@ -93,7 +128,10 @@ class MetricsWriter:
             except TransientError:  # the store is out of reach: patience
                 continue
             except Exception:
-                LOG.exception("the figures cannot be written", extra={"job_id": self.order.job_id, "generation": self.order.generation})
+                LOG.exception(
+                    "the figures cannot be written",
+                    extra={"job_id": self.order.job_id, "generation": self.order.generation},
+                )
 
 
 def _without_rates(metrics: PipelineMetrics) -> PipelineMetrics:

@@ -24,7 +24,10 @@ def installation_of(store: Store) -> str:
             return str(entry.value["id"])
         failpoint("driver.installation.before")
         try:
-            store.transact([Check(INSTALLATION, "id", 0)], [Put(INSTALLATION, "id", {"version": 1, "id": secrets.token_hex(8)})])
+            store.transact(
+                [Check(INSTALLATION, "id", 0)],
+                [Put(INSTALLATION, "id", {"version": 1, "id": secrets.token_hex(8)})],
+            )
         except (Conflict, OutcomeUnknown):
             continue
         failpoint("driver.installation.after")
@@ -34,20 +37,36 @@ def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | Non
     """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
     key = str(order.job_id)
     me = me or reference(os.getpid())
-    mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
+    mine = DriverRecord(
+        job_id=order.job_id,
+        generation=order.generation,
+        process=me,
+        worker=order.worker,
+        started_ms=now_ms,
+    )
     while True:
         state, driver = store.get(STATES, key), store.get(DRIVERS, key)
         if state is None:
             raise TerminalError(f"job {order.job_id} is not in the store")
         current = from_document(JobState, state.value, f"state of job {key}")
-        before = from_document(DriverRecord, driver.value, f"driver of job {key}") if driver else None
+        before = (
+            from_document(DriverRecord, driver.value, f"driver of job {key}") if driver else None
+        )
         if current.generation != order.generation or current.status.terminal:
             raise Fenced(f"job {key}", order.generation, current.generation)
         if before is not None and before.generation >= order.generation and before.process != me:
-            raise Fenced(f"job {key}, which has a driver already,", order.generation, before.generation)
+            raise Fenced(
+                f"job {key}, which has a driver already,", order.generation, before.generation
+            )
         failpoint("driver.register.before")
         try:
-            store.transact([Check(STATES, key, state.version), Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
+            store.transact(
+                [
+                    Check(STATES, key, state.version),
+                    Check(DRIVERS, key, driver.version if driver else 0),
+                ],
+                [Put(DRIVERS, key, to_document(mine))],
+            )
         except (Conflict, OutcomeUnknown):
             continue  # look again: where it was written after all, it is found to be mine and is written once more
         failpoint("driver.register.after")

@@ -46,10 +46,14 @@ class Point:
 class RunwayWatch:
     """The thread."""
 
-    def __init__(self, store: Store, storage: CheckpointStorage, order: DriverOrder, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, storage: CheckpointStorage, order: DriverOrder, clock: Clock
+    ) -> None:
         self.store, self.storage, self.order, self.clock = store, storage, order, clock
         self.lanes: list[Lane] = []
-        self._points: dict[int, tuple[str, Point]] = {}  # what was read of each pipeline's oldest checkpoint, by its path
+        self._points: dict[
+            int, tuple[str, Point]
+        ] = {}  # what was read of each pipeline's oldest checkpoint, by its path
         self._ended = threading.Event()
 
     def start(self, job: JobRecord, meters: Sequence[Meter]) -> None:
@@ -61,7 +65,11 @@ class RunwayWatch:
         plans = {plan.id: plan for plan in job.plan.pipelines}
         for meter in meters:
             plan = plans[meter.read().pipeline]
-            sources = {name: source for name, source in build(job, plan).sources.items() if type(source).runway is not Source.runway}
+            sources = {
+                name: source
+                for name, source in build(job, plan).sources.items()
+                if type(source).runway is not Source.runway
+            }
             if sources:
                 self.lanes.append(Lane(plan=plan, sources=sources, meter=meter))
 
@@ -83,13 +91,28 @@ class RunwayWatch:
         try:
             point = self._oldest(lane.plan.id)
         except Exception as error:  # the store, the storage: others wait for them and say so
-            LOG.info("runway not looked at", extra={"job_id": self.order.job_id, "pipeline": lane.plan.id, "why": f"{type(error).__name__}: {error}"})
+            LOG.info(
+                "runway not looked at",
+                extra={
+                    "job_id": self.order.job_id,
+                    "pipeline": lane.plan.id,
+                    "why": f"{type(error).__name__}: {error}",
+                },
+            )
             return
-        figures = [figure for name, source in lane.sources.items() if name in point.offsets and (figure := self._ask(lane, name, source, point))]
+        figures = [
+            figure
+            for name, source in lane.sources.items()
+            if name in point.offsets and (figure := self._ask(lane, name, source, point))
+        ]
         before = {figure.source: figure.level for figure in lane.meter.read().runway}
         for figure in figures:
             if figure.level in WARN and before.get(figure.source) is not figure.level:
-                facts = {"job_id": self.order.job_id, "pipeline": lane.plan.id, "generation": self.order.generation}
+                facts = {
+                    "job_id": self.order.job_id,
+                    "pipeline": lane.plan.id,
+                    "generation": self.order.generation,
+                }
                 LOG.warning(WARN[figure.level], extra={**facts, "why": figure.words()})
         lane.meter.runway(figures)
 
@@ -97,8 +120,17 @@ class RunwayWatch:
         try:
             told = source.runway(point.offsets[name])
         except Exception as error:  # a source that is out of reach holds what it held
-            LOG.info("runway not told", extra={"job_id": self.order.job_id, "pipeline": lane.plan.id, "why": f"{name}: {type(error).__name__}: {error}"})
-            return next((figure for figure in lane.meter.read().runway if figure.source == name), None)
+            LOG.info(
+                "runway not told",
+                extra={
+                    "job_id": self.order.job_id,
+                    "pipeline": lane.plan.id,
+                    "why": f"{name}: {type(error).__name__}: {error}",
+                },
+            )
+            return next(
+                (figure for figure in lane.meter.read().runway if figure.source == name), None
+            )
         return RunwayFigure(
             source=name,
             level=self._level(told),
@@ -112,7 +144,10 @@ class RunwayWatch:
     def _level(self, told: Runway) -> RunwayLevel:
         if not told.held:
             return RunwayLevel.GONE
-        few = told.seconds_left is not None and told.seconds_left * 1000 < self.order.runway_warning_ms
+        few = (
+            told.seconds_left is not None
+            and told.seconds_left * 1000 < self.order.runway_warning_ms
+        )
         return RunwayLevel.LOW if told.low or few else RunwayLevel.OK
 
     def _oldest(self, pipeline: int) -> Point:
@@ -126,6 +161,13 @@ class RunwayWatch:
         path, point = self._points.get(pipeline, ("", None))
         if point is None or path != oldest.path:
             states = self.storage.read(oldest.path).states
-            point = Point(oldest.checkpoint, {name: kept["offset"] for name, kept in states.items() if isinstance(kept, Mapping) and "offset" in kept})
+            point = Point(
+                oldest.checkpoint,
+                {
+                    name: kept["offset"]
+                    for name, kept in states.items()
+                    if isinstance(kept, Mapping) and "offset" in kept
+                },
+            )
             self._points[pipeline] = oldest.path, point
         return point

@@ -19,7 +19,9 @@ from tidegate.spark import startup_cache
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.session import SessionSettings, open_context, open_session
 
-CACHE_AFTER_S = 60.0  # a run that lasts so long is no trial: it is worth making the next start quicker
+CACHE_AFTER_S = (
+    60.0  # a run that lasts so long is no trial: it is worth making the next start quicker
+)
 
 
 def spark_engine(order: DriverOrder, job: JobRecord) -> Engine:
@@ -46,7 +48,13 @@ def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]
     home, me = orders.home_of(order), reference(os.getpid())
     work = home.warm_work(me.pid, me.started)
     scratch.make(work)
-    settings = SessionSettings(name="tidegate", work=work, logs=work / "logs", cache=startup_cache.place(home.cache), conf=order.spark)
+    settings = SessionSettings(
+        name="tidegate",
+        work=work,
+        logs=work / "logs",
+        cache=startup_cache.place(home.cache),
+        conf=order.spark,
+    )
     session = open_session(settings)
     engine = SparkEngine(session)
     engine.warm_up()
@@ -66,7 +74,9 @@ def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]
 
 def warm_up_sql(session: SparkSession) -> None:
     """One small query on the way that batches with SQL take: parsed, planned, through Arrow into the Python workers and back."""
-    session.range(4).selectExpr("id", "cast(id as string) name").createOrReplaceTempView("tidegate_warm_up")
+    session.range(4).selectExpr("id", "cast(id as string) name").createOrReplaceTempView(
+        "tidegate_warm_up"
+    )
     query = session.sql("select id, upper(name) name from tidegate_warm_up where id >= 0")
     query.mapInArrow(lambda batches: batches, query.schema).collect()
     session.catalog.dropTempView("tidegate_warm_up")

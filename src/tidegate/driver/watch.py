@@ -48,8 +48,19 @@ class StoreWatch:
         """One look, and what follows from it."""
         state = self._read(STATES, JobState)
         if state is None or state.generation != self.order.generation or state.status.terminal:
-            found = "gone" if state is None else f"{state.status.value} with generation {state.generation}"
-            LOG.warning("overtaken", extra={"job_id": self.order.job_id, "generation": self.order.generation, "why": f"the job is {found}"})
+            found = (
+                "gone"
+                if state is None
+                else f"{state.status.value} with generation {state.generation}"
+            )
+            LOG.warning(
+                "overtaken",
+                extra={
+                    "job_id": self.order.job_id,
+                    "generation": self.order.generation,
+                    "why": f"the job is {found}",
+                },
+            )
             self.reins.end()
             return
         assignment = self._read(ASSIGNMENTS, Assignment)
@@ -58,7 +69,14 @@ class StoreWatch:
 
     def _obey(self, order: Order) -> None:
         if order is not self._said and order is not Order.RUN:
-            LOG.info("ordered", extra={"job_id": self.order.job_id, "generation": self.order.generation, "to": order.value})
+            LOG.info(
+                "ordered",
+                extra={
+                    "job_id": self.order.job_id,
+                    "generation": self.order.generation,
+                    "to": order.value,
+                },
+            )
         self._said = order
         match order:
             case Order.RUN:
@@ -72,7 +90,9 @@ class StoreWatch:
 
     def _read(self, map: str, kind: type[T]) -> T | None:
         entry = self.store.get(map, str(self.order.job_id))
-        return from_document(kind, entry.value, f"{map} of job {self.order.job_id}") if entry else None
+        return (
+            from_document(kind, entry.value, f"{map} of job {self.order.job_id}") if entry else None
+        )
 
     def _run(self) -> None:
         while not self.clock.wait(self._never, WATCH_S):
@@ -83,6 +103,12 @@ class StoreWatch:
             except StoreDamaged as error:  # it is not used, and the driver goes on as it was told last; one line, not one for each look
                 if str(error) != self._damage:
                     self._damage = str(error)
-                    LOG.error("the order cannot be read", extra={"job_id": self.order.job_id, "why": self._damage})
+                    LOG.error(
+                        "the order cannot be read",
+                        extra={"job_id": self.order.job_id, "why": self._damage},
+                    )
             except Exception:
-                LOG.exception("the order cannot be read", extra={"job_id": self.order.job_id, "generation": self.order.generation})
+                LOG.exception(
+                    "the order cannot be read",
+                    extra={"job_id": self.order.job_id, "generation": self.order.generation},
+                )

@@ -51,4 +51,17 @@ from tidegate.election.elector import Elector, Following, Leading
 from tidegate.election.lease import COORDINATOR, WORKER_PREFIX, worker_office
 from tidegate.election.watch import Alive, Silent, Vacant, Watch, expire, forget
 
-__all__ = ["COORDINATOR", "WORKER_PREFIX", "Alive", "Elector", "Following", "Leading", "Silent", "Vacant", "Watch", "expire", "forget", "worker_office"]
+__all__ = [
+    "COORDINATOR",
+    "WORKER_PREFIX",
+    "Alive",
+    "Elector",
+    "Following",
+    "Leading",
+    "Silent",
+    "Vacant",
+    "Watch",
+    "expire",
+    "forget",
+    "worker_office",
+]

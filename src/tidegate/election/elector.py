@@ -9,11 +9,31 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.election.lease import Hold, Observed, Take, Timing, keep, next_term, observe, seek, trusted
+from tidegate.election.lease import (
+    Hold,
+    Observed,
+    Take,
+    Timing,
+    keep,
+    next_term,
+    observe,
+    seek,
+    trusted,
+)
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import BEATS, LEASES, Beat, Lease
-from tidegate.store import Check, Conflict, DamagedEntry, Delete, Entry, OutcomeUnknown, Put, Store, StoreUnavailable
+from tidegate.store import (
+    Check,
+    Conflict,
+    DamagedEntry,
+    Delete,
+    Entry,
+    OutcomeUnknown,
+    Put,
+    Store,
+    StoreUnavailable,
+)
 from tidegate.store.backend import Committed, Token
 
 LOG = logging.getLogger("tidegate.election")
@@ -83,9 +103,17 @@ class _Doubt:
 class Elector:
     """One candidate for one office. `me` names this process and no other, also no later one."""
 
-    def __init__(self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: Clock
+    ) -> None:
         assert lease_ms > 0, "a lease has a length"
-        self.store, self.office, self.me, self.address, self.clock = store, office, me, address, clock
+        self.store, self.office, self.me, self.address, self.clock = (
+            store,
+            office,
+            me,
+            address,
+            clock,
+        )
         self.timing = Timing(lease_ms / 1000)
         self.trouble = ""  # why the last turn could not be finished; for displays
         self._turn = threading.Lock()
@@ -139,13 +167,25 @@ class Elector:
         if (tenure := self._tenure) is not None and self._kept(tenure):
             return self._leading(tenure)
         observed = self._observed = self._look()
-        decision = seek(observed, self.timing, term_min=self._term) if patient else next_term(observed, self._term)
-        return self._take(observed, decision.term) if isinstance(decision, Take) else self._following()
+        decision = (
+            seek(observed, self.timing, term_min=self._term)
+            if patient
+            else next_term(observed, self._term)
+        )
+        return (
+            self._take(observed, decision.term) if isinstance(decision, Take) else self._following()
+        )
 
     def _look(self) -> Observed:
         asked_s = self.clock.monotonic_s()
         lease, beat = self.store.get(LEASES, self.office), self.store.get(BEATS, self.office)
-        return observe(self._observed, seen(lease, beat), asked_s=asked_s, answered_s=self.clock.monotonic_s(), timing=self.timing)
+        return observe(
+            self._observed,
+            seen(lease, beat),
+            asked_s=asked_s,
+            answered_s=self.clock.monotonic_s(),
+            timing=self.timing,
+        )
 
     def _kept(self, tenure: Tenure) -> bool:
         """Whether the office is still mine; asks the store only when a renewal is due."""
@@ -155,18 +195,31 @@ class Elector:
         beat = Beat(term=tenure.term, number=tenure.number + 1)
         failpoint("lease.renew.before")
         try:
-            self.store.transact([Check(LEASES, self.office, tenure.version)], [Put(BEATS, self.office, to_document(beat))])
+            self.store.transact(
+                [Check(LEASES, self.office, tenure.version)],
+                [Put(BEATS, self.office, to_document(beat))],
+            )
         except Conflict:
             self._leave()
             return False
         failpoint("lease.renew.after")
-        tenure.number, tenure.renewed_s, tenure.renew_at_s = beat.number, began_s, began_s + self.timing.renew_s
+        tenure.number, tenure.renewed_s, tenure.renew_at_s = (
+            beat.number,
+            began_s,
+            began_s + self.timing.renew_s,
+        )
         return True
 
     def _take(self, observed: Observed, term: int) -> Leading | Following:
         lease = Lease(holder=self.me, term=term, address=self.address, since_ms=self.clock.now_ms())
-        checks = [Check(LEASES, self.office, observed.lease_version), Check(BEATS, self.office, observed.beat_version)]
-        writes = [Put(LEASES, self.office, to_document(lease)), Put(BEATS, self.office, to_document(Beat(term=term, number=0)))]
+        checks = [
+            Check(LEASES, self.office, observed.lease_version),
+            Check(BEATS, self.office, observed.beat_version),
+        ]
+        writes = [
+            Put(LEASES, self.office, to_document(lease)),
+            Put(BEATS, self.office, to_document(Beat(term=term, number=0))),
+        ]
         began_s = self.clock.monotonic_s()
         failpoint("lease.take.before")
         try:
@@ -177,11 +230,15 @@ class Elector:
             self._doubt = _Doubt(unknown.token, term, began_s)
             raise
         failpoint("lease.take.after")
-        return self._leading(self._begin(version, term, began_s, renew_at_s=began_s + self.timing.renew_s))
+        return self._leading(
+            self._begin(version, term, began_s, renew_at_s=began_s + self.timing.renew_s)
+        )
 
     def _delete(self, tenure: Tenure) -> None:
         failpoint("lease.resign.before")
-        self.store.transact([Check(LEASES, self.office, tenure.version)], [Delete(LEASES, self.office)])
+        self.store.transact(
+            [Check(LEASES, self.office, tenure.version)], [Delete(LEASES, self.office)]
+        )
         failpoint("lease.resign.after")
 
     def _settle(self) -> None:
@@ -212,7 +269,14 @@ class Elector:
         self._stand(Following(term=self._term))
 
     def _leading(self, tenure: Tenure) -> Leading:
-        return Leading(office=self.office, term=tenure.term, version=tenure.version, tenure=tenure, clock=self.clock, timing=self.timing)
+        return Leading(
+            office=self.office,
+            term=tenure.term,
+            version=tenure.version,
+            tenure=tenure,
+            clock=self.clock,
+            timing=self.timing,
+        )
 
     def _following(self) -> Following:
         if self._observed is None:
@@ -222,12 +286,25 @@ class Elector:
     def _stand(self, standing: Leading | Following) -> None:
         before, self._standing = self._standing, standing
         if before != standing:
-            LOG.info("office", extra={"office": self.office, "from": _word(before), "to": _word(standing), "term": standing.term})
+            LOG.info(
+                "office",
+                extra={
+                    "office": self.office,
+                    "from": _word(before),
+                    "to": _word(standing),
+                    "term": standing.term,
+                },
+            )
 
     def _note(self, trouble: str) -> None:
         """One line when the weather turns, not one for each turn in the rain."""
         if bool(trouble) != bool(self.trouble):
-            LOG.warning("the office cannot be looked after" if trouble else "the office is looked after again", extra={"office": self.office, "why": trouble})
+            LOG.warning(
+                "the office cannot be looked after"
+                if trouble
+                else "the office is looked after again",
+                extra={"office": self.office, "why": trouble},
+            )
         self.trouble = trouble
 
 
@@ -236,8 +313,16 @@ def seen(lease: Entry | None, beat: Entry | None) -> Observed:
 
     One that is damaged is judged by its version alone: silence is seen all the same, and no term was ever above the revision of its own writing.
     """
-    held = from_document(Lease, lease.value, f"lease {lease.key}") if lease and not isinstance(lease, DamagedEntry) else None
-    last = from_document(Beat, beat.value, f"beat {beat.key}") if beat and not isinstance(beat, DamagedEntry) else None
+    held = (
+        from_document(Lease, lease.value, f"lease {lease.key}")
+        if lease and not isinstance(lease, DamagedEntry)
+        else None
+    )
+    last = (
+        from_document(Beat, beat.value, f"beat {beat.key}")
+        if beat and not isinstance(beat, DamagedEntry)
+        else None
+    )
     damaged = [entry.version for entry in (lease, beat) if isinstance(entry, DamagedEntry)]
     return Observed(
         lease_version=lease.version if lease else 0,

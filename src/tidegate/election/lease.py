@@ -59,16 +59,26 @@ class Observed:
         return (self.lease_version, self.beat_version) == (other.lease_version, other.beat_version)
 
 
-def observe(before: Observed | None, now: Observed, *, asked_s: float, answered_s: float, timing: Timing) -> Observed:
+def observe(
+    before: Observed | None, now: Observed, *, asked_s: float, answered_s: float, timing: Timing
+) -> Observed:
     """The office as it is `now`, with how long it has been so.
 
     The first look counts from its answer and the last one up to its question: what lies outside may have been before or after the change.
     """
     if before is None or not now.same_as(before):
-        return replace(now, unchanged_s=0.0, since_s=answered_s, answered_s=answered_s, unwatched_s=0.0)
+        return replace(
+            now, unchanged_s=0.0, since_s=answered_s, answered_s=answered_s, unwatched_s=0.0
+        )
     unwatched_s = before.unwatched_s + max(0.0, answered_s - before.answered_s - timing.glance_s)
     unchanged_s = max(before.unchanged_s, asked_s - before.since_s - unwatched_s)
-    return replace(now, unchanged_s=unchanged_s, since_s=before.since_s, answered_s=answered_s, unwatched_s=unwatched_s)
+    return replace(
+        now,
+        unchanged_s=unchanged_s,
+        since_s=before.since_s,
+        answered_s=answered_s,
+        unwatched_s=unwatched_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)

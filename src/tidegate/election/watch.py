@@ -63,19 +63,27 @@ class Part:
 
 def expire(silent: Silent) -> Part:
     """End a silent lease, in the transaction that acts on the silence. The beat stays, and with it the term."""
-    checks = (Check(LEASES, silent.office, silent.lease_version), Check(BEATS, silent.office, silent.beat_version))
+    checks = (
+        Check(LEASES, silent.office, silent.lease_version),
+        Check(BEATS, silent.office, silent.beat_version),
+    )
     return Part(checks, (Delete(LEASES, silent.office),))
 
 
 def forget(vacant: Vacant) -> Part:
     """Take away the last trace of an office that will not be held again: a worker's, with its record."""
-    return Part((Check(LEASES, vacant.office, 0), Check(BEATS, vacant.office, vacant.beat_version)), (Delete(BEATS, vacant.office),))
+    return Part(
+        (Check(LEASES, vacant.office, 0), Check(BEATS, vacant.office, vacant.beat_version)),
+        (Delete(BEATS, vacant.office),),
+    )
 
 
 class Watch:
     """All offices whose name begins with `prefix`, each with a lease of the same length. For one thread."""
 
-    def __init__(self, store: Store, lease_ms: int, clock: Clock, prefix: str = WORKER_PREFIX) -> None:
+    def __init__(
+        self, store: Store, lease_ms: int, clock: Clock, prefix: str = WORKER_PREFIX
+    ) -> None:
         assert lease_ms > 0, "a lease has a length"
         self.store, self.clock, self.prefix = store, clock, prefix
         self.timing = Timing(lease_ms / 1000)
@@ -89,17 +97,34 @@ class Watch:
         answered_s = self.clock.monotonic_s()
         self._observed = {
             office: observe(
-                self._observed.get(office), _seen(leases.get(office), beats.get(office)), asked_s=asked_s, answered_s=answered_s, timing=self.timing
+                self._observed.get(office),
+                _seen(leases.get(office), beats.get(office)),
+                asked_s=asked_s,
+                answered_s=answered_s,
+                timing=self.timing,
             )
             for office in sorted(leases.keys() | beats.keys())
         }
-        return {office: self._judged(office, observed) for office, observed in self._observed.items()}
+        return {
+            office: self._judged(office, observed) for office, observed in self._observed.items()
+        }
 
     def _judged(self, office: str, seen: Observed) -> Sight:
         if seen.lease_version == 0:
-            return Vacant(office=office, term=seen.term, beat_version=seen.beat_version, unchanged_s=seen.unchanged_s)
+            return Vacant(
+                office=office,
+                term=seen.term,
+                beat_version=seen.beat_version,
+                unchanged_s=seen.unchanged_s,
+            )
         if not silent(seen, self.timing):
-            return Alive(office=office, holder=seen.holder, address=seen.address, term=seen.term, lease_version=seen.lease_version)
+            return Alive(
+                office=office,
+                holder=seen.holder,
+                address=seen.address,
+                term=seen.term,
+                lease_version=seen.lease_version,
+            )
         return Silent(
             office=office,
             holder=seen.holder,
@@ -115,4 +140,6 @@ def _seen(lease: Entry | None, beat: Entry | None) -> Observed:
     try:
         return seen(lease, beat)
     except (TidegateError, TypeError, KeyError, ValueError):
-        return Observed(lease_version=lease.version if lease else 0, beat_version=beat.version if beat else 0)
+        return Observed(
+            lease_version=lease.version if lease else 0, beat_version=beat.version if beat else 0
+        )

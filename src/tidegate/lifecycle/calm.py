@@ -37,4 +37,8 @@ def state_mark(state: PipelineState) -> object:
 
 def figures_mark(metrics: PipelineMetrics) -> object:
     """The same of its figures."""
-    return metrics.generation, metrics.phase in STARTING_PHASES, tuple((each.source, each.level) for each in metrics.runway)
+    return (
+        metrics.generation,
+        metrics.phase in STARTING_PHASES,
+        tuple((each.source, each.level) for each in metrics.runway),
+    )

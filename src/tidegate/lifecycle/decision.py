@@ -14,7 +14,9 @@ class Stay:
     """
 
     order: Order | None = None  # None: as it stands
-    worker: str | None = None  # another worker takes the driver over, as it runs; None: as it stands
+    worker: str | None = (
+        None  # another worker takes the driver over, as it runs; None: as it stands
+    )
     reason: str = ""
     savepoint: str = ""  # why the savepoint that is wanted is given up
 

@@ -62,9 +62,15 @@ class Rhythm:
     @staticmethod
     def of(env: JobEnv, settings: CheckpointSettings, start_ms: int = START_MS) -> "Rhythm":
         """The job's own values, else the engine's. A BATCH job has an interval only where its file gives one."""
-        general = settings.interval_ms or STREAMING_INTERVAL_MS if env.mode is JobMode.STREAMING else None
+        general = (
+            settings.interval_ms or STREAMING_INTERVAL_MS if env.mode is JobMode.STREAMING else None
+        )
         interval_ms = env.checkpoint_interval_ms or general
-        pause_ms = settings.pause_ms_min if env.checkpoint_pause_ms_min is None else env.checkpoint_pause_ms_min
+        pause_ms = (
+            settings.pause_ms_min
+            if env.checkpoint_pause_ms_min is None
+            else env.checkpoint_pause_ms_min
+        )
         return Rhythm(
             interval_ms=max(interval_ms, pause_ms) if interval_ms else None,
             timeout_ms=env.checkpoint_timeout_ms or settings.timeout_ms,
@@ -114,7 +120,13 @@ class Signs:
 
 def mark(state: PipelineState, metrics: PipelineMetrics | None) -> Mark:
     """The mark of a pipeline as it is now."""
-    return Mark(state.generation, state.status, is_starting(state, metrics), state.checkpoints, state.confirmed_ms)
+    return Mark(
+        state.generation,
+        state.status,
+        is_starting(state, metrics),
+        state.checkpoints,
+        state.confirmed_ms,
+    )
 
 
 def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
@@ -144,7 +156,11 @@ def pipeline_health(rhythm: Rhythm, signs: Signs) -> Health:
     starting = is_starting(signs.state, signs.metrics)
     grace_ms = rhythm.start_ms if starting else 0
     silent = rhythm.level(signs.silent_ms, grace_ms)
-    slow = rhythm.level(signs.age_ms, grace_ms) if rhythm.interval_ms is not None or starting else CheckpointHealth.OK
+    slow = (
+        rhythm.level(signs.age_ms, grace_ms)
+        if rhythm.interval_ms is not None or starting
+        else CheckpointHealth.OK
+    )
     if silent is not CheckpointHealth.OK and SEVERITY[silent] >= SEVERITY[slow]:
         return Health(silent, _silence(signs))
     return Health(slow, _reason(signs, starting)) if slow is not CheckpointHealth.OK else Health()
@@ -163,7 +179,14 @@ def health_of(
 ) -> Health:
     """The health of a job, from its records and, by pipeline: how long its `mark` has been the same, and how long its figures have not been written."""
     signs = [
-        Signs(state=p, metrics=metrics.get(p.pipeline), age_ms=ages.get(p.pipeline, 0), silent_ms=silences.get(p.pipeline, 0), seen=seen) for p in pipelines
+        Signs(
+            state=p,
+            metrics=metrics.get(p.pipeline),
+            age_ms=ages.get(p.pipeline, 0),
+            silent_ms=silences.get(p.pipeline, 0),
+            seen=seen,
+        )
+        for p in pipelines
     ]
     return job_health(Rhythm.of(env, settings, start_ms), signs)
 
@@ -205,11 +228,19 @@ def _reason(signs: Signs, starting: bool) -> str:
     state = signs.state
     error = f"; last error: {state.error.message}" if state.error else ""
     if starting:
-        waits_for = signs.metrics.waits_for if _phase(state, signs.metrics) and signs.metrics else ""
+        waits_for = (
+            signs.metrics.waits_for if _phase(state, signs.metrics) and signs.metrics else ""
+        )
         return f"{Stall.STARTING}: {waits_for or 'the pipeline is not up yet'}{error}"
-    stall, what = BY_PHASE.get(_phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch"))
+    stall, what = BY_PHASE.get(
+        _phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch")
+    )
     batch = f"checkpoint {state.pending.checkpoint}: " if state.pending else ""
-    waits_for = signs.metrics.waits_for if signs.metrics is not None and _phase(state, signs.metrics) else ""
+    waits_for = (
+        signs.metrics.waits_for
+        if signs.metrics is not None and _phase(state, signs.metrics)
+        else ""
+    )
     if waits_for:
         return f"{Stall.STORE_UNREACHABLE}: {batch}{waits_for}"
     return f"{stall}: {batch}{what}{error}"

@@ -94,7 +94,11 @@ def decide(view: JobView) -> Decision:
 
 def _too_late(view: JobView) -> bool:
     """Whether a savepoint is wanted that does not come, whatever the job does meanwhile. Who leads it with `tidegate run` sees to that himself."""
-    return view.saving and view.savepoint_age_ms >= view.limits.savepoint_ms and view.state.leader is None
+    return (
+        view.saving
+        and view.savepoint_age_ms >= view.limits.savepoint_ms
+        and view.state.leader is None
+    )
 
 
 def check(job_id: int, before: JobStatus, after: JobStatus) -> None:
@@ -112,8 +116,16 @@ def edges() -> Iterator[tuple[JobStatus, JobStatus]]:
 
 def diagram() -> str:
     """All states and exits as Mermaid text."""
-    lines = ["stateDiagram-v2", f"    [*] --> {JobStatus.CREATED}", *(f"    {before} --> {after}" for before, after in edges())]
-    ends = [state.NAME for state in _ALL if state.NAME.terminal and any(after is state.NAME for _, after in edges())]
+    lines = [
+        "stateDiagram-v2",
+        f"    [*] --> {JobStatus.CREATED}",
+        *(f"    {before} --> {after}" for before, after in edges()),
+    ]
+    ends = [
+        state.NAME
+        for state in _ALL
+        if state.NAME.terminal and any(after is state.NAME for _, after in edges())
+    ]
     return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends)]) + "\n"
 
 
@@ -150,5 +162,13 @@ def _decide(view: JobView) -> Decision:
         return state.decide(view)
     message = f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died. The job can be resumed"
     return fail(
-        view, Failure(at_ms=view.now_ms, generation=view.state.generation, condition="leader-died", domain="external", message=message), order=Order.KILL
+        view,
+        Failure(
+            at_ms=view.now_ms,
+            generation=view.state.generation,
+            condition="leader-died",
+            domain="external",
+            message=message,
+        ),
+        order=Order.KILL,
     )

@@ -15,8 +15,12 @@ class Candidate:
 
     job_id: int
     tags: Mapping[str, str] = field(default_factory=dict)  # the worker must have all of them
-    held: str = ""  # why it may not start at all yet, for a person: the old incarnation is being cleaned up
-    avoid: frozenset[str] = frozenset()  # workers that are taken only if there is no other: where its last driver did not start
+    held: str = (
+        ""  # why it may not start at all yet, for a person: the old incarnation is being cleaned up
+    )
+    avoid: frozenset[str] = (
+        frozenset()
+    )  # workers that are taken only if there is no other: where its last driver did not start
     rejects: bool = False  # it shall fail rather than wait for a slot
 
 
@@ -54,7 +58,10 @@ def _choose(job: Candidate, offers: Mapping[str, Offer]) -> Place | NoPlace:
     free = [offer for offer in fitting if offer.free]
     if not free:
         return NoPlace(_why(job, list(offers.values()), fitting), job.rejects)
-    best = min(free, key=lambda offer: (offer.id in job.avoid, offer.taken / offer.slots, -offer.free, offer.id))
+    best = min(
+        free,
+        key=lambda offer: (offer.id in job.avoid, offer.taken / offer.slots, -offer.free, offer.id),
+    )
     return Place(best.id)
 
 
@@ -67,9 +74,16 @@ def _why(job: Candidate, offers: Sequence[Offer], fitting: Sequence[Offer]) -> s
     if not offers:
         return "no worker is there"
     if not fitting:
-        fewest = min((missing(job.tags, offer.tags) for offer in offers), key=lambda tags: (len(tags), sorted(tags.items())))
+        fewest = min(
+            (missing(job.tags, offer.tags) for offer in offers),
+            key=lambda tags: (len(tags), sorted(tags.items())),
+        )
         lacking = ", ".join(f"{key}={value}" for key, value in sorted(fewest.items()))
         return f"no worker has the tags that the job asks for; the nearest one lacks {lacking}"
     slots = sum(offer.slots for offer in fitting)
     which = " of the workers with its tags" if job.tags else ""
-    return f"all {slots} slots{which} are taken" if slots else f"the workers{' with its tags' if job.tags else ''} have no slots"
+    return (
+        f"all {slots} slots{which} are taken"
+        if slots
+        else f"the workers{' with its tags' if job.tags else ''} have no slots"
+    )

@@ -26,41 +26,84 @@ def after_end(view: JobView, proof: str = "") -> Go:
 
 def resume(view: JobView, *, proof: str = "") -> Go:
     """Every pipeline stopped at a checkpoint although nobody asked for that here: the driver was told to end from outside. It goes on, at no cost."""
-    reason = "the driver was told to end, but not by a command: the job goes on from its last checkpoint"
-    return Go(to=JobStatus.RECOVERING, order=Order.KILL, reason=reason, healed=_got_on(view), proof=proof)
+    reason = (
+        "the driver was told to end, but not by a command: the job goes on from its last checkpoint"
+    )
+    return Go(
+        to=JobStatus.RECOVERING, order=Order.KILL, reason=reason, healed=_got_on(view), proof=proof
+    )
 
 
 def elsewhere(view: JobView, reason: str) -> Go:
     """The worker was lost before there was a driver: another one, at no cost. A process that it may have started is refused when it registers."""
-    failure = Failure(at_ms=view.now_ms, generation=view.state.generation, condition="worker-lost", domain="external", message=reason)
+    failure = Failure(
+        at_ms=view.now_ms,
+        generation=view.state.generation,
+        condition="worker-lost",
+        domain="external",
+        message=reason,
+    )
     return Go(to=JobStatus.RECOVERING, order=Order.KILL, reason=reason, failure=failure)
 
 
 def restart(view: JobView, failure: Failure, *, proof: str = "") -> Go:
     """RECOVERING within the budget, FAILING beyond it. Either way what is left of the driver is killed."""
-    retry = next_retry(restarts=view.state.restarts, times=view.record.plan.env.retry_times, got_on=_got_on(view))
+    retry = next_retry(
+        restarts=view.state.restarts, times=view.record.plan.env.retry_times, got_on=_got_on(view)
+    )
     if isinstance(retry, Exhausted):
-        spent = f"all {retry.times} restarts without progress are used up" if retry.times else "job.retry.times is 0"
-        return fail(view, failure, order=Order.KILL, reason=f"{failure.message}; {spent}", proof=proof)
-    return Go(to=JobStatus.RECOVERING, order=Order.KILL, reason=failure.message, failure=failure, restart=True, healed=retry.healed, proof=proof)
+        spent = (
+            f"all {retry.times} restarts without progress are used up"
+            if retry.times
+            else "job.retry.times is 0"
+        )
+        return fail(
+            view, failure, order=Order.KILL, reason=f"{failure.message}; {spent}", proof=proof
+        )
+    return Go(
+        to=JobStatus.RECOVERING,
+        order=Order.KILL,
+        reason=failure.message,
+        failure=failure,
+        restart=True,
+        healed=retry.healed,
+        proof=proof,
+    )
 
 
-def fail(view: JobView, failure: Failure | None, *, order: Order, reason: str = "", proof: str = "") -> Go:
+def fail(
+    view: JobView, failure: Failure | None, *, order: Order, reason: str = "", proof: str = ""
+) -> Go:
     """FAILING, with the reason for people."""
     why = reason or (failure.message if failure else "")
-    return Go(to=JobStatus.FAILING, order=order, worker=hand(view), reason=why, failure=failure, proof=proof)
+    return Go(
+        to=JobStatus.FAILING,
+        order=order,
+        worker=hand(view),
+        reason=why,
+        failure=failure,
+        proof=proof,
+    )
 
 
 def pipeline_failure(view: JobView) -> Failure | None:
     """The error of the first pipeline that has failed."""
-    return next((p.error for p in view.pipelines if p.status is PipelineStatus.FAILED and p.error), None)
+    return next(
+        (p.error for p in view.pipelines if p.status is PipelineStatus.FAILED and p.error), None
+    )
 
 
 def driver_died(view: JobView, proof: str = "") -> Failure:
     """The end of the driver as a failure."""
     end = view.driver.end if view.driver and view.driven else None
     condition = "driver-lost" if proof or end is None else "driver-died"
-    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition=condition, domain="external", message=_how(view, end))
+    return Failure(
+        at_ms=view.now_ms,
+        generation=view.state.generation,
+        condition=condition,
+        domain="external",
+        message=_how(view, end),
+    )
 
 
 def _how(view: JobView, end: DriverEnd | None) -> str:

@@ -46,11 +46,18 @@ def backoff_ms_max(interval_s: float) -> int:
     return int(interval_s * 1000 * 2**DOUBLINGS_MAX)
 
 
-def got_on(driver: DriverRecord | None, generation: int, pipelines: Iterable[PipelineState]) -> bool:
+def got_on(
+    driver: DriverRecord | None, generation: int, pipelines: Iterable[PipelineState]
+) -> bool:
     """Whether this generation's driver has done what it is there for."""
     if driver is None or driver.generation != generation:
         return False
-    begun = [p for p in pipelines if p.status not in (PipelineStatus.CREATED, PipelineStatus.FINISHED) or _completed(p, generation)]
+    begun = [
+        p
+        for p in pipelines
+        if p.status not in (PipelineStatus.CREATED, PipelineStatus.FINISHED)
+        or _completed(p, generation)
+    ]
     return bool(begun) and all(_got_on(p, generation) for p in begun)
 
 

@@ -12,7 +12,13 @@ from tidegate.lifecycle.decision import Stay
 from tidegate.lifecycle.view import JobView, Limits, Watcher
 from tidegate.model.records import Failure, Order, ProcessRef, Wish
 
-LADDER = (Order.RUN, Order.STOP, Order.INTERRUPT, Order.TERMINATE, Order.KILL)  # each stronger than the one before
+LADDER = (
+    Order.RUN,
+    Order.STOP,
+    Order.INTERRUPT,
+    Order.TERMINATE,
+    Order.KILL,
+)  # each stronger than the one before
 LEASE_EXPIRED = "lease expired"
 
 
@@ -57,7 +63,9 @@ def stronger(order: Order, other: Order | None) -> Order:
 def press(view: JobView, first: Order, *, ask_ms: int | None = None) -> Stay | Overdue:
     """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in the hands of whoever can carry it out."""
     if view.watcher is Watcher.REPLACEABLE:
-        return Stay(order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason)
+        return Stay(
+            order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason
+        )
     if _overdue(view):
         return Overdue(undead(view))
     return Stay(order=_due(view, first, ask_ms), worker=hand(view), reason=view.state.reason)
@@ -106,11 +114,17 @@ def _due(view: JobView, first: Order, ask_ms: int | None) -> Order:
 
 def patience_ms(order: Order, limits: Limits, ask_ms: int | None = None) -> int:
     """How long an order may stand before the next stronger one follows."""
-    steps = {Order.STOP: ask_ms if ask_ms is not None else limits.ask_ms, Order.INTERRUPT: limits.interrupt_ms, Order.TERMINATE: limits.terminate_ms}
+    steps = {
+        Order.STOP: ask_ms if ask_ms is not None else limits.ask_ms,
+        Order.INTERRUPT: limits.interrupt_ms,
+        Order.TERMINATE: limits.terminate_ms,
+    }
     return steps.get(order, 0)
 
 
 def _overdue(view: JobView) -> bool:
-    if view.assignment is None:  # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
+    if (
+        view.assignment is None
+    ):  # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
         return view.state_age_ms >= ladder_ms(view.limits)
     return view.standing is Order.KILL and view.order_age_ms >= view.limits.kill_ms

@@ -26,4 +26,7 @@ def ended_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[P
 
 def shown_ended(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineState]:
     """The pipelines of a job that has ended, as they are shown: no batch is being made. The record of one stays stored, as who resumes the job repeats it."""
-    return [replace(p, status=status, pending=None) for p, status in zip(pipelines, ended_statuses(pipelines, job), strict=True)]
+    return [
+        replace(p, status=status, pending=None)
+        for p, status in zip(pipelines, ended_statuses(pipelines, job), strict=True)
+    ]

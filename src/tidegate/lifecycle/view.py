@@ -115,7 +115,11 @@ class JobView:
     @property
     def saved(self) -> bool:
         """Whether the job was to end with a savepoint, and that is done."""
-        return self.savepoint is not None and self.savepoint.stop and self.savepoint.status is SavepointStatus.DONE
+        return (
+            self.savepoint is not None
+            and self.savepoint.stop
+            and self.savepoint.status is SavepointStatus.DONE
+        )
 
     @property
     def standing(self) -> Order | None:
@@ -140,7 +144,11 @@ class JobView:
             return PipelineStatus.FAILED if PipelineStatus.FAILED in statuses else None
         if PipelineStatus.FAILED in statuses:
             return PipelineStatus.FAILED
-        return PipelineStatus.CANCELED if PipelineStatus.CANCELED in statuses else PipelineStatus.FINISHED
+        return (
+            PipelineStatus.CANCELED
+            if PipelineStatus.CANCELED in statuses
+            else PipelineStatus.FINISHED
+        )
 
     @property
     def checkpoints(self) -> int:

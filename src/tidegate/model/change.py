@@ -30,7 +30,9 @@ class ChangeChoice(StrEnum):
 
 _MEANINGS = {
     ChangeChoice.ADOPT: "take the table as it is now; rows that are in the target stay as they are",
-    ChangeChoice.REREAD: ("take the table as it is now and read all of it again; rows that it no longer has stay in the target: delete them there"),
+    ChangeChoice.REREAD: (
+        "take the table as it is now and read all of it again; rows that it no longer has stay in the target: delete them there"
+    ),
     ChangeChoice.SKIP: "go on as if this change were not there; the target is not changed by it",
 }
 
@@ -77,7 +79,9 @@ class AcceptedChange:
                 f"that the job's error names and one of the choices {choices}"
             )
         if len(at) > POSITION_CHARS_MAX or len(table) > TABLE_CHARS_MAX:
-            raise UserError(f"--accept-change {text[:80]!r}...: a position has at most {POSITION_CHARS_MAX} characters")
+            raise UserError(
+                f"--accept-change {text[:80]!r}...: a position has at most {POSITION_CHARS_MAX} characters"
+            )
         return AcceptedChange(at=at.strip(), choice=ChangeChoice(given), table=table.strip())
 
 
@@ -88,7 +92,9 @@ class StoppedByChange(UserError):
     change: ChangeStop
 
 
-def merged(earlier: tuple[AcceptedChange, ...], newer: tuple[AcceptedChange, ...]) -> tuple[AcceptedChange, ...]:
+def merged(
+    earlier: tuple[AcceptedChange, ...], newer: tuple[AcceptedChange, ...]
+) -> tuple[AcceptedChange, ...]:
     """All decisions of a job; of two about the same position and table the newer one holds."""
     found = {(change.at, change.table): change for change in earlier}
     for change in newer:

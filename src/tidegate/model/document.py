@@ -26,7 +26,9 @@ class NewerDocument(TerminalError):
     condition = "newer-document"
 
     def __init__(self, what: str, found: object, known: int) -> None:
-        super().__init__(f"{what} has format version {found}; this Tidegate reads up to {known}: upgrade it")
+        super().__init__(
+            f"{what} has format version {found}; this Tidegate reads up to {known}: upgrade it"
+        )
         self.what, self.found, self.known = what, found, known
 
 
@@ -36,7 +38,9 @@ class UnreadableDocument(TerminalError, ValueError):
     condition = "unreadable-document"
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has written it")
+        super().__init__(
+            f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has written it"
+        )
         self.what = what
         self.why = why
 
@@ -66,7 +70,13 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
 
 
 def _article(value: object) -> str:
-    return {str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list"}.get(type(value), "nothing")
+    return {
+        str: "a text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+    }.get(type(value), "nothing")
 
 
 def _reason(error: Exception) -> str:
@@ -101,12 +111,18 @@ def _encoder(kind: type) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return lambda value: value.value
     if issubclass(kind, Mapping):
-        return lambda value: {str(key): each if type(each) in _PLAIN else to_document(each) for key, each in value.items()}
+        return lambda value: {
+            str(key): each if type(each) in _PLAIN else to_document(each)
+            for key, each in value.items()
+        }
     if issubclass(kind, list | tuple):
         return lambda value: [each if type(each) in _PLAIN else to_document(each) for each in value]
     if dataclasses.is_dataclass(kind):
         fields = _fields(kind)
-        return lambda value: {key: each if type(each := getattr(value, name)) in _PLAIN else to_document(each) for name, key in fields}
+        return lambda value: {
+            key: each if type(each := getattr(value, name)) in _PLAIN else to_document(each)
+            for name, key in fields
+        }
     return lambda value: value
 
 
@@ -138,14 +154,25 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
 
 def _record_decoder(kind: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(kind)
-    fields = [(name, key, None if (decode := _decoder(hints[name])) is _as_it_is else decode) for name, key in _fields(kind)]
+    fields = [
+        (name, key, None if (decode := _decoder(hints[name])) is _as_it_is else decode)
+        for name, key in _fields(kind)
+    ]
 
     def read(data: Any) -> Any:
         try:
-            return kind(**{name: decode(data[key]) if decode else data[key] for name, key, decode in fields if key in data})
+            return kind(
+                **{
+                    name: decode(data[key]) if decode else data[key]
+                    for name, key, decode in fields
+                    if key in data
+                }
+            )
         except TypeError as error:
             if not isinstance(data, Mapping):
-                raise _Misfit(f"there is {_article(data)} in the place of {kind.__name__}") from error
+                raise _Misfit(
+                    f"there is {_article(data)} in the place of {kind.__name__}"
+                ) from error
             missing = _missing(kind, data)
             raise _Misfit(f"it has no {', '.join(missing)}" if missing else MISFIT) from error
 
@@ -157,7 +184,9 @@ def _missing(kind: type, data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         stored_key(field)
         for field in dataclasses.fields(kind)
-        if stored_key(field) not in data and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if stored_key(field) not in data
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
     )
 
 

@@ -49,16 +49,24 @@ class HttpSettings:
     port_range: int = 100
     basic_auth: bool = False
     username: str = "admin"
-    password: str = field(default="admin", repr=False)  # as the reference; only used with basic_auth
+    password: str = field(
+        default="admin", repr=False
+    )  # as the reference; only used with basic_auth
     tokens: bool = False  # ask for a token; always where the API can be reached from elsewhere and nothing else is asked for
     https: bool = False
     https_port: int = 8443
     certificate: str = ""  # PEM files
     private_key: str = ""
-    client_authorities: str = ""  # with it, clients must show a certificate that one of these has signed
-    allowed_hosts: tuple[str, ...] = ()  # names in Host besides the bound, the announced and loopback ones
+    client_authorities: str = (
+        ""  # with it, clients must show a certificate that one of these has signed
+    )
+    allowed_hosts: tuple[
+        str, ...
+    ] = ()  # names in Host besides the bound, the announced and loopback ones
     external_url: str = ""  # how browsers reach it through a proxy
-    header_timeout_ms: int = 10_000  # from the connection to the whole head of a request, the TLS handshake included
+    header_timeout_ms: int = (
+        10_000  # from the connection to the whole head of a request, the TLS handshake included
+    )
     body_timeout_ms: int = 60_000
     keep_alive_timeout_ms: int = 5_000
     connections_max: int = 0  # 0: as many as the descriptors of the process allow

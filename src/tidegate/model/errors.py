@@ -45,7 +45,9 @@ class TerminalError(TidegateError):
 
 def system_sentence(error: OSError) -> str:
     """An error of the operating system for a person: what, where, what to do; without Python's own form of it."""
-    where = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    where = " and ".join(
+        str(name) for name in (error.filename, error.filename2) if name is not None
+    )
     what = error.strerror or str(error) or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, "")
     return f"{where}: {what}{advice}" if where else f"{what}{advice}"
@@ -68,7 +70,9 @@ class Fenced(TerminalError):
     condition = "fenced"
 
     def __init__(self, what: str, mine: int, current: int) -> None:
-        super().__init__(f"generation {mine} of {what} is fenced: generation {current} has taken over")
+        super().__init__(
+            f"generation {mine} of {what} is fenced: generation {current} has taken over"
+        )
         self.what, self.mine, self.current = what, mine, current
 
 

@@ -7,7 +7,9 @@ from enum import StrEnum
 class JobEventKind(StrEnum):
     """What a line in the history of a job is about."""
 
-    SUBMITTED = "submitted"  # a new incarnation; `to` is fresh or restore, the reason what it continues
+    SUBMITTED = (
+        "submitted"  # a new incarnation; `to` is fresh or restore, the reason what it continues
+    )
     STATUS = "status"  # `to` is the status that was entered
     RESTART = "restart"  # the driver is replaced, for this reason
     COMMAND = "command"  # `to` is what was asked for; the reason says what became of it

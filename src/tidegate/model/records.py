@@ -81,7 +81,15 @@ class JobStatus(StrEnum):
         return self in TERMINAL
 
 
-TERMINAL = frozenset({JobStatus.FAILED, JobStatus.SAVEPOINT_DONE, JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.UNKNOWABLE})
+TERMINAL = frozenset(
+    {
+        JobStatus.FAILED,
+        JobStatus.SAVEPOINT_DONE,
+        JobStatus.CANCELED,
+        JobStatus.FINISHED,
+        JobStatus.UNKNOWABLE,
+    }
+)
 
 
 class CheckpointHealth(StrEnum):
@@ -195,7 +203,9 @@ class JobRecord:
     intent: JobIntent = JobIntent()
     commands: tuple[JobEvent, ...] = ()  # what was asked of this incarnation, oldest first; bounded
     restored: bool = False  # continues an earlier incarnation
-    checkpoint: int = 0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
+    checkpoint: int = (
+        0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
+    )
     key: str = ""  # the digest of the request that brought it, where it had a key: the same request is not taken in twice
     source_job: int = 0  # whose state it continues, where that is another job's
     fork: bool = False  # that job goes on: this one has a lineage of its own
@@ -205,7 +215,9 @@ class JobRecord:
     restore: RestoreReport | None = None  # what was planned when it was submitted
     skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
     accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
-    accepted_changes: tuple[AcceptedChange, ...] = ()  # what was decided about changes of tables, also for earlier incarnations of this lineage
+    accepted_changes: tuple[
+        AcceptedChange, ...
+    ] = ()  # what was decided about changes of tables, also for earlier incarnations of this lineage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,11 +239,15 @@ class JobState:
     health_reason: str = ""
     runway: RunwayLevel = RunwayLevel.OK
     runway_reason: str = ""
-    next_checkpoint: int = 1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
+    next_checkpoint: int = (
+        1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
+    )
     changed_ms: int = 0
     entered: Mapping[str, int] = field(default_factory=dict)  # when each status was entered last
     continued_by: int = 0  # of an ended job: the other job that has taken up its lineage
-    started_ms: int = 0  # when this incarnation was first given to a worker, or taken up by `tidegate run`
+    started_ms: int = (
+        0  # when this incarnation was first given to a worker, or taken up by `tidegate run`
+    )
     restarts_total: int = 0  # of the driver, all of this incarnation
     events: tuple[JobEvent, ...] = ()  # of all incarnations of this id, oldest first; bounded
 
@@ -351,7 +367,9 @@ class PipelineState:
     lineage: str
     generation: int
     status: PipelineStatus = PipelineStatus.CREATED
-    initial: Mapping[str, Any] | None = None  # where every source began; asked once in the life of a lineage
+    initial: Mapping[str, Any] | None = (
+        None  # where every source began; asked once in the life of a lineage
+    )
     next_checkpoint: int = 1
     pending: PendingBatch | None = None
     retained: tuple[CheckpointRef, ...] = ()  # oldest first; the last one is the latest
@@ -365,7 +383,9 @@ class PipelineState:
     restarts: int = 0
     error: Failure | None = None
     back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
-    dropped: tuple[str, ...] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
+    dropped: tuple[
+        str, ...
+    ] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
     replan: Replan = Replan.NEVER
     warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
@@ -394,7 +414,9 @@ class PipelineMetrics:
     runway: tuple[RunwayFigure, ...] = ()
     waits_for: str = ""  # what is out of reach, in words, where the driver knows it
     at_ms: int = 0
-    rates: PipelineRates | None = None  # of committed rows; None until this driver has completed a checkpoint
+    rates: PipelineRates | None = (
+        None  # of committed rows; None until this driver has completed a checkpoint
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -413,7 +435,9 @@ class CleanupRecord:
     version: int = 1
     job_id: int
     initialization_ms: int
-    resumable: bool = False  # the checkpoints and the state that names them stay, until history expires
+    resumable: bool = (
+        False  # the checkpoints and the state that names them stay, until history expires
+    )
     checkpoints_below: int = 0
     generation: int = 0  # what a newer generation has made stays, whatever its id: it repeats batches under their old ids. 0 = of a version that knew none
     due_ms: int = 0
@@ -448,7 +472,9 @@ class JobOutcome:
     started_ms: int = 0  # 0 = by a release that did not record it, as in the next fields
     restarts_total: int = 0
     events: tuple[JobEvent, ...] = ()
-    restorable: bool | None = None  # whether it left a checkpoint to continue from; None = not recorded
+    restorable: bool | None = (
+        None  # whether it left a checkpoint to continue from; None = not recorded
+    )
     last_checkpoint: int = 0
     last_checkpoint_ms: int = 0
     accepted_changes: tuple[AcceptedChange, ...] = ()

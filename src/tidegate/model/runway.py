@@ -28,9 +28,21 @@ class RunwayFigure:
     def words(self) -> str:
         """For people."""
         point = f"checkpoint {self.checkpoint}" if self.checkpoint else "its beginning"
-        left = f"{self.seconds_left:.0f} s left" if self.seconds_left is not None else f"{self.bytes_left} bytes left" if self.bytes_left is not None else ""
-        gone = f"does not hold {point} any more" if self.level is RunwayLevel.GONE else f"will not hold {point} for long"
-        return ": ".join(filter(None, (f"{self.source} {gone}", ", ".join(filter(None, (left, self.reason))))))
+        left = (
+            f"{self.seconds_left:.0f} s left"
+            if self.seconds_left is not None
+            else f"{self.bytes_left} bytes left"
+            if self.bytes_left is not None
+            else ""
+        )
+        gone = (
+            f"does not hold {point} any more"
+            if self.level is RunwayLevel.GONE
+            else f"will not hold {point} for long"
+        )
+        return ": ".join(
+            filter(None, (f"{self.source} {gone}", ", ".join(filter(None, (left, self.reason)))))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +56,16 @@ class Outlook:
 def outlook(figures: Iterable[RunwayFigure]) -> Outlook:
     """Of all sources of a job; among equals, the one that has the least time."""
     order = list(RunwayLevel)
-    worst = max(figures, key=lambda f: (order.index(f.level), -(f.seconds_left if f.seconds_left is not None else float("inf"))), default=None)
-    return Outlook(worst.level, worst.words()) if worst is not None and worst.level is not RunwayLevel.OK else Outlook()
+    worst = max(
+        figures,
+        key=lambda f: (
+            order.index(f.level),
+            -(f.seconds_left if f.seconds_left is not None else float("inf")),
+        ),
+        default=None,
+    )
+    return (
+        Outlook(worst.level, worst.words())
+        if worst is not None and worst.level is not RunwayLevel.OK
+        else Outlook()
+    )

@@ -34,7 +34,9 @@ class RowKind(StrEnum):
         for kind in RowKind:
             if text.upper() in (kind.value, kind.name):
                 return kind
-        raise ValueError(f"{text!r} is no row kind: one of {', '.join(f'{k.name} ({k.value})' for k in RowKind)}")
+        raise ValueError(
+            f"{text!r} is no row kind: one of {', '.join(f'{k.name} ({k.value})' for k in RowKind)}"
+        )
 
 
 class TypeName(StrEnum):
@@ -68,7 +70,11 @@ class TypeName(StrEnum):
 ALIASES = {"byte": "tinyint", "short": "smallint", "long": "bigint", "integer": "int"}
 """Other words that the reference takes."""
 
-SIMPLE = [t.value for t in TypeName if t not in (TypeName.DECIMAL, TypeName.ARRAY, TypeName.MAP, TypeName.ROW)]
+SIMPLE = [
+    t.value
+    for t in TypeName
+    if t not in (TypeName.DECIMAL, TypeName.ARRAY, TypeName.MAP, TypeName.ROW)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,10 @@ class Table:
 def parse_type(text: Any) -> DataType:
     """A type as written in a job file: text, or a mapping for a nested row. ValueError says what is wrong, in words for a person."""
     if isinstance(text, Mapping):
-        return DataType(TypeName.ROW, columns=tuple(Column(name=str(k), type=parse_type(v)) for k, v in text.items()))
+        return DataType(
+            TypeName.ROW,
+            columns=tuple(Column(name=str(k), type=parse_type(v)) for k, v in text.items()),
+        )
     if not isinstance(text, str):
         raise ValueError(f"a type is a word such as bigint, not {text!r}")
     compact = text.strip()
@@ -149,7 +158,9 @@ def parse_type(text: Any) -> DataType:
 
 def _unknown(text: str, head: str) -> str:
     close = nearest(head, [t.value for t in TypeName])
-    return f"unknown type {text!r}" + (f"; did you mean {close!r}?" if close and close != head else "")
+    return f"unknown type {text!r}" + (
+        f"; did you mean {close!r}?" if close and close != head else ""
+    )
 
 
 def _parse_decimal(text: str, rest: str) -> DataType:
@@ -185,7 +196,9 @@ def _parse_block(text: str, inside: str) -> DataType:
     """A row as a block in text: `{a = int, b = "map<string, int>"}`, one column a line or between commas, quotes or not."""
     columns = []
     for part in filter(str.strip, _split_top(inside, ",\n")):
-        pair = re.fullmatch(r"""\s*(?:"([^"]*)"|([^\s"=:{]+))\s*[=:]?\s*(.*?)\s*""", part, re.DOTALL)
+        pair = re.fullmatch(
+            r"""\s*(?:"([^"]*)"|([^\s"=:{]+))\s*[=:]?\s*(.*?)\s*""", part, re.DOTALL
+        )
         if not pair or not pair[3]:
             raise ValueError(f"{text!r}: write {{name = type, ...}}")
         columns.append(Column(name=pair[1] or pair[2], type=parse_type(pair[3].strip('"'))))

@@ -29,7 +29,9 @@ class BatchHeld(TerminalError):
 
     condition = "batch-held"
 
-    def __init__(self, checkpoint: int, sinks: Sequence[str], why: str, *, before: int, rewinds: bool) -> None:
+    def __init__(
+        self, checkpoint: int, sinks: Sequence[str], why: str, *, before: int, rewinds: bool
+    ) -> None:
         otherwise = "start over with --restore fresh"
         if before and rewinds:
             otherwise = f"give the batch up with --restore checkpoint:{before}: its rows are taken back, and the source is read anew from there"
@@ -52,7 +54,9 @@ class Abandoned:
     back: bool = False
 
 
-def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[SinkRange]]) -> Abandoned | None:
+def abandoned(
+    state: PipelineState, graph: Graph, found: Mapping[str, Sequence[SinkRange]]
+) -> Abandoned | None:
     """Whether the pending batch is given up.
 
     `found` are the records of the sinks, asked after they were fenced. Sources learn what is
@@ -64,7 +68,11 @@ def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[S
     why = _why(pending, graph, state.replan)
     if not why:
         return None
-    holders = sorted(name for name, records in found.items() if any(record.checkpoint >= pending.checkpoint for record in records))
+    holders = sorted(
+        name
+        for name, records in found.items()
+        if any(record.checkpoint >= pending.checkpoint for record in records)
+    )
     stuck = [name for name in holders if _go_back(graph, name) is not GoBack.REWIND]
     if stuck and state.replan is Replan.ASKED and not _unrepeatable(pending, graph):
         LOG.warning(
@@ -86,12 +94,18 @@ def abandoned(state: PipelineState, graph: Graph, found: Mapping[str, Sequence[S
 
 
 def _why(pending: PendingBatch, graph: Graph, replan: Replan) -> str:
-    return _unrepeatable(pending, graph) or ("a restore from an earlier checkpoint was asked for" if replan is Replan.ASKED else "")
+    return _unrepeatable(pending, graph) or (
+        "a restore from an earlier checkpoint was asked for" if replan is Replan.ASKED else ""
+    )
 
 
 def _unrepeatable(pending: PendingBatch, graph: Graph) -> str:
     ranges = pending.ranges
-    reasons = (source.cannot_repeat(ranges[name].start, ranges[name].end) for name, source in graph.sources.items() if name in ranges)
+    reasons = (
+        source.cannot_repeat(ranges[name].start, ranges[name].end)
+        for name, source in graph.sources.items()
+        if name in ranges
+    )
     return next((reason for reason in reasons if reason), "")
 
 

@@ -74,13 +74,20 @@ class Pace:
         if self.bytes_max is not None:
             size = [self.bytes_max]
             rows = [self.rows_max] if self.rows_max is not None else []
-        return Limit(rows=max(1, int(min(rows))) if rows else None, bytes=max(1, int(min(size))) if size else None, files=self.files_max)
+        return Limit(
+            rows=max(1, int(min(rows))) if rows else None,
+            bytes=max(1, int(min(size))) if size else None,
+            files=self.files_max,
+        )
 
     def rescaled(self, scale: float, took_s: float, behind: bool | None = None) -> float:
         """The scale after a batch that took so long: towards one interval a batch. It does not grow where there was not more to take."""
         if self.interval_s is None:
             return scale
-        grow, shrink = self.interval_s / max(took_s, 1e-3), max(self.interval_s, SHORT_S) / max(took_s, 1e-3)
+        grow, shrink = (
+            self.interval_s / max(took_s, 1e-3),
+            max(self.interval_s, SHORT_S) / max(took_s, 1e-3),
+        )
         growing = 1.0 if behind is False else min(GROW_MAX, grow)
         factor = growing if grow > 1 else max(SHRINK_MAX, min(1.0, shrink))
         return min(SCALE_MAX, max(SCALE_MIN, scale * factor))

@@ -21,7 +21,9 @@ class SinksDisagree(TerminalError):
     condition = "sinks-disagree"
 
 
-def to_repeat(checkpoint: int, offsets: Mapping[str, Offset], found: Mapping[str, Sequence[SinkRange]]) -> list[SinkRange]:
+def to_repeat(
+    checkpoint: int, offsets: Mapping[str, Offset], found: Mapping[str, Sequence[SinkRange]]
+) -> list[SinkRange]:
     """The batches after this checkpoint, in order of their ids. `found` is what each sink said."""
     chain: list[SinkRange] = []
     place, last = dict(offsets), checkpoint
@@ -66,7 +68,9 @@ def _united(found: Mapping[str, Sequence[SinkRange]]) -> list[SinkRange]:
 
 def ranges_of(record: SinkRange) -> dict[str, SourceRange]:
     """A record's offsets as the ranges of a batch."""
-    return {name: SourceRange(bounds["start"], bounds["end"]) for name, bounds in record.offsets.items()}
+    return {
+        name: SourceRange(bounds["start"], bounds["end"]) for name, bounds in record.offsets.items()
+    }
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -19,7 +19,9 @@ from tidegate.plugin.contract import Sink, Source
 LOG = logging.getLogger("tidegate.pipeline")
 
 
-def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter) -> PipelineStatus:
+def run_pipeline(
+    around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter
+) -> PipelineStatus:
     """Until the pipeline has ended, one way or the other. Only Fenced and EngineGone come out as exceptions: this driver must end."""
     env = around.job.plan.env
     while True:
@@ -27,14 +29,26 @@ def run_pipeline(around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter
             return Loop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
         except OtherCopy as error:
             # In the store of this copy: here nobody else runs the job. Where it is the store that two drivers share, this raises again.
-            ledger.end(PipelineStatus.FAILED, failure_of(error, around.clock.now_ms(), ledger.generation, plan.id))
+            ledger.end(
+                PipelineStatus.FAILED,
+                failure_of(error, around.clock.now_ms(), ledger.generation, plan.id),
+            )
             return PipelineStatus.FAILED
         except Fenced:
             raise
         except Exception as error:
-            LOG.exception("attempt failed", extra={"job_id": ledger.job_id, "pipeline": ledger.pipeline, "generation": ledger.generation})
+            LOG.exception(
+                "attempt failed",
+                extra={
+                    "job_id": ledger.job_id,
+                    "pipeline": ledger.pipeline,
+                    "generation": ledger.generation,
+                },
+            )
             failure = failure_of(error, around.clock.now_ms(), ledger.generation, plan.id)
-            restarts = ledger.load().restarts  # read anew: the error may have come right after a write
+            restarts = (
+                ledger.load().restarts
+            )  # read anew: the error may have come right after a write
             if around.stop.is_set():
                 ledger.end(PipelineStatus.CANCELED, failure)
                 return PipelineStatus.CANCELED

@@ -36,7 +36,9 @@ class FusedTasks:
     def run(self, index: int) -> Iterator[str]:
         """One task; yields its messages as JSON text: first of the source, then of every sink."""
         name, split = self.splits[index]
-        writers = {sink: operator.writer(self._write_task(index)) for sink, operator in self.sinks.items()}
+        writers = {
+            sink: operator.writer(self._write_task(index)) for sink, operator in self.sinks.items()
+        }
         passed = Tally()
         try:
             for batch in self.sources[name].read(split):
@@ -57,9 +59,22 @@ class FusedTasks:
             yield encode(sink, message, passed.of(sink))
 
     def _write_task(self, index: int) -> WriteTask:
-        return WriteTask(lineage=self.lineage, checkpoint=self.checkpoint, generation=self.generation, subtask=index, token=uuid.uuid4().hex)
+        return WriteTask(
+            lineage=self.lineage,
+            checkpoint=self.checkpoint,
+            generation=self.generation,
+            subtask=index,
+            token=uuid.uuid4().hex,
+        )
 
-    def _deliver(self, name: str, table: Table, batch: "pa.RecordBatch", writers: Mapping[str, Writer], passed: "Tally") -> None:
+    def _deliver(
+        self,
+        name: str,
+        table: Table,
+        batch: "pa.RecordBatch",
+        writers: Mapping[str, Writer],
+        passed: "Tally",
+    ) -> None:
         """Hand a batch to everyone who reads this operator."""
         for reader in self.readers[name]:
             if reader in writers:
@@ -97,25 +112,47 @@ def table_of(split: Split, batch: "pa.RecordBatch") -> str:
 
 def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str, Volume]) -> str:
     """What a task tells the driver about an operator: what passed it, and of a sink also its message."""
-    return json.dumps({"operator": operator, "message": message, "passed": {table: [volume.rows, volume.bytes] for table, volume in passed.items()}})
+    return json.dumps(
+        {
+            "operator": operator,
+            "message": message,
+            "passed": {table: [volume.rows, volume.bytes] for table, volume in passed.items()},
+        }
+    )
 
 
-def collect(graph: Graph, texts: Iterator[str] | Sequence[str], counted: Volumes | None = None) -> Written:
+def collect(
+    graph: Graph, texts: Iterator[str] | Sequence[str], counted: Volumes | None = None
+) -> Written:
     """What all tasks said, sorted to the operators; `counted` is what the engine has counted itself."""
     parts: list[Volumes] = [counted or {}]
     messages: dict[str, list[dict[str, Any]]] = {sink: [] for sink in graph.sinks}
     for text in texts:
         told = json.loads(text)
-        parts.append({told["operator"]: {table: Volume(*numbers) for table, numbers in told["passed"].items()}})
+        parts.append(
+            {
+                told["operator"]: {
+                    table: Volume(*numbers) for table, numbers in told["passed"].items()
+                }
+            }
+        )
         if told["message"] is not None:
             messages[told["operator"]].append(told["message"])
     volumes = added(*parts)
-    return Written(rows_read={name: total(volumes.get(name, {})).rows for name in graph.sources}, messages=messages, volumes=volumes)
+    return Written(
+        rows_read={name: total(volumes.get(name, {})).rows for name in graph.sources},
+        messages=messages,
+        volumes=volumes,
+    )
 
 
 def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
     """The tasks of a batch, in about `count` splits for each source."""
-    splits = [(name, split) for name, source in graph.sources.items() for split in joint_splits_of(source, batch, name, count)]
+    splits = [
+        (name, split)
+        for name, source in graph.sources.items()
+        for split in joint_splits_of(source, batch, name, count)
+    ]
     return FusedTasks(
         sources=graph.sources,
         transforms=graph.transforms,
@@ -132,10 +169,18 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
 def joint_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
     """As splits_of, where one split may hold several tables."""
     wanted = batch.ranges.get(name)
-    return [] if wanted is None or wanted.start == wanted.end else source.joint_splits(wanted.start, wanted.end, count)
+    return (
+        []
+        if wanted is None or wanted.start == wanted.end
+        else source.joint_splits(wanted.start, wanted.end, count)
+    )
 
 
 def splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
     """The splits of one source in this batch; none where it has nothing new, or was not there when the batch began."""
     wanted = batch.ranges.get(name)
-    return [] if wanted is None or wanted.start == wanted.end else source.splits(wanted.start, wanted.end, count)
+    return (
+        []
+        if wanted is None or wanted.start == wanted.end
+        else source.splits(wanted.start, wanted.end, count)
+    )

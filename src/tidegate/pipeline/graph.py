@@ -33,22 +33,37 @@ class Graph:
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The sources by operator id."""
-        return {name: node.operator for name, node in self.nodes.items() if isinstance(node.operator, Source)}
+        return {
+            name: node.operator
+            for name, node in self.nodes.items()
+            if isinstance(node.operator, Source)
+        }
 
     @cached_property
     def transforms(self) -> dict[str, Transform]:
         """The transforms by operator id."""
-        return {name: node.operator for name, node in self.nodes.items() if isinstance(node.operator, Transform)}
+        return {
+            name: node.operator
+            for name, node in self.nodes.items()
+            if isinstance(node.operator, Transform)
+        }
 
     @cached_property
     def sinks(self) -> dict[str, Sink]:
         """The sinks by operator id."""
-        return {name: node.operator for name, node in self.nodes.items() if isinstance(node.operator, Sink)}
+        return {
+            name: node.operator
+            for name, node in self.nodes.items()
+            if isinstance(node.operator, Sink)
+        }
 
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
         """Who reads the rows of an operator."""
-        return {name: tuple(n for n, node in self.nodes.items() if name in node.action.inputs) for name in self.nodes}
+        return {
+            name: tuple(n for n, node in self.nodes.items() if name in node.action.inputs)
+            for name in self.nodes
+        }
 
     @cached_property
     def tables(self) -> dict[str, tuple[Table, ...]]:
@@ -78,7 +93,9 @@ def build(job: JobRecord, plan: PipelinePlan) -> Graph:
             accept_files=job.accept_files,
             accepted_changes=job.accepted_changes,
         )
-        nodes[action.operator] = Node(action=action, connector=connector, operator=connector.load()(values, context))
+        nodes[action.operator] = Node(
+            action=action, connector=connector, operator=connector.load()(values, context)
+        )
     return Graph(pipeline=plan.id, nodes=nodes)
 
 

@@ -25,16 +25,16 @@ class NotHeld(TerminalError):
         position = runway.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
         oldest = f"; the oldest position that there is: {runway.oldest}" if runway.oldest else ""
         under_way = "; a batch was under way there, which cannot be repeated: start over with --restore fresh"
-        choices = (
-            ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held latest (from what is new now on; what is lost stays lost)"
-        )
+        choices = ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held latest (from what is new now on; what is lost stays lost)"
         super().__init__(
             f"{operator} does not hold the position {position} any more: {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
         )
         self.operator, self.offset = operator, offset
 
 
-def held_offsets(sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool) -> dict[str, Offset]:
+def held_offsets(
+    sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool
+) -> dict[str, Offset]:
     """The positions to go on from: as they are where they are held, else by the answer. NotHeld where that is to fail."""
     found = dict(offsets)
     for name, source in sources.items():
@@ -44,5 +44,7 @@ def held_offsets(sources: Mapping[str, Source], offsets: Mapping[str, Offset], a
         if pending or answer == OnNotHeld.FAIL:
             raise NotHeld(name, offsets[name], runway, pending=pending)
         found[name] = source.initial() if answer == OnNotHeld.INITIAL else source.newest()
-        LOG.warning("position not held", extra={"operator": name, "why": runway.reason, "answer": answer})
+        LOG.warning(
+            "position not held", extra={"operator": name, "why": runway.reason, "answer": answer}
+        )
     return found

@@ -47,8 +47,23 @@ def pipeline_key(job_id: int, pipeline: int) -> str:
 class Ledger:
     """Begins, completes and ends the batches of one pipeline, for one generation."""
 
-    def __init__(self, store: Store, job_id: int, pipeline: int, generation: int, *, clock: Clock, abandon: threading.Event, token: str = "") -> None:
-        self.store, self.job_id, self.pipeline, self.generation = store, job_id, pipeline, generation
+    def __init__(
+        self,
+        store: Store,
+        job_id: int,
+        pipeline: int,
+        generation: int,
+        *,
+        clock: Clock,
+        abandon: threading.Event,
+        token: str = "",
+    ) -> None:
+        self.store, self.job_id, self.pipeline, self.generation = (
+            store,
+            job_id,
+            pipeline,
+            generation,
+        )
         self.token = token
         self.clock, self.abandon = clock, abandon
         self.key = pipeline_key(job_id, pipeline)
@@ -73,11 +88,27 @@ class Ledger:
         begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
         mine = f"{self.generation}-{self.token}" if self.token else ""
         told = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
-        self._change(lambda s: replace(s, status=PipelineStatus.RUNNING, initial=begun, error=None, driver=mine, warnings=told))
+        self._change(
+            lambda s: replace(
+                s,
+                status=PipelineStatus.RUNNING,
+                initial=begun,
+                error=None,
+                driver=mine,
+                warnings=told,
+            )
+        )
 
-    def begin(self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None) -> PendingBatch:
+    def begin(
+        self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None
+    ) -> PendingBatch:
         """The next batch, durable before any of it is read. Its id is never used again. `replaces` is a batch that is given up, in the same transaction."""
-        pending = PendingBatch(checkpoint=self.state.next_checkpoint, ranges=ranges, generation=self.generation, begun_ms=self.clock.now_ms())
+        pending = PendingBatch(
+            checkpoint=self.state.next_checkpoint,
+            ranges=ranges,
+            generation=self.generation,
+            begun_ms=self.clock.now_ms(),
+        )
         assert self.state.pending == replaces, "a pending batch is repeated, unless it is given up"
         failpoint("ledger.begin.before")
         self._change(lambda s: replace(s, pending=pending, next_checkpoint=pending.checkpoint + 1))
@@ -93,11 +124,21 @@ class Ledger:
 
     def repeat(self, checkpoint: int, ranges: Mapping[str, SourceRange]) -> PendingBatch:
         """A batch that a sink has and the registry has lost, under its own id again. A checkpoint of this id that was given up is not deleted any more."""
-        pending = PendingBatch(checkpoint=checkpoint, ranges=ranges, generation=self.generation, begun_ms=self.clock.now_ms())
+        pending = PendingBatch(
+            checkpoint=checkpoint,
+            ranges=ranges,
+            generation=self.generation,
+            begun_ms=self.clock.now_ms(),
+        )
 
         def begun(state: PipelineState) -> PipelineState:
             doomed = tuple(ref for ref in state.doomed if ref.checkpoint != checkpoint)
-            return replace(state, pending=pending, next_checkpoint=max(state.next_checkpoint, checkpoint + 1), doomed=doomed)
+            return replace(
+                state,
+                pending=pending,
+                next_checkpoint=max(state.next_checkpoint, checkpoint + 1),
+                doomed=doomed,
+            )
 
         failpoint("ledger.repeat.before")
         self._change(begun)
@@ -105,13 +146,26 @@ class Ledger:
         self._log("batch taken up again", checkpoint=checkpoint)
         return pending
 
-    def complete(self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> None:
+    def complete(
+        self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]
+    ) -> None:
         """The batch is a checkpoint now. What is no longer retained is named in `doomed` before anyone deletes it."""
-        self._history = replace(self._history, entries=(*self._history.entries, replace(ref, volumes={}))[-HISTORY_MAX:])
+        self._history = replace(
+            self._history, entries=(*self._history.entries, replace(ref, volumes={}))[-HISTORY_MAX:]
+        )
         failpoint("ledger.complete.before")
-        self._change(lambda s: _completed(s, ref, ready, retained_max, deleted), Put(MONITOR, self.key, to_document(self._history)))
+        self._change(
+            lambda s: _completed(s, ref, ready, retained_max, deleted),
+            Put(MONITOR, self.key, to_document(self._history)),
+        )
         failpoint("ledger.complete.after")
-        self._log("checkpoint completed", checkpoint=ref.checkpoint, rows_read=ref.rows_read, rows_written=ref.rows_written, bytes=ref.bytes)
+        self._log(
+            "checkpoint completed",
+            checkpoint=ref.checkpoint,
+            rows_read=ref.rows_read,
+            rows_written=ref.rows_written,
+            bytes=ref.bytes,
+        )
 
     def nobody_needs(self, ref: CheckpointRef) -> bool:
         """Whether a checkpoint that this fenced generation has published is of no use to anyone: ids only grow, so that cannot change any more."""
@@ -146,7 +200,12 @@ class Ledger:
     def retry(self, failure: Failure) -> None:
         """An attempt failed and another one follows: counted durably, so that no restart resets the budget."""
         self._change(lambda s: replace(s, restarts=s.restarts + 1, error=failure))
-        self._log("attempt failed", restarts=self.state.restarts, condition=failure.condition, why=failure.message)
+        self._log(
+            "attempt failed",
+            restarts=self.state.restarts,
+            condition=failure.condition,
+            why=failure.message,
+        )
 
     def end(self, status: PipelineStatus, failure: Failure | None = None) -> None:
         """The pipeline ends. FINISHED makes the last checkpoint the completed point, in the same transaction."""
@@ -158,13 +217,18 @@ class Ledger:
     def _read(self) -> None:
         entry = self.store.get(PIPELINES, self.key)
         if entry is None:
-            raise TerminalError(f"pipeline {self.pipeline} of job {self.job_id} is not in the store")
+            raise TerminalError(
+                f"pipeline {self.pipeline} of job {self.job_id} is not in the store"
+            )
         state = from_document(PipelineState, entry.value, f"state of pipeline {self.key}")
         if state.generation != self.generation:
             raise Fenced(f"job {self.job_id}", self.generation, state.generation)
         generation, _, token = state.driver.partition("-")
         if self.token and generation == str(self.generation) and token != self.token:
-            raise OtherCopy(f"the state of pipeline {self.pipeline} of job {self.job_id} in the store", self.generation)
+            raise OtherCopy(
+                f"the state of pipeline {self.pipeline} of job {self.job_id} in the store",
+                self.generation,
+            )
         if self._state is None:
             self._history = self._read_history()
         self._state, self._version = state, entry.version
@@ -173,9 +237,16 @@ class Ledger:
         """The last checkpoints, for displays: where they cannot be read, the list begins anew."""
         monitor = self.store.get(MONITOR, self.key)
         try:
-            return from_document(CheckpointHistory, monitor.value, f"history of pipeline {self.key}") if monitor else CheckpointHistory()
+            return (
+                from_document(CheckpointHistory, monitor.value, f"history of pipeline {self.key}")
+                if monitor
+                else CheckpointHistory()
+            )
         except (DocumentDamaged, UnreadableDocument) as error:
-            LOG.warning("history lost", extra={"job_id": self.job_id, "pipeline": self.pipeline, "why": str(error)})
+            LOG.warning(
+                "history lost",
+                extra={"job_id": self.job_id, "pipeline": self.pipeline, "why": str(error)},
+            )
             return CheckpointHistory()
 
     def _change(self, change: Callable[[PipelineState], PipelineState], *more: Put) -> None:
@@ -186,7 +257,10 @@ class Ledger:
             nonlocal wanted
             try:
                 document = to_document(wanted)
-                self._version = self.store.transact([Check(PIPELINES, self.key, self._version)], [Put(PIPELINES, self.key, document), *more])
+                self._version = self.store.transact(
+                    [Check(PIPELINES, self.key, self._version)],
+                    [Put(PIPELINES, self.key, document), *more],
+                )
                 self._state = wanted
             except (Conflict, OutcomeUnknown):
                 before = self.state
@@ -199,7 +273,15 @@ class Ledger:
 
     def _log(self, event: str, **facts: object) -> None:
         """One event for each transition, as fields."""
-        LOG.info(event, extra={"job_id": self.job_id, "pipeline": self.pipeline, "generation": self.generation, **facts})
+        LOG.info(
+            event,
+            extra={
+                "job_id": self.job_id,
+                "pipeline": self.pipeline,
+                "generation": self.generation,
+                **facts,
+            },
+        )
 
     def _patient(self, attempt: Callable[[], None]) -> None:
         """Wait while the store is out of reach. Given up only when this driver is told to end at once."""
@@ -214,13 +296,22 @@ class Ledger:
                     raise
 
 
-def _completed(state: PipelineState, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]) -> PipelineState:
+def _completed(
+    state: PipelineState,
+    ref: CheckpointRef,
+    ready: Sequence[str],
+    retained_max: int,
+    deleted: Sequence[str],
+) -> PipelineState:
     kept, doomed = retain([*state.retained, ref], retained_max)
     return replace(
         state,
         pending=None,
         retained=kept,
-        doomed=(*(d for d in state.doomed if d.path not in deleted), *(replace(d, volumes={}) for d in doomed)),
+        doomed=(
+            *(d for d in state.doomed if d.path not in deleted),
+            *(replace(d, volumes={}) for d in doomed),
+        ),
         ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
         rows_read=state.rows_read + ref.rows_read,
         rows_written=state.rows_written + ref.rows_written,

@@ -17,7 +17,15 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError, agree_on_lineage
 from tidegate.model.plan import Action
-from tidegate.model.records import CheckpointKind, CheckpointRef, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
+from tidegate.model.records import (
+    CheckpointKind,
+    CheckpointRef,
+    JobRecord,
+    PendingBatch,
+    PipelineState,
+    PipelineStatus,
+    SourceRange,
+)
 from tidegate.pipeline.abandon import Abandoned, abandoned, in_batch
 from tidegate.pipeline.admission import Pace
 from tidegate.pipeline.ahead import beginning, ranges_of, to_repeat
@@ -27,7 +35,14 @@ from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.held import held_offsets
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.memory import LINEAGE, SinkLostRecord, appends_beside, awaited, consented_checkpoint, recorded_sinks
+from tidegate.pipeline.memory import (
+    LINEAGE,
+    SinkLostRecord,
+    appends_beside,
+    awaited,
+    consented_checkpoint,
+    recorded_sinks,
+)
 from tidegate.pipeline.meter import Meter
 from tidegate.pipeline.savepoint import SavepointDesk
 from tidegate.plugin.contract import Book, Commit, Committer, Offset, Resume, SinkRange
@@ -50,7 +65,9 @@ class Surroundings:
     retained_max: int
     interval_s: float
     savepoints: SavepointDesk | None = None
-    books: Callable[[Action], Book] | None = None  # where operators record what they create outside (None: nowhere)
+    books: Callable[[Action], Book] | None = (
+        None  # where operators record what they create outside (None: nowhere)
+    )
     installation: str = ""  # the id of the store
 
 
@@ -63,10 +80,14 @@ class Loop:
         self.bounded = all(source.bounded for source in graph.sources.values())
         self.scale = 1.0
         self.offsets: dict[str, Offset] = {}
-        self.kept: dict[int, Mapping[str, Offset]] = {}  # offsets of the retained checkpoints, for release
+        self.kept: dict[
+            int, Mapping[str, Offset]
+        ] = {}  # offsets of the retained checkpoints, for release
         self.deleted: list[str] = []
         self.committers: dict[str, Committer] = {}
-        self.ahead: list[SinkRange] = []  # batches that a sink has and the registry of checkpoints has lost
+        self.ahead: list[
+            SinkRange
+        ] = []  # batches that a sink has and the registry of checkpoints has lost
         self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
         self.ready: list[str] = []
         self.warnings: list[str] = []
@@ -81,11 +102,15 @@ class Loop:
         finally:
             for committer in self.committers.values():
                 committer.close()
-        self.ledger.end(status)  # last: until then a successor opens the sinks again, and finishes what they left
+        self.ledger.end(
+            status
+        )  # last: until then a successor opens the sinks again, and finishes what they left
         if status is PipelineStatus.FINISHED:
             self._forget()
         if self.around.savepoints is not None and status is PipelineStatus.FINISHED:
-            self.around.savepoints.serve(self.ledger)  # the others may only have waited for this one
+            self.around.savepoints.serve(
+                self.ledger
+            )  # the others may only have waited for this one
         return status
 
     def _forget(self) -> None:
@@ -97,7 +122,10 @@ class Loop:
             try:
                 committer.forget()
             except TidegateError as error:
-                LOG.warning("sink_record_left", extra={"job_id": self.ledger.job_id, "operator": name, "why": str(error)})
+                LOG.warning(
+                    "sink_record_left",
+                    extra={"job_id": self.ledger.job_id, "operator": name, "why": str(error)},
+                )
 
     def _turns(self) -> PipelineStatus:
         clock = self.around.clock
@@ -137,7 +165,11 @@ class Loop:
         if self.bounded:
             raise error
         self.meter.phase("planning")
-        self.ledger.unreachable(failure_of(error, self.around.clock.now_ms(), self.ledger.generation, self.ledger.pipeline))
+        self.ledger.unreachable(
+            failure_of(
+                error, self.around.clock.now_ms(), self.ledger.generation, self.ledger.pipeline
+            )
+        )
         self._pause(max(self.pace.pause_s(0, None), UNREACHABLE_PAUSE_S_MIN))
         if self.around.stop.is_set() and self._pending() is not None:
             raise error
@@ -181,22 +213,45 @@ class Loop:
         resumes = self._resumes(state, states)
         expected = recorded_sinks(state, states)
         if any(sink.on_engine for sink in self.graph.sinks.values()):
-            nothing = Batch(lineage=state.lineage, pipeline=state.pipeline, checkpoint=0, generation=self.ledger.generation, ranges={})
-            self.around.engine.run(self.graph, nothing)  # waits until the engine is up, and raises what keeps it from that
+            nothing = Batch(
+                lineage=state.lineage,
+                pipeline=state.pipeline,
+                checkpoint=0,
+                generation=self.ledger.generation,
+                ranges={},
+            )
+            self.around.engine.run(
+                self.graph, nothing
+            )  # waits until the engine is up, and raises what keeps it from that
         committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
         self._ask_memory(committers, resumes, expected)
         found = {name: committer.ahead(resumes[name]) for name, committer in committers.items()}
         checkpoint = state.latest.checkpoint if state.latest else 0
-        self._start(self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found))
-        self.ahead = [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
+        self._start(
+            self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found)
+        )
+        self.ahead = (
+            [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
+        )
         # Before any sink takes a row back: no checkpoint may be found again that counts it.
-        self.around.storage.sweep(state.job_id, state.pipeline, {ref.path for ref in state.retained}, self.ledger.generation, self.ledger.token)
+        self.around.storage.sweep(
+            state.job_id,
+            state.pipeline,
+            {ref.path for ref in state.retained},
+            self.ledger.generation,
+            self.ledger.token,
+        )
         self.abandoned = abandoned(state, self.graph, found)
         if self.abandoned is not None:
-            resumes = {name: replace(each, pending=None, back=each.back or self.abandoned.back) for name, each in resumes.items()}
+            resumes = {
+                name: replace(each, pending=None, back=each.back or self.abandoned.back)
+                for name, each in resumes.items()
+            }
             self.ahead = []
         for name, committer in committers.items():
-            committer.open(replace(resumes[name], ahead=tuple(record.checkpoint for record in self.ahead)))
+            committer.open(
+                replace(resumes[name], ahead=tuple(record.checkpoint for record in self.ahead))
+            )
             self.committers[name] = committer
         self.meter.restored(self.ledger.state)
         self._measure()
@@ -217,24 +272,44 @@ class Loop:
             for name in self.graph.sinks
         }
 
-    def _ask_memory(self, committers: Mapping[str, Committer], resumes: Mapping[str, Resume], expected: frozenset[str]) -> None:
+    def _ask_memory(
+        self,
+        committers: Mapping[str, Committer],
+        resumes: Mapping[str, Resume],
+        expected: frozenset[str],
+    ) -> None:
         """Before anything is created in a target: it must remember the checkpoint that it is to go on from."""
         consented = consented_checkpoint(self.around.job, self.ledger.pipeline)
         for name, committer in committers.items():
             must = name in expected and resumes[name].checkpoint != consented
-            memory = awaited(partial(committer.memory, resumes[name]), resumes[name].checkpoint if must else 0, self.around.clock, self.around.stop)
+            memory = awaited(
+                partial(committer.memory, resumes[name]),
+                resumes[name].checkpoint if must else 0,
+                self.around.clock,
+                self.around.stop,
+            )
             if memory is None:
                 continue
             if must and memory.checkpoint < resumes[name].checkpoint:
                 raise SinkLostRecord(name, memory, resumes[name].checkpoint)
             if memory.others:
                 self.warnings.append(appends_beside(memory))
-                LOG.warning("target_holds_other_rows", extra={"job_id": self.ledger.job_id, "operator": name, "why": appends_beside(memory)})
+                LOG.warning(
+                    "target_holds_other_rows",
+                    extra={
+                        "job_id": self.ledger.job_id,
+                        "operator": name,
+                        "why": appends_beside(memory),
+                    },
+                )
 
     def _catch_up(self) -> None:
         """Repeat what the sinks have and the registry has lost, each batch under its own id. Asked for again by whoever comes after a crash in the middle."""
         pending = self.ledger.state.pending
-        if pending is not None and [record.checkpoint for record in self.ahead] in ([], [pending.checkpoint]):
+        if pending is not None and [record.checkpoint for record in self.ahead] in (
+            [],
+            [pending.checkpoint],
+        ):
             return  # as after any crash: the very same batch is repeated, and sinks refuse one with other ranges
         for record in self.ahead:
             if self.around.stop.is_set() and self.ledger.state.pending is None:
@@ -253,21 +328,43 @@ class Loop:
                     raise
                 continue
             if ref == state.latest and not self.around.job.fork:  # a fork has a lineage of its own
-                claims = {f"pipeline {state.pipeline}": state.lineage, f"its checkpoint {ref.checkpoint}": checkpoint.manifest.lineage}
+                claims = {
+                    f"pipeline {state.pipeline}": state.lineage,
+                    f"its checkpoint {ref.checkpoint}": checkpoint.manifest.lineage,
+                }
                 agree_on_lineage(state.job_id, claims)
-            self.kept[ref.checkpoint] = {name: states[name]["offset"] for name in self.graph.sources if name in states}
+            self.kept[ref.checkpoint] = {
+                name: states[name]["offset"] for name in self.graph.sources if name in states
+            }
         return states
 
     def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
         """The offsets to go on from: the checkpoint's, else where the source began (the store knows it, or a sink's first record), else where it begins."""
-        known = {**begun, **{name: offset for name, offset in restored.items() if name not in self.ledger.state.dropped}}
-        asked = {name: partial(known.__getitem__, name) if name in known else source.initial for name, source in self.graph.sources.items()}
+        known = {
+            **begun,
+            **{
+                name: offset
+                for name, offset in restored.items()
+                if name not in self.ledger.state.dropped
+            },
+        }
+        asked = {
+            name: partial(known.__getitem__, name) if name in known else source.initial
+            for name, source in self.graph.sources.items()
+        }
         self.ledger.start(asked, self.warnings)
         began = self.ledger.state.initial or {}
-        self.offsets = {name: restored[name] if name in restored and name not in self.ledger.state.dropped else began[name] for name in self.graph.sources}
+        self.offsets = {
+            name: restored[name]
+            if name in restored and name not in self.ledger.state.dropped
+            else began[name]
+            for name in self.graph.sources
+        }
         if restored:
             pending = self.ledger.state.pending is not None
-            self.offsets = held_offsets(self.graph.sources, self.offsets, self.around.job.on_not_held, pending=pending)
+            self.offsets = held_offsets(
+                self.graph.sources, self.offsets, self.around.job.on_not_held, pending=pending
+            )
 
     def _plan(self) -> PendingBatch | None:
         """The next range of every source, recorded; None where there is nothing new. The first batch is made even if it is empty: so every pipeline has a
@@ -278,7 +375,10 @@ class Loop:
         ranges = {}
         for name, source in self.graph.sources.items():
             readers, start = self.graph.nodes[name].action.parallelism, self.offsets[name]
-            ranges[name] = SourceRange(start, start if hurry else source.latest(start, self.pace.limit(self.scale, readers)))
+            ranges[name] = SourceRange(
+                start,
+                start if hurry else source.latest(start, self.pace.limit(self.scale, readers)),
+            )
         replaces, self.abandoned = self.abandoned.pending if self.abandoned else None, None
         if first or not _empty(ranges):
             return self.ledger.begin(ranges, replaces=replaces)
@@ -298,7 +398,11 @@ class Loop:
         )
         failpoint("batch.write.before")
         try:
-            written = self._nothing() if _empty(batch.ranges) else self.around.engine.run(self.graph, batch)
+            written = (
+                self._nothing()
+                if _empty(batch.ranges)
+                else self.around.engine.run(self.graph, batch)
+            )
         except TidegateError as error:
             raise in_batch(error, pending.checkpoint) from error
         failpoint("batch.write.after")
@@ -306,7 +410,10 @@ class Loop:
         self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
         self._commit(batch, written)
         self.ledger.load()
-        self.offsets = {**self.offsets, **{name: r.end for name, r in pending.ranges.items() if name in self.offsets}}
+        self.offsets = {
+            **self.offsets,
+            **{name: r.end for name, r in pending.ranges.items() if name in self.offsets},
+        }
         ref = self._publish(pending, written)
         self.kept[pending.checkpoint] = self.offsets
         self.ready = self._ready()
@@ -322,7 +429,10 @@ class Loop:
 
     def _nothing(self) -> Written:
         """What the engine would say of an empty batch."""
-        return Written(rows_read=dict.fromkeys(self.graph.sources, 0), messages={name: () for name in self.graph.sinks})
+        return Written(
+            rows_read=dict.fromkeys(self.graph.sources, 0),
+            messages={name: () for name in self.graph.sinks},
+        )
 
     def _commit(self, batch: Batch, written: Written) -> None:
         self.meter.phase("committing")
@@ -347,10 +457,20 @@ class Loop:
         state = self.ledger.state
         rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
         identities = {name: identity_of(node.action) for name, node in self.graph.nodes.items()}
-        states: dict[str, object] = {name: {"offset": offset, IDENTITY: identities[name]} for name, offset in self.offsets.items()}
-        states |= {name: {"state": committer.state(), IDENTITY: identities[name], LINEAGE: state.lineage} for name, committer in self.committers.items()}
+        states: dict[str, object] = {
+            name: {"offset": offset, IDENTITY: identities[name]}
+            for name, offset in self.offsets.items()
+        }
+        states |= {
+            name: {"state": committer.state(), IDENTITY: identities[name], LINEAGE: state.lineage}
+            for name, committer in self.committers.items()
+        }
         desk = self.around.savepoints
-        kind = CheckpointKind.SAVEPOINT if desk is not None and desk.open_part(state) else CheckpointKind.CHECKPOINT
+        kind = (
+            CheckpointKind.SAVEPOINT
+            if desk is not None and desk.open_part(state)
+            else CheckpointKind.CHECKPOINT
+        )
         manifest = Manifest(
             job_id=state.job_id,
             pipeline=state.pipeline,
@@ -401,7 +521,11 @@ class Loop:
 
     def _ready(self) -> list[str]:
         """The sources that have nothing more to read after the current offsets: derived, so a lost set costs nothing."""
-        return sorted(name for name, source in self.graph.sources.items() if source.bounded and source.at_end(self.offsets[name]))
+        return sorted(
+            name
+            for name, source in self.graph.sources.items()
+            if source.bounded and source.at_end(self.offsets[name])
+        )
 
     def _behind(self) -> bool | None:
         """Whether some source has more than the last batch was allowed to take; None where none says so and one cannot tell."""
@@ -419,9 +543,15 @@ class Loop:
 
     def _measure(self) -> None:
         """Tell the display how far the sources are."""
-        known = [p for name, source in self.graph.sources.items() if (p := source.progress(self.offsets[name])) is not None]
+        known = [
+            p
+            for name, source in self.graph.sources.items()
+            if (p := source.progress(self.offsets[name])) is not None
+        ]
         if self.bounded and known and len({p.unit for p in known}) == 1:
-            self.meter.progress(sum(p.done for p in known), sum(p.total for p in known), known[0].unit)
+            self.meter.progress(
+                sum(p.done for p in known), sum(p.total for p in known), known[0].unit
+            )
 
 
 def _empty(ranges: Mapping[str, SourceRange]) -> bool:

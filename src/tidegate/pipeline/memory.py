@@ -29,8 +29,15 @@ class SinkLostRecord(TransientError):
     domain = Domain.EXTERNAL
 
     def __init__(self, operator: str, memory: SinkMemory, checkpoint: int) -> None:
-        super().__init__(lost_words(operator, memory, checkpoint) + f". Nothing was written. {CHOICES}")
-        self.operator, self.place, self.found, self.checkpoint = operator, memory.place, memory.checkpoint, checkpoint
+        super().__init__(
+            lost_words(operator, memory, checkpoint) + f". Nothing was written. {CHOICES}"
+        )
+        self.operator, self.place, self.found, self.checkpoint = (
+            operator,
+            memory.place,
+            memory.checkpoint,
+            checkpoint,
+        )
 
 
 CHOICES = (
@@ -41,14 +48,22 @@ CHOICES = (
 
 def lost_words(operator: str, memory: SinkMemory, checkpoint: int) -> str:
     """What is wrong, in words."""
-    what = f"its newest record there is of checkpoint {memory.checkpoint}" if memory.checkpoint else "nothing there says so"
-    why = "an older copy, another disk?" if memory.checkpoint else "emptied, unmounted, another disk?"
+    what = (
+        f"its newest record there is of checkpoint {memory.checkpoint}"
+        if memory.checkpoint
+        else "nothing there says so"
+    )
+    why = (
+        "an older copy, another disk?" if memory.checkpoint else "emptied, unmounted, another disk?"
+    )
     return f"the sink {operator} has lost its record: checkpoint {checkpoint} was committed to {memory.place}, and {what} ({why})"
 
 
 def appends_beside(memory: SinkMemory) -> str:
     """The warning for a fresh start that adds to what others have written."""
-    return f"{memory.place} holds {memory.others} of another lineage: this run adds its rows to them"
+    return (
+        f"{memory.place} holds {memory.others} of another lineage: this run adds its rows to them"
+    )
 
 
 def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset[str]:
@@ -56,7 +71,10 @@ def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset
     return frozenset(
         name
         for name, saved in states.items()
-        if name not in state.dropped and isinstance(saved, Mapping) and "offset" not in saved and saved.get(LINEAGE) == state.lineage
+        if name not in state.dropped
+        and isinstance(saved, Mapping)
+        and "offset" not in saved
+        and saved.get(LINEAGE) == state.lineage
     )
 
 
@@ -67,10 +85,17 @@ def consented_checkpoint(job: JobRecord, pipeline: int) -> int:
     return next((each.checkpoint for each in job.restore.pipelines if each.pipeline == pipeline), 0)
 
 
-def awaited(ask: Callable[[], SinkMemory | None], checkpoint: int, clock: Clock, stop: threading.Event) -> SinkMemory | None:
+def awaited(
+    ask: Callable[[], SinkMemory | None], checkpoint: int, clock: Clock, stop: threading.Event
+) -> SinkMemory | None:
     """What the target says; asked again for a moment where it does not know of this checkpoint."""
     until_s = clock.monotonic_s() + WAIT_S
     while True:
         memory = ask()
-        if memory is None or memory.checkpoint >= checkpoint or clock.monotonic_s() >= until_s or clock.wait(stop, POLL_S):
+        if (
+            memory is None
+            or memory.checkpoint >= checkpoint
+            or clock.monotonic_s() >= until_s
+            or clock.wait(stop, POLL_S)
+        ):
             return memory

@@ -42,13 +42,20 @@ class Meter:
     def written(self, written: Written) -> None:
         """The tasks of a batch are done; not yet committed."""
         now = self.read()
-        self._set(rows_read=now.rows_read + sum(written.rows_read.values()), rows_written=now.rows_written + written.rows_written())
+        self._set(
+            rows_read=now.rows_read + sum(written.rows_read.values()),
+            rows_written=now.rows_written + written.rows_written(),
+        )
 
     def restored(self, state: PipelineState) -> None:
         """Figures of earlier generations count too."""
         with self._lock:
             self._window.open(state.retained, self._clock.monotonic_s(), self._clock.now_ms())
-        self._set(rows_read=state.rows_read, rows_written=state.rows_written, checkpoint=state.latest.checkpoint if state.latest else 0)
+        self._set(
+            rows_read=state.rows_read,
+            rows_written=state.rows_written,
+            checkpoint=state.latest.checkpoint if state.latest else 0,
+        )
 
     def completed(self, state: PipelineState) -> None:
         """A checkpoint: what is committed is the truth."""

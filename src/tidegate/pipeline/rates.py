@@ -54,7 +54,13 @@ class RateWindow:
         for before, ref in pairwise(recent):
             since_ms = before.completed_ms if before.generation == ref.generation else ref.begun_ms
             if since_ms < ref.completed_ms:
-                self._spans.append(_Span(_monotonic_s(since_ms, now_s, now_ms), _monotonic_s(ref.completed_ms, now_s, now_ms), ref))
+                self._spans.append(
+                    _Span(
+                        _monotonic_s(since_ms, now_s, now_ms),
+                        _monotonic_s(ref.completed_ms, now_s, now_ms),
+                        ref,
+                    )
+                )
 
     def completed(self, ref: CheckpointRef, now_s: float) -> None:
         """One batch more."""
@@ -88,9 +94,21 @@ class RateWindow:
                 into = operators.setdefault(operator, {})
                 for table, volume in tables.items():
                     if volume.rows or volume.bytes:
-                        into[table] = into.get(table, Rate()) + Rate(volume.rows * part, volume.bytes * part)
-        shown = {operator: {table: Rate(round(rate.rows, 3), round(rate.bytes, 3)) for table, rate in tables.items()} for operator, tables in operators.items()}
-        return PipelineRates(rows_read=round(read, 3), rows_written=round(written, 3), operators={name: tables for name, tables in shown.items() if tables})
+                        into[table] = into.get(table, Rate()) + Rate(
+                            volume.rows * part, volume.bytes * part
+                        )
+        shown = {
+            operator: {
+                table: Rate(round(rate.rows, 3), round(rate.bytes, 3))
+                for table, rate in tables.items()
+            }
+            for operator, tables in operators.items()
+        }
+        return PipelineRates(
+            rows_read=round(read, 3),
+            rows_written=round(written, 3),
+            operators={name: tables for name, tables in shown.items() if tables},
+        )
 
 
 def _monotonic_s(at_ms: int, now_s: float, now_ms: int) -> float:

@@ -13,7 +13,11 @@ from tidegate.plugin.secret import MASK, masked
 
 def operators_digest(plan: Plan) -> str:
     """Which operators there are and how they are joined, as one word: the same word where the state of one job fits the other."""
-    operators = [[p.id, a.operator, a.kind.value, a.plugin, list(a.inputs)] for p in plan.pipelines for a in p.actions]
+    operators = [
+        [p.id, a.operator, a.kind.value, a.plugin, list(a.inputs)]
+        for p in plan.pipelines
+        for a in p.actions
+    ]
     return hashlib.sha256(json.dumps(operators).encode()).hexdigest()
 
 
@@ -22,13 +26,19 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return {
         "job_name": plan.job_name,
         "mode": plan.env.mode.value,
-        "pipelines": [{"id": p.id, "actions": [_action(action) for action in p.actions]} for p in plan.pipelines],
+        "pipelines": [
+            {"id": p.id, "actions": [_action(action) for action in p.actions]}
+            for p in plan.pipelines
+        ],
     }
 
 
 def _action(action: Action) -> dict[str, Any]:
     secrets = _secrets(action)
-    options = {key: MASK if key in secrets and value else masked(key, value) for key, value in to_document(action.options).items()}
+    options = {
+        key: MASK if key in secrets and value else masked(key, value)
+        for key, value in to_document(action.options).items()
+    }
     return {**to_document(action), "options": options}
 
 
@@ -37,4 +47,9 @@ def _secrets(action: Action) -> frozenset[str]:
         connector = registry.find(action.kind, action.plugin)
     except UserError:  # a connector that is not installed here tells nothing
         return frozenset()
-    return frozenset(name for option in connector.options.options if option.secret for name in (option.key, *option.fallbacks))
+    return frozenset(
+        name
+        for option in connector.options.options
+        if option.secret
+        for name in (option.key, *option.fallbacks)
+    )

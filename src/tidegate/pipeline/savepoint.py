@@ -40,7 +40,9 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.driver")
 LOOK_S = 0.5
-HELD_S_MAX = 60.0  # so long a savepoint that somebody has deleted may still keep the log of its sources
+HELD_S_MAX = (
+    60.0  # so long a savepoint that somebody has deleted may still keep the log of its sources
+)
 
 
 class SavepointDesk:
@@ -68,7 +70,11 @@ class SavepointDesk:
         """Read what is wanted."""
         entry = self.store.get(SAVEPOINTS, str(self.job.job_id))
         with self._lock:
-            found = from_document(SavepointRequest, entry.value, f"savepoint of job {self.job.job_id}") if entry else None
+            found = (
+                from_document(SavepointRequest, entry.value, f"savepoint of job {self.job.job_id}")
+                if entry
+                else None
+            )
             mine = found is not None and found.initialization_ms == self.job.initialization_ms
             self._request, self._version = found if mine else None, entry.version if entry else 0
 
@@ -123,15 +129,28 @@ class SavepointDesk:
         except (StoreUnavailable, OutcomeUnknown):
             raise
         except (OSError, Damaged, NewerDocument, TransientError) as error:
-            self._answer(ledger, replace(wanted, status=SavepointStatus.FAILED, reason=f"pipeline {ledger.pipeline}: {error}"))
+            self._answer(
+                ledger,
+                replace(
+                    wanted,
+                    status=SavepointStatus.FAILED,
+                    reason=f"pipeline {ledger.pipeline}: {error}",
+                ),
+            )
 
     def _copied(self, wanted: SavepointRequest, ledger: Ledger) -> bool:
         """Choose, copy, say so; False where there is no checkpoint yet."""
         state, part = ledger.state, ledger.state.savepoint
-        if part is None or part.id != wanted.id or part.checkpoint not in {ref.checkpoint for ref in state.retained}:
+        if (
+            part is None
+            or part.id != wanted.id
+            or part.checkpoint not in {ref.checkpoint for ref in state.retained}
+        ):
             if state.latest is None:
                 return False
-            part = PipelineSavepoint(id=wanted.id, checkpoint=state.latest.checkpoint, path=state.latest.path)
+            part = PipelineSavepoint(
+                id=wanted.id, checkpoint=state.latest.checkpoint, path=state.latest.path
+            )
             ledger.save(part)
         point = self.savepoints.copy(part.path, self.job.job_id, wanted.id, ledger.pipeline)
         ledger.save(replace(part, copied=True, manifest=point.manifest, bytes=point.bytes))
@@ -143,7 +162,9 @@ class SavepointDesk:
         for entry in self.store.list(PIPELINES, f"{self.job.job_id}/"):
             state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
             point = self._point(wanted, state)
-            if point is None and not (state.status is PipelineStatus.FINISHED and state.latest is None):
+            if point is None and not (
+                state.status is PipelineStatus.FINISHED and state.latest is None
+            ):
                 return
             if point is not None:
                 points[state.pipeline] = point
@@ -166,9 +187,13 @@ class SavepointDesk:
     def _point(self, wanted: SavepointRequest, state: PipelineState) -> SavedPoint | None:
         part = state.savepoint
         if part is not None and part.id == wanted.id and part.copied:
-            return SavedPoint(checkpoint=part.checkpoint, path="", manifest=part.manifest, bytes=part.bytes)
+            return SavedPoint(
+                checkpoint=part.checkpoint, path="", manifest=part.manifest, bytes=part.bytes
+            )
         if state.status is PipelineStatus.FINISHED and state.latest is not None:
-            return self.savepoints.copy(state.latest.path, self.job.job_id, wanted.id, state.pipeline)
+            return self.savepoints.copy(
+                state.latest.path, self.job.job_id, wanted.id, state.pipeline
+            )
         return None
 
     def _answer(self, ledger: Ledger, answer: SavepointRequest) -> None:
@@ -178,22 +203,39 @@ class SavepointDesk:
         while True:
             entry = self.store.get(SAVEPOINTS, key)
             now = from_document(SavepointRequest, entry.value) if entry else None
-            if entry is None or now is None or (now.id, now.status) != (answer.id, SavepointStatus.WANTED):
+            if (
+                entry is None
+                or now is None
+                or (now.id, now.status) != (answer.id, SavepointStatus.WANTED)
+            ):
                 return self.step()
             answer = replace(answer, stop=now.stop)  # which may have been added meanwhile
             ledger.load()
             failpoint("savepoint.answer.before")
             try:
-                self.store.transact([Check(SAVEPOINTS, key, entry.version), ledger.check()], [Put(SAVEPOINTS, key, to_document(answer))])
+                self.store.transact(
+                    [Check(SAVEPOINTS, key, entry.version), ledger.check()],
+                    [Put(SAVEPOINTS, key, to_document(answer))],
+                )
             except (Conflict, OutcomeUnknown):
                 continue
             failpoint("savepoint.answer.after")
-            LOG.info("savepoint", extra={"job_id": self.job.job_id, "savepoint": answer.id, "to": answer.status.value, "why": answer.reason})
+            LOG.info(
+                "savepoint",
+                extra={
+                    "job_id": self.job.job_id,
+                    "savepoint": answer.id,
+                    "to": answer.status.value,
+                    "why": answer.reason,
+                },
+            )
             return self.step()
 
     # -- what must be kept for savepoints ------------------------------------------------------------------------------------------------------------
 
-    def held(self, pipeline: int, retained: tuple[CheckpointRef, ...]) -> Mapping[int, Mapping[str, Offset]] | None:
+    def held(
+        self, pipeline: int, retained: tuple[CheckpointRef, ...]
+    ) -> Mapping[int, Mapping[str, Offset]] | None:
         """The checkpoints before the retained ones that savepoints of a pipeline need, with the offsets of the sources in them. Read anew when the request
         changes, else rarely; None where that is not known now."""
         version, now_s = self._version, self.clock.monotonic_s()
@@ -204,7 +246,9 @@ class SavepointDesk:
             except (OSError, TransientError):
                 return None
         oldest = retained[0].checkpoint if retained else 0
-        return {checkpoint: offsets for checkpoint, offsets in known[2].items() if checkpoint < oldest}
+        return {
+            checkpoint: offsets for checkpoint, offsets in known[2].items() if checkpoint < oldest
+        }
 
     def has_any(self, pipeline: int) -> bool:
         """Whether a savepoint of this lineage has a part of this pipeline; also where that is not known now."""
@@ -223,7 +267,9 @@ class SavepointDesk:
                     states = self.savepoints.storage.read(point.path).states
                 except (Damaged, NewerDocument):
                     continue  # nobody can restore from it
-                held[point.checkpoint] = {name: state["offset"] for name, state in states.items() if "offset" in state}
+                held[point.checkpoint] = {
+                    name: state["offset"] for name, state in states.items() if "offset" in state
+                }
         return held
 
     def _run(self) -> None:
@@ -233,6 +279,8 @@ class SavepointDesk:
             except TransientError:  # the store is out of reach: patience
                 pass
             except Exception:
-                LOG.exception("the savepoint request cannot be read", extra={"job_id": self.job.job_id})
+                LOG.exception(
+                    "the savepoint request cannot be read", extra={"job_id": self.job.job_id}
+                )
             if self.clock.wait(self._ended, LOOK_S):
                 return

@@ -34,7 +34,9 @@ class Known:
     @property
     def operator(self) -> str:
         """The key of its state: the name it was given, else the label."""
-        if not self.block.name or any(option.key == "name" for option in self.connector.options.options):  # then the word is the connector's, not ours
+        if not self.block.name or any(
+            option.key == "name" for option in self.connector.options.options
+        ):  # then the word is the connector's, not ours
             return self.label
         return self.block.name
 
@@ -69,7 +71,9 @@ def examine(block: PluginBlock, mode: JobMode, strictness: Strictness) -> Known 
     )
 
 
-def _weighed(problem: Problem, block: PluginBlock, connector: Connector, strictness: Strictness) -> Problem:
+def _weighed(
+    problem: Problem, block: PluginBlock, connector: Connector, strictness: Strictness
+) -> Problem:
     """An unknown option as an error or a warning.
 
     By default it is an error, unless SeaTunnel knows it for a connector of this name: such a job
@@ -95,10 +99,15 @@ def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Prob
     except RecursionError:
         yield block.problem((), f"the options of {connector.name} are nested too deeply")
     except Exception as error:
-        yield block.problem((), f"{connector.name} cannot make sense of these options: {type(error).__name__}: {error}")
+        yield block.problem(
+            (),
+            f"{connector.name} cannot make sense of these options: {type(error).__name__}: {error}",
+        )
 
 
-def _mode_problems(block: PluginBlock, connector: Connector, capabilities: Capabilities, mode: JobMode) -> list[Problem]:
+def _mode_problems(
+    block: PluginBlock, connector: Connector, capabilities: Capabilities, mode: JobMode
+) -> list[Problem]:
     able = capabilities.batch if mode is JobMode.BATCH else capabilities.streaming
     if able:
         return []
@@ -110,7 +119,15 @@ def _mode_problems(block: PluginBlock, connector: Connector, capabilities: Capab
         severity = Severity.NOTICE
     else:
         message = f"{connector.name} cannot be used in a {mode.value} job with these options"
-    return [Problem(kind=ProblemKind.OPTION, message=message, at=block.at, path=block.path, severity=severity)]
+    return [
+        Problem(
+            kind=ProblemKind.OPTION,
+            message=message,
+            at=block.at,
+            path=block.path,
+            severity=severity,
+        )
+    ]
 
 
 def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
@@ -125,15 +142,30 @@ def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
     here = [c.name for c in registry.connectors() if c.kind is block.kind]
     other = _of_other_kind(block)
     if other and not error.suggestion:
-        return Problem(kind=kind, message=f"{block.plugin} is a {' and a '.join(other)}, not a {block.kind.value}", at=at, path=block.path)
+        return Problem(
+            kind=kind,
+            message=f"{block.plugin} is a {' and a '.join(other)}, not a {block.kind.value}",
+            at=at,
+            path=block.path,
+        )
     message = f"there is no {block.kind.value} {block.plugin!r}"
     message += "".join(f". {package}" for package in registry.broken_packages())
-    return Problem(kind=kind, message=message, at=at, path=block.path, expected=f"one of {', '.join(here)}", suggestion=error.suggestion)
+    return Problem(
+        kind=kind,
+        message=message,
+        at=at,
+        path=block.path,
+        expected=f"one of {', '.join(here)}",
+        suggestion=error.suggestion,
+    )
 
 
 def _of_other_kind(block: PluginBlock) -> list[str]:
     return [
-        c.kind.value for c in registry.connectors() if c.kind is not block.kind and block.plugin.lower() in (c.name.lower(), *(a.lower() for a in c.aliases))
+        c.kind.value
+        for c in registry.connectors()
+        if c.kind is not block.kind
+        and block.plugin.lower() in (c.name.lower(), *(a.lower() for a in c.aliases))
     ]
 
 

@@ -8,7 +8,10 @@ from tidegate.model.plan import Action, PipelinePlan
 
 def draw(pipeline: PipelinePlan) -> list[str]:
     """The lines of the drawing. What several read or give is drawn once and named again where it is met again."""
-    readers = {action.operator: [other for other in pipeline.actions if action.operator in other.inputs] for action in pipeline.actions}
+    readers = {
+        action.operator: [other for other in pipeline.actions if action.operator in other.inputs]
+        for action in pipeline.actions
+    }
     drawn: set[str] = set()
     lines: list[str] = []
     for source in pipeline.of_kind(BlockKind.SOURCE):
@@ -19,10 +22,14 @@ def draw(pipeline: PipelinePlan) -> list[str]:
 
 def title(action: Action) -> str:
     """The label, with the operator id where the job file gave one."""
-    return action.label if action.operator == action.label else f"{action.label} ({action.operator})"
+    return (
+        action.label if action.operator == action.label else f"{action.label} ({action.operator})"
+    )
 
 
-def _below(action: Action, readers: dict[str, list[Action]], indent: str, drawn: set[str]) -> Iterator[str]:
+def _below(
+    action: Action, readers: dict[str, list[Action]], indent: str, drawn: set[str]
+) -> Iterator[str]:
     """Depth first, with a stack of our own: a chain may be longer than Python's."""
     pending = [(reader, indent, last) for reader, last in _marked(readers[action.operator])][::-1]
     while pending:
@@ -33,7 +40,9 @@ def _below(action: Action, readers: dict[str, list[Action]], indent: str, drawn:
         if not again:
             drawn.add(reader.operator)
             deeper = margin + ("    " if last else "│   ")
-            pending += [(below, deeper, is_last) for below, is_last in _marked(readers[reader.operator])][::-1]
+            pending += [
+                (below, deeper, is_last) for below, is_last in _marked(readers[reader.operator])
+            ][::-1]
 
 
 def _marked(actions: list[Action]) -> list[tuple[Action, bool]]:

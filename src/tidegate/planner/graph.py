@@ -16,7 +16,9 @@ def circles(nodes: Iterable[str], inputs: Inputs) -> list[list[str]]:
     return found
 
 
-def _follow(start: str, inputs: Inputs, trail: list[str], done: set[str], found: list[list[str]]) -> None:
+def _follow(
+    start: str, inputs: Inputs, trail: list[str], done: set[str], found: list[list[str]]
+) -> None:
     """Depth first along the inputs, with a stack of our own: a chain may be longer than Python's."""
     pending: list[tuple[str, int]] = [(start, 0)]
     while pending:

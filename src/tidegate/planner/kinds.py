@@ -12,24 +12,44 @@ from tidegate.model.types import RowKind
 from tidegate.planner.blocks import Known
 
 TAKING_BACK = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
-_WORDS = {RowKind.UPDATE_BEFORE: "rows as they were before an update", RowKind.DELETE: "deleted rows"}
+_WORDS = {
+    RowKind.UPDATE_BEFORE: "rows as they were before an update",
+    RowKind.DELETE: "deleted rows",
+}
 
 
-def kind_problems(known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+def kind_problems(
+    known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+) -> Iterator[Problem]:
     """A warning for every sink that cannot tell what some of its rows mean, with the way out."""
     for path, sink in known.items():
         if sink.block.kind is not BlockKind.SINK or sink.capabilities.row_kinds or _is_wrong(sink):
             continue
         lost = frozenset(sink.capabilities.refuses) or TAKING_BACK
-        found = list(dict.fromkeys((source, kind) for source, kinds in _arriving(path, known, inputs) for kind in RowKind if kind in kinds & lost))
+        found = list(
+            dict.fromkeys(
+                (source, kind)
+                for source, kinds in _arriving(path, known, inputs)
+                for kind in RowKind
+                if kind in kinds & lost
+            )
+        )
         if found:
             names = ", ".join(dict.fromkeys(known[source].connector.name for source, _ in found))
             kinds = [kind for kind in RowKind if any(kind is other for _, other in found)]
             message = _message(sink, names, kinds)
-            yield Problem(kind=ProblemKind.WIRING, message=message, at=sink.block.at, path=sink.block.path, severity=Severity.WARNING)
+            yield Problem(
+                kind=ProblemKind.WIRING,
+                message=message,
+                at=sink.block.at,
+                path=sink.block.path,
+                severity=Severity.WARNING,
+            )
 
 
-def _arriving(sink: str, known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, frozenset[RowKind]]]:
+def _arriving(
+    sink: str, known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, frozenset[RowKind]]]:
     """The sources that may give more than inserts, each with the kinds that no transform on the way to the sink takes from their rows."""
     pending = [(giver, frozenset(RowKind)) for giver in inputs.get(sink, ())][::-1]
     seen: set[tuple[str, frozenset[RowKind]]] = set()
@@ -54,6 +74,10 @@ def _is_wrong(one: Known) -> bool:
 def _message(sink: Known, sources: str, kinds: Sequence[RowKind]) -> str:
     rows, name = " and ".join(_WORDS[kind] for kind in reversed(kinds)), sink.connector.name
     left_out = ", ".join(f'"{kind.name}"' for kind in kinds)
-    fate = f"{name} cannot write {rows}: the first of them fails the job" if sink.capabilities.refuses else f"{name} writes {rows} like inserted ones"
+    fate = (
+        f"{name} cannot write {rows}: the first of them fails the job"
+        if sink.capabilities.refuses
+        else f"{name} writes {rows} like inserted ones"
+    )
     way = f"RowKindExtractor before it makes the kind a column, FilterRowKind {{ exclude_kinds = [{left_out}] }} leaves these rows out"
     return f"changes of {sources} arrive here, and {fate}; {way}"

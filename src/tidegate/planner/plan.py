@@ -44,7 +44,11 @@ def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planne
     problems += kind_problems(known, edges)
     problems += _operator_problems(list(known.values()))
     problems = in_file_order(problems, spec.file)
-    if not spec.sources or not spec.sinks or any(problem.severity is Severity.ERROR for problem in problems):
+    if (
+        not spec.sources
+        or not spec.sinks
+        or any(problem.severity is Severity.ERROR for problem in problems)
+    ):
         return Planned(plan=None, problems=problems)
     return Planned(plan=_plan(spec, known, edges), problems=problems)
 
@@ -52,7 +56,9 @@ def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planne
 def in_file_order(problems: Sequence[Problem], file: str) -> list[Problem]:
     """Each problem once, those of the job file itself before those of included files, by line."""
     once = list(dict.fromkeys(problems))
-    return sorted(once, key=lambda problem: (problem.at.file != file, problem.at.file, problem.at.line))
+    return sorted(
+        once, key=lambda problem: (problem.at.file != file, problem.at.file, problem.at.line)
+    )
 
 
 def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
@@ -62,14 +68,25 @@ def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
     for one in sorted(known, key=lambda one: one.operator != one.label):
         owner = owners.setdefault(one.operator, one)
         if owner is not one:
-            yield _name_problem(one, f"the name {one.operator!r} is already that of {owner.label}: state is kept under it, so it must be unique in the job")
+            yield _name_problem(
+                one,
+                f"the name {one.operator!r} is already that of {owner.label}: state is kept under it, so it must be unique in the job",
+            )
         elif len(operator_directory(one.operator)) > NAME_BYTES_MAX:
-            yield _name_problem(one, f"the name is too long: state is kept in a directory of this name, which may have {NAME_BYTES_MAX} bytes")
+            yield _name_problem(
+                one,
+                f"the name is too long: state is kept in a directory of this name, which may have {NAME_BYTES_MAX} bytes",
+            )
 
 
 def _name_problem(one: Known, message: str) -> Problem:
     block = one.block
-    return Problem(kind=ProblemKind.WIRING, message=message, at=block.locate(("name",)), path=f"{block.path}.name")
+    return Problem(
+        kind=ProblemKind.WIRING,
+        message=message,
+        at=block.locate(("name",)),
+        path=f"{block.path}.name",
+    )
 
 
 def _plan(spec: JobSpec, known: Mapping[str, Known], edges: Edges) -> Plan:
@@ -80,9 +97,16 @@ def _plan(spec: JobSpec, known: Mapping[str, Known], edges: Edges) -> Plan:
     for number, members in enumerate(components(paths, edges), 1):
         actions: dict[str, Action] = {}
         for path in ordered(members, edges):
-            actions[path] = _action(known[path], [actions[giver] for giver in edges.get(path, ())], spec.env.parallelism)
+            actions[path] = _action(
+                known[path], [actions[giver] for giver in edges.get(path, ())], spec.env.parallelism
+            )
         pipelines.append(PipelinePlan(id=number, actions=tuple(actions.values())))
-    return Plan(job_name=spec.env.job_name or PurePath(spec.file).stem or "job", env=spec.env, pipelines=tuple(pipelines), jars=spec.env.jars)
+    return Plan(
+        job_name=spec.env.job_name or PurePath(spec.file).stem or "job",
+        env=spec.env,
+        pipelines=tuple(pipelines),
+        jars=spec.env.jars,
+    )
 
 
 def _action(one: Known, inputs: Sequence[Action], default_parallelism: int) -> Action:

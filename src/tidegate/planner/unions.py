@@ -15,19 +15,29 @@ RESHAPING = ("tables_configs", "read_columns")
 """Options with which the schema block is not the table that comes out."""
 
 
-def union_problems(known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+def union_problems(
+    known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+) -> Iterator[Problem]:
     """A problem for every input whose columns differ from those of the first."""
     for reader, givers in inputs.items():
         if len(givers) < 2:
             continue
-        shapes = [(path, shape) for path in givers if path in known and (shape := _shape(known[path])) is not None]
+        shapes = [
+            (path, shape)
+            for path in givers
+            if path in known and (shape := _shape(known[path])) is not None
+        ]
         for path, shape in shapes[1:]:
             difference = _difference(shapes[0][1], shape)
             if reader in known and difference:
                 block = known[reader].block
                 names = f"{known[shapes[0][0]].label} and {known[path].label}"
-                message = f"{names} cannot flow together, because their columns differ: {difference}"
-                yield Problem(kind=ProblemKind.WIRING, message=message, at=block.at, path=block.path)
+                message = (
+                    f"{names} cannot flow together, because their columns differ: {difference}"
+                )
+                yield Problem(
+                    kind=ProblemKind.WIRING, message=message, at=block.at, path=block.path
+                )
 
 
 def _shape(source: Known) -> tuple[Column, ...] | None:

@@ -27,35 +27,72 @@ class _Wiring:
     """Collects edges and problems of one job."""
 
     spec: JobSpec
-    givers: dict[str, list[PluginBlock]] = field(default_factory=dict)  # in file order; the last one holds
+    givers: dict[str, list[PluginBlock]] = field(
+        default_factory=dict
+    )  # in file order; the last one holds
     edges: dict[str, tuple[str, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    excused: set[str] = field(default_factory=set)  # datasets that a misspelt input surely meant: that nobody reads them is no news
-    order: dict[str, int] = field(default_factory=dict)  # path of a block -> its place among sources, transforms and sinks
+    excused: set[str] = field(
+        default_factory=set
+    )  # datasets that a misspelt input surely meant: that nobody reads them is no news
+    order: dict[str, int] = field(
+        default_factory=dict
+    )  # path of a block -> its place among sources, transforms and sinks
     excuses_all: bool = False  # an input that is missing, or could mean any dataset
 
     @property
     def is_chain(self) -> bool:
-        return len(self.spec.sources) == 1 and len(self.spec.transforms) <= 1 and len(self.spec.sinks) == 1
+        return (
+            len(self.spec.sources) == 1
+            and len(self.spec.transforms) <= 1
+            and len(self.spec.sinks) == 1
+        )
 
-    def complain(self, block: PluginBlock, path: Path, message: str, severity: Severity = Severity.ERROR, **more: str) -> None:
-        dotted = block.path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    def complain(
+        self,
+        block: PluginBlock,
+        path: Path,
+        message: str,
+        severity: Severity = Severity.ERROR,
+        **more: str,
+    ) -> None:
+        dotted = block.path + "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+        )
         at = block.locate(path)
-        self.problems.append(Problem(kind=ProblemKind.WIRING, message=message, at=at, path=dotted, severity=severity, **more))
+        self.problems.append(
+            Problem(
+                kind=ProblemKind.WIRING,
+                message=message,
+                at=at,
+                path=dotted,
+                severity=severity,
+                **more,
+            )
+        )
 
     def collect_names(self) -> None:
         self.order = {block.path: number for number, block in enumerate(self.spec.blocks())}
         for block in (*self.spec.sources, *self.spec.transforms):
             if not block.output:
                 if not self.is_chain:
-                    self.complain(block, (), f"plugin_output is missing: {_title(block)} must name the dataset that it gives, because the job has several")
+                    self.complain(
+                        block,
+                        (),
+                        f"plugin_output is missing: {_title(block)} must name the dataset that it gives, because the job has several",
+                    )
             else:
                 self.givers.setdefault(block.output, []).append(block)
 
     def connect(self) -> None:
         for block in self.spec.sources:
             if block.inputs:
-                self.complain(block, _input_place(block, 0), "a source reads no dataset: this is ignored", Severity.NOTICE)
+                self.complain(
+                    block,
+                    _input_place(block, 0),
+                    "a source reads no dataset: this is ignored",
+                    Severity.NOTICE,
+                )
         for block in (*self.spec.transforms, *self.spec.sinks):
             self.edges[block.path] = tuple(self._inputs(block))
 
@@ -65,12 +102,19 @@ class _Wiring:
                 yield self._before(block).path
             else:
                 choice = f"one of {', '.join(self.givers)}" if self.givers else ""
-                self.complain(block, (), f"plugin_input is missing: {_title(block)} must say which dataset it reads", expected=choice)
+                self.complain(
+                    block,
+                    (),
+                    f"plugin_input is missing: {_title(block)} must say which dataset it reads",
+                    expected=choice,
+                )
                 self.excuses_all = True
         seen: set[str] = set()
         for index, name in enumerate(block.inputs):
             if name in seen:
-                self.complain(block, _input_place(block, index), f"the dataset {name!r} is named twice")
+                self.complain(
+                    block, _input_place(block, index), f"the dataset {name!r} is named twice"
+                )
             elif name in self.givers:
                 yield self._giver(block, index, name).path
             else:
@@ -85,7 +129,11 @@ class _Wiring:
         before = [giver for giver in others if self.order[giver.path] < self.order[block.path]]
         if not before and len(others) > 1:
             names = " and ".join(f"{_title(giver)} ({_line(giver, block)})" for giver in others)
-            self.complain(block, _input_place(block, index), f"the dataset {name!r} is given by {names}, all after this: give them names of their own")
+            self.complain(
+                block,
+                _input_place(block, index),
+                f"the dataset {name!r} is given by {names}, all after this: give them names of their own",
+            )
         return before[-1] if before else others[0]
 
     def _stranger(self, block: PluginBlock, index: int, name: str) -> Iterator[str]:
@@ -93,18 +141,37 @@ class _Wiring:
         path = _input_place(block, index)
         if self.is_chain and not self._before(block).output and len(block.inputs) == 1:
             before = self._before(block)
-            self.complain(block, path, f"no block gives the dataset {name!r}: {_title(before)}, which gives no name, is read", Severity.WARNING)
+            self.complain(
+                block,
+                path,
+                f"no block gives the dataset {name!r}: {_title(before)}, which gives no name, is read",
+                Severity.WARNING,
+            )
             yield before.path
             return
-        others = [known for known, givers in self.givers.items() if any(giver is not block for giver in givers)]
+        others = [
+            known
+            for known, givers in self.givers.items()
+            if any(giver is not block for giver in givers)
+        ]
         close = nearest(name, others)
         self.excused.add(close)
         self.excuses_all |= self.is_chain or not close
-        self.complain(block, path, f"there is no dataset {name!r}", expected=f"one of {', '.join(others)}" if others else "", suggestion=close)
+        self.complain(
+            block,
+            path,
+            f"there is no dataset {name!r}",
+            expected=f"one of {', '.join(others)}" if others else "",
+            suggestion=close,
+        )
 
     def _before(self, block: PluginBlock) -> PluginBlock:
         """The block before this one in a chain."""
-        return self.spec.sources[0] if block.kind is BlockKind.TRANSFORM or not self.spec.transforms else self.spec.transforms[0]
+        return (
+            self.spec.sources[0]
+            if block.kind is BlockKind.TRANSFORM or not self.spec.transforms
+            else self.spec.transforms[0]
+        )
 
     def find_replaced(self) -> None:
         """A warning for every block that gives a name that was given before it."""
@@ -119,7 +186,11 @@ class _Wiring:
         read = {giver for inputs in self.edges.values() for giver in inputs}
         for block in (*self.spec.sources, *self.spec.transforms):
             if block.path not in read and not self._is_excused(block):
-                what = f"the dataset {block.output!r}" if block.output else f"what {_title(block)} gives"
+                what = (
+                    f"the dataset {block.output!r}"
+                    if block.output
+                    else f"what {_title(block)} gives"
+                )
                 self.complain(block, _output_place(block), f"no transform and no sink reads {what}")
 
     def _is_excused(self, block: PluginBlock) -> bool:
@@ -159,7 +230,12 @@ def circle_problem(circle: Sequence[PluginBlock]) -> Problem:
     way = " -> ".join(f"{block.plugin} ({block.output})" for block in (*circle, first))
     message = f"the transforms read one another in a circle: {way}"
     path = _input_place(first, 0)
-    return Problem(kind=ProblemKind.WIRING, message=message, at=first.locate(path), path=f"{first.path}.{path[0]}")
+    return Problem(
+        kind=ProblemKind.WIRING,
+        message=message,
+        at=first.locate(path),
+        path=f"{first.path}.{path[0]}",
+    )
 
 
 def _title(block: PluginBlock) -> str:

@@ -57,12 +57,20 @@ def data_type(arrow: Any) -> DataType:
         return DataType(_NAMES[arrow])
     if pa.types.is_decimal(arrow):
         return DataType(TypeName.DECIMAL, precision=arrow.precision, scale=arrow.scale)
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+    if (
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+    ):
         return DataType(TypeName.ARRAY, children=(data_type(arrow.value_type),))
     if pa.types.is_map(arrow):
-        return DataType(TypeName.MAP, children=(data_type(arrow.key_type), data_type(arrow.item_type)))
+        return DataType(
+            TypeName.MAP, children=(data_type(arrow.key_type), data_type(arrow.item_type))
+        )
     if pa.types.is_struct(arrow):
-        return DataType(TypeName.ROW, columns=tuple(Column(name=f.name, type=data_type(f.type)) for f in arrow))
+        return DataType(
+            TypeName.ROW, columns=tuple(Column(name=f.name, type=data_type(f.type)) for f in arrow)
+        )
     return DataType(_nearest(arrow))
 
 
@@ -93,13 +101,22 @@ def table_of(schema: pa.Schema, path: str, *, like: Table | None = None) -> Tabl
     """The table of an Arrow schema, with keys and name of another one where columns of these names are still there."""
     kinds = ROW_KIND in schema.names
     before = {c.name: c for c in like.columns} if like else {}
-    columns = tuple(_column(f.name, data_type(f.type), before.get(f.name)) for f in schema if f.name != ROW_KIND)
+    columns = tuple(
+        _column(f.name, data_type(f.type), before.get(f.name)) for f in schema if f.name != ROW_KIND
+    )
     names = {c.name for c in columns}
     if like is None:
         return Table(path=path, columns=columns, kinds=kinds)
     key = like.primary_key if set(like.primary_key) <= names else ()
     unique = like.unique_key if set(like.unique_key) <= names else ()
-    return Table(path=path, columns=columns, primary_key=key, unique_key=unique, comment=like.comment, kinds=kinds)
+    return Table(
+        path=path,
+        columns=columns,
+        primary_key=key,
+        unique_key=unique,
+        comment=like.comment,
+        kinds=kinds,
+    )
 
 
 def _column(name: str, kind: DataType, before: Column | None) -> Column:
@@ -115,7 +132,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         index = batch.schema.get_field_index(field.name)
         if index < 0:
-            raise KeyError(f"column {field.name!r} is missing: there are {', '.join(batch.schema.names)}")
+            raise KeyError(
+                f"column {field.name!r} is missing: there are {', '.join(batch.schema.names)}"
+            )
         column = batch.column(index)
         arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -33,8 +33,12 @@ class Capabilities:
     streaming: bool = True
     delivery: Delivery | None = None  # sinks
     go_back: GoBack | None = None  # sinks
-    row_kinds: bool = False  # a sink that understands them; a source that may emit more than inserts
-    refuses: tuple[RowKind, ...] = ()  # a sink that does not understand them: rows of these kinds fail the job; others are added
+    row_kinds: bool = (
+        False  # a sink that understands them; a source that may emit more than inserts
+    )
+    refuses: tuple[
+        RowKind, ...
+    ] = ()  # a sink that does not understand them: rows of these kinds fail the job; others are added
     multi_table: bool = False
     fusable: bool = False  # works over Arrow in the task, without a DataFrame
     state: str = "none"
@@ -51,11 +55,19 @@ class Connector:
     capabilities: Capabilities
     implementation: str
     spark: str = ""  # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the only way
-    check: Callable[[Block, Values], Iterable[Problem]] | None = None  # deeper checks of read values; may look at the disk, never at the network
-    refine: Callable[[Values, Capabilities], Capabilities] | None = None  # capabilities that depend on options
-    kinds: Callable[[Values], frozenset[RowKind]] | None = None  # a transform: the kinds that its rows may have and that no column of them tells; None: any
+    check: Callable[[Block, Values], Iterable[Problem]] | None = (
+        None  # deeper checks of read values; may look at the disk, never at the network
+    )
+    refine: Callable[[Values, Capabilities], Capabilities] | None = (
+        None  # capabilities that depend on options
+    )
+    kinds: Callable[[Values], frozenset[RowKind]] | None = (
+        None  # a transform: the kinds that its rows may have and that no column of them tells; None: any
+    )
     aliases: tuple[str, ...] = ()
-    resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = None  # what a job will have outside, from the options alone: no I/O
+    resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = (
+        None  # what a job will have outside, from the options alone: no I/O
+    )
     choose: "Callable[[Values], Connector | None] | None" = None  # another way for some options: of the same name and options, with its own implementation
     drop: str = ""  # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not there is fine, what fails is tried again
 
@@ -66,7 +78,11 @@ class Connector:
     def capabilities_of(self, values: Values) -> Capabilities:
         """The capabilities with these options."""
         chosen = self.of(values)
-        return chosen.refine(values, chosen.capabilities) if chosen.refine else replace(chosen.capabilities)
+        return (
+            chosen.refine(values, chosen.capabilities)
+            if chosen.refine
+            else replace(chosen.capabilities)
+        )
 
     def load(self) -> Any:
         """The implementing class."""

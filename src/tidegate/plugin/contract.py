@@ -44,7 +44,9 @@ class OperatorContext:
     parallelism: int
     skip_files: tuple[str, ...] = ()  # left out by --skip-file: paths of files or directories
     accept_files: tuple[str, ...] = ()  # read as they are now, by --accept-file
-    accepted_changes: tuple[AcceptedChange, ...] = ()  # what people have decided about changes of tables
+    accepted_changes: tuple[
+        AcceptedChange, ...
+    ] = ()  # what people have decided about changes of tables
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,7 +191,9 @@ class Source(ABC):
 
     def newest(self) -> Offset:
         """The position after everything that is there now: for a restore whose own position is gone, and which shall skip what was lost."""
-        raise Unsupported(f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or start over with --restore fresh")
+        raise Unsupported(
+            f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or start over with --restore fresh"
+        )
 
     def release(self, offset: Offset) -> None:  # noqa: B027  # most sources keep everything
         """Everything before this offset may go: no restore point needs it any more."""
@@ -222,7 +226,9 @@ class Transform:
 
     def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002  # for those that Spark applies
         """In a task: one batch of `table`, changed. Its schema is table_schema(self.table(table))."""
-        raise Unsupported(f"{self.context.operator} is applied by Spark, and not to batches of rows")
+        raise Unsupported(
+            f"{self.context.operator} is applied by Spark, and not to batches of rows"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,7 +284,9 @@ class Resume:
     @property
     def fresh(self) -> bool:
         """Whether nothing of this lineage has been begun."""
-        return self.checkpoint == 0 and self.pending is None and self.state is None and not self.ahead
+        return (
+            self.checkpoint == 0 and self.pending is None and self.state is None and not self.ahead
+        )
 
     def keeps(self, checkpoint: int) -> bool:
         """Whether a batch stays as it is: what lies before one that is ahead does too."""

@@ -29,13 +29,19 @@ def literal(kind: DataType, raw: Any) -> Any:
         case TypeName.ARRAY:
             return [literal(kind.children[0], item) for item in _listed(kind, raw)]
         case TypeName.MAP:
-            return [(literal(kind.children[0], key), literal(kind.children[1], value)) for key, value in _mapped(kind, raw).items()]
+            return [
+                (literal(kind.children[0], key), literal(kind.children[1], value))
+                for key, value in _mapped(kind, raw).items()
+            ]
         case TypeName.ROW:
             return row_literal(kind.columns, raw)
         case TypeName.DECIMAL:
             return _decimal(kind, raw)
         case TypeName.SPARSE_FLOAT_VECTOR:
-            return [(_whole(DataType(TypeName.INT), key), _number(value)) for key, value in _mapped(kind, raw).items()]
+            return [
+                (_whole(DataType(TypeName.INT), key), _number(value))
+                for key, value in _mapped(kind, raw).items()
+            ]
         case name if name in _BITS:
             return _whole(kind, raw)
         case name if name in _FLOATS:
@@ -121,7 +127,9 @@ def _decimal(kind: DataType, raw: Any) -> Decimal:
         if isinstance(raw, bool):
             raise TypeError
         value = Decimal(str(raw).strip())
-        exact = value.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=_WIDE)
+        exact = value.quantize(
+            Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP, context=_WIDE
+        )
     except (InvalidOperation, TypeError, ValueError):
         raise ValueError(f"{shown(raw)} is no {kind}") from None
     if len(exact.as_tuple().digits) > kind.precision:

@@ -75,7 +75,9 @@ class Block:
     _dotted: bool = field(init=False, repr=False, compare=False)  # and dots in its keys
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_nested", any(isinstance(value, Mapping) for value in self.data.values()))
+        object.__setattr__(
+            self, "_nested", any(isinstance(value, Mapping) for value in self.data.values())
+        )
         object.__setattr__(self, "_dotted", any("." in key for key in self.data))
 
     @staticmethod
@@ -87,9 +89,13 @@ class Block:
         """An option problem at a place of this block."""
         dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
         more.setdefault("kind", ProblemKind.OPTION)
-        return Problem(message=message, at=self.locate(path), path=(self.prefix + dotted).lstrip("."), **more)
+        return Problem(
+            message=message, at=self.locate(path), path=(self.prefix + dotted).lstrip("."), **more
+        )
 
-    def unknown(self, path: Path, known: Iterable[str], severity: Severity = Severity.WARNING) -> Problem:
+    def unknown(
+        self, path: Path, known: Iterable[str], severity: Severity = Severity.WARNING
+    ) -> Problem:
         """The problem of a key that is not among the known ones."""
         dotted = ".".join(map(str, path))
         return self.problem(
@@ -110,7 +116,9 @@ class Block:
         if key in self.data:
             return (key,), self.data[key]
         found = self._walk(key) if self._nested and "." in key else None
-        if found is not None or not self._dotted:  # most keys are not given, and a job could have hundreds of them
+        if (
+            found is not None or not self._dotted
+        ):  # most keys are not given, and a job could have hundreds of them
             return found
         dotted = f"{key}."
         below = {k[len(dotted) :]: v for k, v in self.data.items() if k.startswith(dotted)}
@@ -144,22 +152,30 @@ class OptionSet:
     at_most_one: tuple[tuple[str, ...], ...] = ()
     bundled: tuple[tuple[str, ...], ...] = ()  # all of a group or none
     conditions: tuple[When, ...] = ()
-    _heads: tuple[frozenset[str], ...] = field(init=False, repr=False, compare=False)  # of each option, what its keys begin with
+    _heads: tuple[frozenset[str], ...] = field(
+        init=False, repr=False, compare=False
+    )  # of each option, what its keys begin with
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_heads", tuple(frozenset(_heads((o.key, *o.fallbacks))) for o in self.options))
+        object.__setattr__(
+            self, "_heads", tuple(frozenset(_heads((o.key, *o.fallbacks))) for o in self.options)
+        )
 
     def keys(self) -> list[str]:
         """Every key that is understood, fallbacks too."""
         return [k for o in self.options for k in (o.key, *o.fallbacks)]
 
-    def read(self, block: Block, *, strict: bool = False, also: Iterable[str] = ()) -> tuple[Values, list[Problem]]:
+    def read(
+        self, block: Block, *, strict: bool = False, also: Iterable[str] = ()
+    ) -> tuple[Values, list[Problem]]:
         """All values and all problems. `also` are keys that belong to the block but not to the connector."""
         values: Values = {}
         given: dict[str, Path] = {}
         problems: list[Problem] = []
         heads = _heads(block.data)
-        for option, own in zip(self.options, self._heads, strict=True):  # there may be a hundred, and most are not given
+        for option, own in zip(
+            self.options, self._heads, strict=True
+        ):  # there may be a hundred, and most are not given
             if option.required or not own.isdisjoint(heads):
                 self._read_one(option, block, values, given, problems)
             else:
@@ -168,7 +184,14 @@ class OptionSet:
         problems += self._unknown(block, [*self.keys(), *also], strict)
         return values, problems
 
-    def _read_one(self, option: Option, block: Block, values: Values, given: dict[str, Path], problems: list[Problem]) -> None:
+    def _read_one(
+        self,
+        option: Option,
+        block: Block,
+        values: Values,
+        given: dict[str, Path],
+        problems: list[Problem],
+    ) -> None:
         values[option.key] = option.default
         for key in (option.key, *option.fallbacks):
             found = block.find(key)
@@ -180,11 +203,19 @@ class OptionSet:
                 values[option.key] = coerce(option, raw)
             except ValueError as error:
                 close = nearest(str(raw), list(option.choices)) if option.choices else ""
-                text = f"the value of {option.key} has another type" if option.secret else str(error)  # it is in no message
-                problems.append(block.problem(path, text, expected=option.expected, suggestion=close))
+                text = (
+                    f"the value of {option.key} has another type" if option.secret else str(error)
+                )  # it is in no message
+                problems.append(
+                    block.problem(path, text, expected=option.expected, suggestion=close)
+                )
             return
         if option.required:
-            problems.append(block.problem((), f"{option.key} is missing: {option.description}", expected=option.expected))
+            problems.append(
+                block.problem(
+                    (), f"{option.key} is missing: {option.description}", expected=option.expected
+                )
+            )
 
     def _rules(self, block: Block, values: Values, given: Mapping[str, Path]) -> Iterator[Problem]:
         for group in (*self.exclusive, *self.at_most_one):
@@ -192,23 +223,35 @@ class OptionSet:
             if not have and group in self.exclusive:
                 yield block.problem((), f"one of {', '.join(group)} is missing")
             elif len(have) > 1:
-                yield block.problem(given[have[1]], f"only one of {', '.join(group)} can be given, not {' and '.join(have)}")
+                yield block.problem(
+                    given[have[1]],
+                    f"only one of {', '.join(group)} can be given, not {' and '.join(have)}",
+                )
         yield from self._bundles(block, given)
         for when in self.conditions:
             for key in when.required if values.get(when.key) in when.values else ():
                 if key not in given:
-                    yield block.problem((), f"{key} is missing: it is needed where {when.key} = {values[when.key]}")
+                    yield block.problem(
+                        (), f"{key} is missing: it is needed where {when.key} = {values[when.key]}"
+                    )
 
     def _bundles(self, block: Block, given: Mapping[str, Path]) -> Iterator[Problem]:
         for group in self.bundled:
             have = [k for k in group if k in given]
             if have and len(have) < len(group):
                 lacking = [k for k in group if k not in given]
-                yield block.problem(given[have[0]], f"{', '.join(have)} needs {', '.join(lacking)} too")
+                yield block.problem(
+                    given[have[0]], f"{', '.join(have)} needs {', '.join(lacking)} too"
+                )
 
     def _unknown(self, block: Block, known: Sequence[str], strict: bool) -> Iterator[Problem]:
         severity = Severity.ERROR if strict else Severity.WARNING
-        blocks = tuple(f"{key}." for o in self.options if o.kind in (Kind.MAP, Kind.ANY) for key in (o.key, *o.fallbacks))
+        blocks = tuple(
+            f"{key}."
+            for o in self.options
+            if o.kind in (Kind.MAP, Kind.ANY)
+            for key in (o.key, *o.fallbacks)
+        )
         for path in unknown_paths(block.data, known):
             if str(path[0]).startswith(blocks):
                 continue
@@ -220,7 +263,9 @@ def _heads(keys: Iterable[str]) -> set[str]:
     return {key.partition(".")[0] for key in keys}
 
 
-def unknown_paths(data: Mapping[str, Any], known: Sequence[str], above: Path = ()) -> Iterator[Path]:
+def unknown_paths(
+    data: Mapping[str, Any], known: Sequence[str], above: Path = ()
+) -> Iterator[Path]:
     """The shortest paths in nested data that no known dotted key explains."""
     for key, value in data.items():
         path = (*above, key)

@@ -17,7 +17,11 @@ NAME_PARTS = "name-parts"
 def table_words(table: Table, dot: str = ".") -> dict[str, str]:
     """What the placeholders stand for; those that a table has nothing for are left out. `dot` is written for a dot within a name."""
     known = [str(part) for part in table.options.get(NAME_PARTS, ())]
-    parts = [part.replace(".", dot) for part in known] if ".".join(known) == table.path else table.path.split(".")
+    parts = (
+        [part.replace(".", dot) for part in known]
+        if ".".join(known) == table.path
+        else table.path.split(".")
+    )
     words = {
         "table_name": parts[-1],
         "database_name": parts[0] if len(parts) > 1 else "",
@@ -37,7 +41,9 @@ def for_table(text: str, words: Mapping[str, str], change: Callable[[str], str] 
     """A text with its placeholders replaced: by the table's, else by their default, each changed by `change`; else left as they are."""
 
     def word(match: re.Match[str]) -> str:
-        found: str | None = words.get(match[1]) or match[2]  # the group of the default is None where there is none
+        found: str | None = (
+            words.get(match[1]) or match[2]
+        )  # the group of the default is None where there is none
         return str(match[0]) if found is None else change(found)
 
     return WORD.sub(word, text)
@@ -47,7 +53,11 @@ def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> lis
     """A list of names; a single placeholder in it stands for all names that it has."""
     texts = [str(item) for item in items or ()]
     if len(texts) == 1 and WORD.fullmatch(texts[0].strip()):
-        return [part for part in for_table(texts[0].strip(), words).split(",") if part and not WORD.search(part)]
+        return [
+            part
+            for part in for_table(texts[0].strip(), words).split(",")
+            if part and not WORD.search(part)
+        ]
     return [for_table(text, words) for text in texts]
 
 

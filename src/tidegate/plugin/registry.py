@@ -108,7 +108,9 @@ def _declared(point: EntryPoint) -> list[Connector]:
     made = list(declared)
     wrong = next((each for each in made if not isinstance(each, Connector)), None)
     if wrong is not None:
-        raise UserError(f"CONNECTORS of {point.value} holds a {type(wrong).__name__}, not a Connector")
+        raise UserError(
+            f"CONNECTORS of {point.value} holds a {type(wrong).__name__}, not a Connector"
+        )
     return made
 
 
@@ -118,7 +120,9 @@ def _clashes(connector: Connector, found: Iterable[Connector]) -> Iterator[str]:
         taken = names & {name.lower() for name in (other.name, *other.aliases)}
         if other.kind is connector.kind and taken:
             owner = other.implementation.partition(":")[0]
-            yield (f"the name of its {connector.kind.value} {connector.name} is already taken by {other.name} of {owner}; give it another name")
+            yield (
+                f"the name of its {connector.kind.value} {connector.name} is already taken by {other.name} of {owner}; give it another name"
+            )
 
 
 def _package(point: EntryPoint) -> str:
@@ -134,6 +138,10 @@ def find(kind: BlockKind, name: str) -> Connector:
     """A connector by its name in any case."""
     wanted = name.lower()
     for each in connectors():
-        if each.kind is kind and (each.name.lower() == wanted or any(alias.lower() == wanted for alias in each.aliases)):
+        if each.kind is kind and (
+            each.name.lower() == wanted or any(alias.lower() == wanted for alias in each.aliases)
+        ):
             return each
-    raise UnknownConnector(kind, name, nearest(name, [c.name for c in connectors() if c.kind is kind]))
+    raise UnknownConnector(
+        kind, name, nearest(name, [c.name for c in connectors() if c.kind is kind])
+    )

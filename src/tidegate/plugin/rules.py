@@ -8,5 +8,8 @@ def rules(options: OptionSet) -> list[str]:
     found = [f"exactly one of {', '.join(group)}" for group in options.exclusive]
     found += [f"at most one of {', '.join(group)}" for group in options.at_most_one]
     found += [f"all of {', '.join(group)}, or none" for group in options.bundled]
-    found += [f"{', '.join(when.required)} where {when.key} is {' or '.join(map(str, when.values))}" for when in options.conditions]
+    found += [
+        f"{', '.join(when.required)} where {when.key} is {' or '.join(map(str, when.values))}"
+        for when in options.conditions
+    ]
     return found

@@ -11,7 +11,9 @@ from tidegate.plugin.option import Block
 DEFAULT_TABLE = "default.default.default"
 
 
-def read_schema(block: Block, raw: Any, path: Path = ("schema",), default_table: str = DEFAULT_TABLE) -> tuple[Table | None, list[Problem]]:
+def read_schema(
+    block: Block, raw: Any, path: Path = ("schema",), default_table: str = DEFAULT_TABLE
+) -> tuple[Table | None, list[Problem]]:
     """The table that a schema block describes, or its problems (then the table holds what could be read)."""
     if not isinstance(raw, Mapping):
         return None, [block.problem(path, "a schema is a block { fields { name = type } }")]
@@ -22,7 +24,11 @@ def read_schema(block: Block, raw: Any, path: Path = ("schema",), default_table:
     key = raw.get("primaryKey")
     primary = _names(key.get("columnNames")) if isinstance(key, Mapping) else ()
     names = {c.name for c in columns}
-    problems += [block.problem((*path, "primaryKey"), f"the key column {k!r} is not in the schema") for k in primary if names and k not in names]
+    problems += [
+        block.problem((*path, "primaryKey"), f"the key column {k!r} is not in the schema")
+        for k in primary
+        if names and k not in names
+    ]
     table = raw.get("table")
     return Table(
         path=str(table) if table else default_table,
@@ -34,7 +40,9 @@ def read_schema(block: Block, raw: Any, path: Path = ("schema",), default_table:
     ), problems
 
 
-def _columns(block: Block, raw: Mapping[str, Any], path: Path, problems: list[Problem]) -> list[Column]:
+def _columns(
+    block: Block, raw: Mapping[str, Any], path: Path, problems: list[Problem]
+) -> list[Column]:
     columns: list[Column] = []
     fields = raw.get("fields")
     if isinstance(fields, Mapping):
@@ -48,11 +56,15 @@ def _columns(block: Block, raw: Mapping[str, Any], path: Path, problems: list[Pr
         if isinstance(column, Mapping) and "name" in column and "type" in column:
             _add(block, (*path, "columns", index), column, columns, problems)
         else:
-            problems.append(block.problem((*path, "columns", index), "a column needs name and type"))
+            problems.append(
+                block.problem((*path, "columns", index), "a column needs name and type")
+            )
     return columns
 
 
-def _add(block: Block, path: Path, raw: Mapping[str, Any], columns: list[Column], problems: list[Problem]) -> None:
+def _add(
+    block: Block, path: Path, raw: Mapping[str, Any], columns: list[Column], problems: list[Problem]
+) -> None:
     try:
         kind = parse_type(raw["type"])
     except ValueError as error:
@@ -73,7 +85,11 @@ def _unique_key(raw: Mapping[str, Any]) -> tuple[str, ...]:
     keys = raw.get("constraintKeys")
     for key in keys if isinstance(keys, list) else ():
         if isinstance(key, Mapping) and str(key.get("constraintType", "")).upper() == "UNIQUE_KEY":
-            return tuple(str(c.get("columnName")) for c in key.get("constraintColumns") or () if isinstance(c, Mapping))
+            return tuple(
+                str(c.get("columnName"))
+                for c in key.get("constraintColumns") or ()
+                if isinstance(c, Mapping)
+            )
     return ()
 
 

@@ -69,24 +69,38 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:\S*", re.IGNORECASE)
 _HTTP = re.compile(r"(?P<before>https?://(?:(?P<secret>[^/?#@\s]*)@)?[^/?#@\s]*/?)", re.IGNORECASE)
 _JVM = re.compile(r"-D(?P<name>[^=\s]+)=(?P<value>\"[^\"]*\"|'[^']*'|\S+)")
 # All of them are bounded: what others say may be long, and made to take long.
-_USER_PART = re.compile(r"://[^:/@?#\s]{0,200}:(?!\d{1,5}(?:[/?#;,\s]|$))(?P<secret>[^\s\"'<>]{1,500})@")
-_ORACLE = re.compile(r"[Jj][Dd][Bb][Cc]:[Oo]racle:[a-z0-9]{1,20}:[^:/@\s]{1,200}/(?P<secret>[^@\s]{1,500})@")
+_USER_PART = re.compile(
+    r"://[^:/@?#\s]{0,200}:(?!\d{1,5}(?:[/?#;,\s]|$))(?P<secret>[^\s\"'<>]{1,500})@"
+)
+_ORACLE = re.compile(
+    r"[Jj][Dd][Bb][Cc]:[Oo]racle:[a-z0-9]{1,20}:[^:/@\s]{1,200}/(?P<secret>[^@\s]{1,500})@"
+)
 _PARAMETER = re.compile(r"[?&;,](?P<name>[^=&;,?\s]{0,200})=(?P<secret>[^&;,\s\"'<>]+)")
 _FORMS = (
     _USER_PART,
     _ORACLE,
     re.compile(r"[Tt][Tt][Pp][Ss]?://(?P<secret>[^\s\"'<>/?#@:]{1,500})@"),
-    re.compile(r"[Tt][Tt][Pp][Ss]?://(?=[^\s\"'<>]{0,500}(?:[Hh]ook|/bot))[^\s\"'<>/?#]{1,300}/(?P<secret>[^\s\"'<>]+)"),
-    re.compile(r"(?:[Bb]earer|BEARER|[Bb]asic|BASIC|Negotiate|SharedKey|Digest)\s{1,9}(?=\S{0,500}[\d._=+/~-])(?P<secret>[\w.~+/=:-]{6,})"),
-    re.compile(r"(?P<secret>eyJ[\w-]{8,4000}\.[\w-]{1,4000}\.[\w-]+|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|tg_[0-9a-f]{12}_[\w-]{20,})"),
-    re.compile(r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<secret>.{1,20000}?)(?:-----END|\Z)", re.DOTALL),
+    re.compile(
+        r"[Tt][Tt][Pp][Ss]?://(?=[^\s\"'<>]{0,500}(?:[Hh]ook|/bot))[^\s\"'<>/?#]{1,300}/(?P<secret>[^\s\"'<>]+)"
+    ),
+    re.compile(
+        r"(?:[Bb]earer|BEARER|[Bb]asic|BASIC|Negotiate|SharedKey|Digest)\s{1,9}(?=\S{0,500}[\d._=+/~-])(?P<secret>[\w.~+/=:-]{6,})"
+    ),
+    re.compile(
+        r"(?P<secret>eyJ[\w-]{8,4000}\.[\w-]{1,4000}\.[\w-]+|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|tg_[0-9a-f]{12}_[\w-]{20,})"
+    ),
+    re.compile(
+        r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<secret>.{1,20000}?)(?:-----END|\Z)", re.DOTALL
+    ),
     re.compile(
         rf"(?<!un)(?:{_WORDS})[\w.-]{{0,100}}(?:\\?[\"'])?\s{{0,9}}(?:=>|[:=])\s{{0,9}}(?:(?P<q>\\?[\"'])(?P<quoted>.{{0,4000}}?)(?P=q)|(?P<secret>[^\s\"',;&}})\]\\]+))",
         re.IGNORECASE,
     ),
 )
 # What every one of them needs; most texts have none of it, and need not be searched eight times.
-_HINT = re.compile(r"[@=:]|eyJ|gh[pousr]_|xox|tg_|[Bb]earer|BEARER|[Bb]asic|BASIC|Negotiate|SharedKey|Digest|-----BEGIN")
+_HINT = re.compile(
+    r"[@=:]|eyJ|gh[pousr]_|xox|tg_|[Bb]earer|BEARER|[Bb]asic|BASIC|Negotiate|SharedKey|Digest|-----BEGIN"
+)
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +121,10 @@ def _is_harmless(key: str) -> bool:
 def packed(values: Mapping[str, Any], options: OptionSet) -> Values:
     """The values with those of secret options packed, and with addresses that hold a password."""
     secret = {option.key for option in options.options if option.secret}
-    return {key: _pack(value) if value and (key in secret or _holds_secret(value)) else value for key, value in values.items()}
+    return {
+        key: _pack(value) if value and (key in secret or _holds_secret(value)) else value
+        for key, value in values.items()
+    }
 
 
 def unpacked(values: Mapping[str, Any]) -> Values:
@@ -121,7 +138,10 @@ def masked(key: str, value: Any, *, free: bool = False) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {_MARK}:
             return MASK
-        return {str(inner): MASK if _is_delicate(key) else masked(str(inner), each, free=free) for inner, each in value.items()}
+        return {
+            str(inner): MASK if _is_delicate(key) else masked(str(inner), each, free=free)
+            for inner, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [masked(key, each, free=free) for each in value]
     if isinstance(value, str):
@@ -155,7 +175,8 @@ def secret_texts(options: Mapping[str, Any], *, free: bool = False) -> frozenset
     return frozenset(
         text
         for key, value in options.items()
-        if type(value) not in _WITHOUT_TEXT  # most values, and every job that is submitted passes here
+        if type(value)
+        not in _WITHOUT_TEXT  # most values, and every job that is submitted passes here
         for text in _texts(key, value, free)
         if text
     )
@@ -173,7 +194,9 @@ def _texts(key: str, value: Any, free: bool) -> Iterator[str]:
     if isinstance(value, str):
         spans = _spans(key, value, free)
         unnamed = spans == [(0, len(value))] and not _is_delicate(key)
-        if not (unnamed and (len(value) < UNNAMED_CHARS_MIN or _PLAIN_WORD.fullmatch(value))):  # else it is masked, but any line may have this word
+        if not (
+            unnamed and (len(value) < UNNAMED_CHARS_MIN or _PLAIN_WORD.fullmatch(value))
+        ):  # else it is masked, but any line may have this word
             yield from _written(value, spans)
     elif isinstance(value, list | tuple):
         for each in value:
@@ -181,10 +204,14 @@ def _texts(key: str, value: Any, free: bool) -> Iterator[str]:
     elif isinstance(value, Mapping):
         inner = _unpack(value)
         if isinstance(inner, str):
-            yield from _written(inner, _address_spans(inner)) if _holds_secret(inner) else (inner,)  # or its connector calls it secret
+            yield from (
+                _written(inner, _address_spans(inner)) if _holds_secret(inner) else (inner,)
+            )  # or its connector calls it secret
         elif isinstance(inner, Mapping):
             for name, each in inner.items():
-                yield from _texts(key if _is_delicate(key) else str(name), each, free or inner is not value)
+                yield from _texts(
+                    key if _is_delicate(key) else str(name), each, free or inner is not value
+                )
         elif isinstance(inner, list | tuple):
             yield from _texts(key, inner, free)
 
@@ -218,19 +245,31 @@ def _jvm_spans(text: str) -> Spans:
     found = []
     for option in _JVM.finditer(text):
         start = option.start("value")
-        found += [(start + a, start + b) for a, b in _spans(option["name"], option["value"], free=True)]
+        found += [
+            (start + a, start + b) for a, b in _spans(option["name"], option["value"], free=True)
+        ]
     return found
 
 
 def _address_spans(text: str) -> Spans:
-    if "@" not in text and "=" not in text:  # most texts: there is none in what these expressions look for
+    if (
+        "@" not in text and "=" not in text
+    ):  # most texts: there is none in what these expressions look for
         return []
-    found = [match.span("secret") for pattern in (_USER_PART, _ORACLE) for match in pattern.finditer(text)]
+    found = [
+        match.span("secret")
+        for pattern in (_USER_PART, _ORACLE)
+        for match in pattern.finditer(text)
+    ]
     return _merged(found + _parameter_spans(text))
 
 
 def _parameter_spans(text: str) -> Spans:
-    return [match.span("secret") for match in _PARAMETER.finditer(text) if match["name"].lower() == "key" or DELICATE.search(match["name"])]
+    return [
+        match.span("secret")
+        for match in _PARAMETER.finditer(text)
+        if match["name"].lower() == "key" or DELICATE.search(match["name"])
+    ]
 
 
 def _form_spans(text: str) -> Spans:
@@ -239,7 +278,11 @@ def _form_spans(text: str) -> Spans:
     found = _parameter_spans(text) if "=" in text else []
     for pattern in _FORMS:
         for match in pattern.finditer(text):
-            name = "quoted" if "quoted" in pattern.groupindex and match["quoted"] is not None else "secret"
+            name = (
+                "quoted"
+                if "quoted" in pattern.groupindex and match["quoted"] is not None
+                else "secret"
+            )
             if match[name].lower() not in (*_FLAGS, "null", "none", MASK):
                 found.append(match.span(name))
     return _merged(found)
@@ -263,7 +306,9 @@ def _spliced(text: str, spans: Spans) -> str:
 
 def _holds_secret(value: Any) -> bool:
     """Only what looks like an address: a statement may have a word before an = too."""
-    return isinstance(value, str) and _ADDRESS.fullmatch(value) is not None and bool(secrets_in(value))
+    return (
+        isinstance(value, str) and _ADDRESS.fullmatch(value) is not None and bool(secrets_in(value))
+    )
 
 
 def _pack(value: Any) -> dict[str, str]:

@@ -25,7 +25,11 @@ def sql_type(kind: DataType) -> str:
         case TypeName.MAP:
             return f"MAP<{sql_type(kind.children[0])}, {sql_type(kind.children[1])}>"
         case TypeName.ROW:
-            return "STRUCT<" + ", ".join(f"{sql_name(c.name)}: {sql_type(c.type)}" for c in kind.columns) + ">"
+            return (
+                "STRUCT<"
+                + ", ".join(f"{sql_name(c.name)}: {sql_type(c.type)}" for c in kind.columns)
+                + ">"
+            )
         case _:
             return _SPARK.get(kind.name, kind.name.value.upper())
 

@@ -14,9 +14,16 @@ from tidegate.plugin.javaregex import for_names, name_complaint
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 
 MULTI_TABLE = (
-    Option("table_match_regex", Kind.TEXT, "Which tables the options of this block are for: a regular expression for the whole path of a table.", default=".*"),
     Option(
-        "table_transform", Kind.LIST, "Rules for single tables, each with table_path and the options of this transform; they come before those of the block."
+        "table_match_regex",
+        Kind.TEXT,
+        "Which tables the options of this block are for: a regular expression for the whole path of a table.",
+        default=".*",
+    ),
+    Option(
+        "table_transform",
+        Kind.LIST,
+        "Rules for single tables, each with table_path and the options of this transform; they come before those of the block.",
     ),
     Option(
         "rule_match_mode",
@@ -52,44 +59,70 @@ class RuleSet:
         for index, entry in enumerate(entries or ()):
             yield from self._entry_problems(block, values, index, entry, seen)
 
-    def _entry_problems(self, block: Block, values: Values, index: int, entry: Any, seen: set[str]) -> Iterator[Problem]:
+    def _entry_problems(
+        self, block: Block, values: Values, index: int, entry: Any, seen: set[str]
+    ) -> Iterator[Problem]:
         path = ("table_transform", index)
         if not isinstance(entry, Mapping) or not entry.get("table_path"):
-            yield block.problem(path, "an entry of table_transform is a block { table_path = ..., and the options for that table }")
+            yield block.problem(
+                path,
+                "an entry of table_transform is a block { table_path = ..., and the options for that table }",
+            )
             return
         inside = block.inside(path, entry)
         own, problems = self.options.read(inside, also=("table_path",))
         yield from problems
         yield from self._rule_problems(inside, own)
         if str(entry["table_path"]) in seen and values["rule_match_mode"] is None:
-            yield inside.problem(("table_path",), f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH says what that means")
+            yield inside.problem(
+                ("table_path",),
+                f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH says what that means",
+            )
         seen.add(str(entry["table_path"]))
 
     def _rule_problems(self, block: Block, values: Values) -> Iterator[Problem]:
         options = {option.key: option for option in self.options.options}
         lacking = [key for key in self.required if values[key] is None]
         for key in lacking:
-            yield block.problem((), f"{key} is missing: {options[key].description}", expected=options[key].expected)
+            yield block.problem(
+                (), f"{key} is missing: {options[key].description}", expected=options[key].expected
+            )
         if not lacking and self.check:
             yield from self.check(block, values)
 
     def all_rules(self, values: Values) -> list[Values]:
         """Every whole rule of the block, whichever table it is for. Entries that are no rules have problems of their own."""
-        entries = [self._read(entry) for entry in values.get("table_transform") or () if isinstance(entry, Mapping)]
-        return [rule for rule in (values, *entries) if all(rule.get(key) is not None for key in self.required)]
+        entries = [
+            self._read(entry)
+            for entry in values.get("table_transform") or ()
+            if isinstance(entry, Mapping)
+        ]
+        return [
+            rule
+            for rule in (values, *entries)
+            if all(rule.get(key) is not None for key in self.required)
+        ]
 
     def _read(self, entry: Mapping[str, Any]) -> Values:
         return self.options.read(Block(entry, lambda _: Location(""), ""))[0]
 
     def rules(self, values: Values, table: Table) -> list[Values]:
         """What is to be done with a table, in this order; nothing: it passes unchanged."""
-        entries = [e for e in values.get("table_transform") or () if str(e["table_path"]) == table.path]
+        entries = [
+            e for e in values.get("table_transform") or () if str(e["table_path"]) == table.path
+        ]
         if entries:
             own = entries if values.get("rule_match_mode") == "ALL_MATCH" else entries[:1]
             return [self._read(entry) for entry in own]
-        if any(values.get(key) is None for key in self.required) or (self.any_of and all(values.get(key) is None for key in self.any_of)):
+        if any(values.get(key) is None for key in self.required) or (
+            self.any_of and all(values.get(key) is None for key in self.any_of)
+        ):
             return []
-        return [values] if for_names(values.get("table_match_regex") or ".*").fullmatch(table.path) else []
+        return (
+            [values]
+            if for_names(values.get("table_match_regex") or ".*").fullmatch(table.path)
+            else []
+        )
 
 
 def _pattern_problem(block: Block, values: Values) -> Iterator[Problem]:

@@ -20,9 +20,17 @@ from tidegate.model.errors import UserError
 
 JAVA_VERSION_MIN = 17  # what Spark 4 asks for
 ANSWER_S_MAX = 20  # a Java that has not said its version by then is broken
-SPARK_MODULE = "jdk.incubator.vector"  # Spark adds it on the command line, and a JVM without it does not start
+SPARK_MODULE = (
+    "jdk.incubator.vector"  # Spark adds it on the command line, and a JVM without it does not start
+)
 DRIVER_PACKAGES = ("pyspark", "pyarrow", "pandas")
-KNOWN_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/opt/jdk*", "/usr/local/openjdk*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
+KNOWN_PLACES = (
+    "/usr/lib/jvm/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/usr/local/openjdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +102,13 @@ def find_java(environ: Mapping[str, str]) -> Java:
             case _Unfit(why=why):
                 passed_over.append(f"{found_in} ({path}) {why}")
             case _Known(version=version, home=home):
-                return Java(path=path, home=home, version=version, found_in=found_in, passed_over=tuple(passed_over))
+                return Java(
+                    path=path,
+                    home=home,
+                    version=version,
+                    found_in=found_in,
+                    passed_over=tuple(passed_over),
+                )
     raise JavaMissing(tuple(passed_over))
 
 
@@ -153,10 +167,19 @@ def _ask(path: Path) -> _Known | _Unfit:
     """Run it. Needed for launchers of version managers, whose place says nothing about the home of the Java behind them."""
     command = [str(path), "-XshowSettings:properties", "-version"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S_MAX, check=False, stdin=subprocess.DEVNULL)
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S_MAX,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return _Unfit(why=f"does not run: {error}")
-    said = dict(re.findall(r"^\s*([\w.]+) = (.*)$", answer.stderr + answer.stdout, flags=re.MULTILINE))
+    said = dict(
+        re.findall(r"^\s*([\w.]+) = (.*)$", answer.stderr + answer.stdout, flags=re.MULTILINE)
+    )
     if "java.version" not in said or "java.home" not in said:
         return _Unfit(why="does not say its version")
     return _Known(version=said["java.version"], home=Path(said["java.home"]), modules="")

@@ -18,7 +18,13 @@ from tidegate.failpoint import failpoint
 from tidegate.model.engine import DriverOrder
 from tidegate.model.records import ProcessRef
 from tidegate.runner import orders
-from tidegate.runner.process import ProvenDead, StillThere, kill_session, reference, terminate_session
+from tidegate.runner.process import (
+    ProvenDead,
+    StillThere,
+    kill_session,
+    reference,
+    terminate_session,
+)
 
 ERROR_LOG = "driver.err"
 CONSOLE_LOG = "console.log"
@@ -107,29 +113,59 @@ def launch(order: DriverOrder, program: Program) -> DriverProcess:
     """Start a driver in a session of its own, with its order."""
     logs = orders.home_of(order).logs(order.job_id)
     logs.mkdir(parents=True, exist_ok=True)
-    command = program.command(["--job-id", str(order.job_id), "--generation", str(order.generation)])
+    command = program.command(
+        ["--job-id", str(order.job_id), "--generation", str(order.generation)]
+    )
     failpoint("driver.launch.before")
-    process = _detached(command, order, program, logs) if order.detached else _embedded(command, order, program, logs)
+    process = (
+        _detached(command, order, program, logs)
+        if order.detached
+        else _embedded(command, order, program, logs)
+    )
     failpoint("driver.launch.after")
     return DriverProcess(process, logs / ERROR_LOG)
 
 
-def _embedded(command: Sequence[str], order: DriverOrder, program: Program, logs: Path) -> "subprocess.Popen[bytes]":
+def _embedded(
+    command: Sequence[str], order: DriverOrder, program: Program, logs: Path
+) -> "subprocess.Popen[bytes]":
     with open_errors(logs) as errors:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=program.environment, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=program.environment,
+            start_new_session=True,
+        )
     assert process.stdin is not None
     orders.send(order, process.stdin.fileno())
     return process
 
 
-def _detached(command: Sequence[str], order: DriverOrder, program: Program, logs: Path) -> "subprocess.Popen[bytes]":
+def _detached(
+    command: Sequence[str], order: DriverOrder, program: Program, logs: Path
+) -> "subprocess.Popen[bytes]":
     """The order is in a file without a name, whole before the process begins: a death of ours in between leaves no driver that waits."""
-    with os.fdopen(os.memfd_create("order"), "r+b", buffering=0) as line, (logs / CONSOLE_LOG).open("ab") as console, open_errors(logs) as errors:
+    with (
+        os.fdopen(os.memfd_create("order"), "r+b", buffering=0) as line,
+        (logs / CONSOLE_LOG).open("ab") as console,
+        open_errors(logs) as errors,
+    ):
         orders.send(order, line.fileno())
         line.seek(0)
-        return subprocess.Popen(command, stdin=line, stdout=console, stderr=errors, env=program.environment, start_new_session=True)
+        return subprocess.Popen(
+            command,
+            stdin=line,
+            stdout=console,
+            stderr=errors,
+            env=program.environment,
+            start_new_session=True,
+        )
 
 
 def open_errors(logs: Path) -> IO[bytes]:
     """A new error log. Appended to: a driver of an older generation may still write into it."""
-    return os.fdopen(os.open(logs / ERROR_LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644), "wb")
+    return os.fdopen(
+        os.open(logs / ERROR_LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644), "wb"
+    )

@@ -13,7 +13,15 @@ ORDER_BYTES_MAX = 4 * 1024 * 1024
 INTERRUPT = b"!"  # after the order, on the same pipe: give the running batches up, and end
 
 
-def driver_order(settings: EngineSettings, home: Home, *, job_id: int, generation: int, worker: str = "", detached: bool = False) -> DriverOrder:
+def driver_order(
+    settings: EngineSettings,
+    home: Home,
+    *,
+    job_id: int,
+    generation: int,
+    worker: str = "",
+    detached: bool = False,
+) -> DriverOrder:
     """The order for one generation: the engine's defaults, over which the job's env wins in the driver."""
     checkpoint = settings.checkpoint
     return DriverOrder(
@@ -61,7 +69,9 @@ def receive(descriptor: int) -> DriverOrder | None:
     """Read one line; None where the other end closes before it is whole. What comes after the line is left alone."""
     line = bytearray()
     while not line.endswith(b"\n"):
-        part = os.read(descriptor, 1)  # one by one: nothing after the line may be taken away from whoever reads next
+        part = os.read(
+            descriptor, 1
+        )  # one by one: nothing after the line may be taken away from whoever reads next
         if not part or len(line) > ORDER_BYTES_MAX:
             return None
         line += part

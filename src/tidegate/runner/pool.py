@@ -34,7 +34,9 @@ class NoneWaits:
 class WarmPool:
     """Keeps so many drivers waiting. `order` is one without a job: the settings that all of them start with."""
 
-    def __init__(self, program: Program, order: DriverOrder, count: int, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self, program: Program, order: DriverOrder, count: int, monotonic_s: Callable[[], float]
+    ) -> None:
         self.program, self.order, self.count, self.monotonic_s = program, order, count, monotonic_s
         self.home: Home = orders.home_of(order)
         self.waiting: list[DriverProcess] = []
@@ -43,7 +45,11 @@ class WarmPool:
 
     def ready(self) -> list[DriverProcess]:
         """Those that can be given work."""
-        return [driver for driver in self.waiting if driver.poll() is None and (self._work(driver.ref) / "ready").exists()]
+        return [
+            driver
+            for driver in self.waiting
+            if driver.poll() is None and (self._work(driver.ref) / "ready").exists()
+        ]
 
     def tend(self) -> None:
         """One turn: bury the dead, start what is missing."""
@@ -51,7 +57,11 @@ class WarmPool:
             self._bury(driver)
         ready = self.ready()
         self._deaths = 0 if ready else self._deaths
-        if len(self.waiting) < self.count and len(ready) == len(self.waiting) and self.monotonic_s() >= self._not_before_s:
+        if (
+            len(self.waiting) < self.count
+            and len(ready) == len(self.waiting)
+            and self.monotonic_s() >= self._not_before_s
+        ):
             self._start()
 
     def take(self, order: DriverOrder) -> DriverProcess | NoneWaits:
@@ -91,7 +101,14 @@ class WarmPool:
         too_big = errors.exists() and errors.stat().st_size > ERRORS_BYTES_MAX
         with errors.open("wb" if too_big else "ab") as said:
             command = self.program.command(["--warm"])
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, env=self.program.environment, start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                env=self.program.environment,
+                start_new_session=True,
+            )
         assert process.stdin is not None
         orders.send(self.order, process.stdin.fileno())
         self.waiting.append(DriverProcess(process, errors))
@@ -106,4 +123,7 @@ class WarmPool:
         pause_s = min(RETRY_S_MAX, RETRY_S * 2**self._deaths)
         self._deaths += 1
         self._not_before_s = self.monotonic_s() + pause_s
-        LOG.warning("a waiting driver died", extra={"why": driver.last_words() or f"exit code {driver.poll()}"})
+        LOG.warning(
+            "a waiting driver died",
+            extra={"why": driver.last_words() or f"exit code {driver.poll()}"},
+        )

@@ -58,7 +58,11 @@ def started_at(pid: int, *, zombie: bool = False) -> int | None:
 
 def held_up(process: ProcessRef) -> str:
     """Why a session on this host makes no progress, as far as the kernel says; empty where it says nothing, or the process is elsewhere."""
-    if process.host != socket.gethostname() or process.boot != boot_id() or started_at(process.pid, zombie=True) != process.started:
+    if (
+        process.host != socket.gethostname()
+        or process.boot != boot_id()
+        or started_at(process.pid, zombie=True) != process.started
+    ):
         return ""
     name, state = _name_and_state(process.pid)
     if state in STATES:
@@ -80,12 +84,21 @@ def _name_and_state(pid: int) -> tuple[str, str]:
 
 def reference(pid: int) -> ProcessRef:
     """The name of this process or of a child that nobody has waited for: it has a name even when it has died already."""
-    return ProcessRef(pid=pid, started=started_at(pid, zombie=True) or 0, boot=boot_id(), host=socket.gethostname())
+    return ProcessRef(
+        pid=pid,
+        started=started_at(pid, zombie=True) or 0,
+        boot=boot_id(),
+        host=socket.gethostname(),
+    )
 
 
 def is_alive(process: ProcessRef) -> bool:
     """Whether exactly this process runs on this host."""
-    return process.host == socket.gethostname() and process.boot == boot_id() and started_at(process.pid) == process.started
+    return (
+        process.host == socket.gethostname()
+        and process.boot == boot_id()
+        and started_at(process.pid) == process.started
+    )
 
 
 def session_members(process: ProcessRef) -> list[int]:
@@ -123,7 +136,9 @@ def end_own_session() -> NoReturn:
     raise AssertionError("unreachable")
 
 
-def kill_session(process: ProcessRef, deadline_s: float = KILL_DEADLINE_S) -> ProvenDead | StillThere:
+def kill_session(
+    process: ProcessRef, deadline_s: float = KILL_DEADLINE_S
+) -> ProvenDead | StillThere:
     """SIGKILL until the session is empty."""
     seen: set[int] = set()
     end = time.monotonic() + deadline_s

@@ -25,7 +25,9 @@ RACES_MAX = 10
 def make(place: Path) -> None:
     """A scratch directory of this process."""
     for _ in range(RACES_MAX):
-        with contextlib.suppress(FileNotFoundError):  # whoever removes a neighbour removes the directory above too, if it is empty at that moment
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # whoever removes a neighbour removes the directory above too, if it is empty at that moment
             place.mkdir(parents=True, exist_ok=True)
             break
     (place / OWNER).write_text(json.dumps(to_document(reference(os.getpid()))), encoding="utf-8")
@@ -59,17 +61,28 @@ class Sweeper:
             owner = self._owner(place)
             if owner is None:
                 nameless.add(place)
-            dead = place in self._nameless if owner is None else owner.host == self.host and not session_members(owner)
+            dead = (
+                place in self._nameless
+                if owner is None
+                else owner.host == self.host and not session_members(owner)
+            )
             if dead:
                 remove(place)
         self._nameless = nameless
 
     def _places(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):
-            yield from (place for above in self.home.works_root.iterdir() for place in above.iterdir() if place.is_dir())
+            yield from (
+                place
+                for above in self.home.works_root.iterdir()
+                for place in above.iterdir()
+                if place.is_dir()
+            )
 
     def _owner(self, place: Path) -> ProcessRef | None:
         try:
-            return from_document(ProcessRef, json.loads((place / OWNER).read_text(encoding="utf-8")))
+            return from_document(
+                ProcessRef, json.loads((place / OWNER).read_text(encoding="utf-8"))
+            )
         except (OSError, ValueError, TypeError):
             return None

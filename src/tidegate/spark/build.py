@@ -30,7 +30,9 @@ from tidegate.spark.types import struct_of, table_of
 
 MESSAGE = StructType([StructField("message", StringType())])
 TASKS_PER_CORE_MAX = 4
-SPLIT_WEIGHT_MAX = 32 << 20  # bytes or rows: where splits are heavier than this, more of them give a better balance
+SPLIT_WEIGHT_MAX = (
+    32 << 20
+)  # bytes or rows: where splits are heavier than this, more of them give a better balance
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Frames:
     messages: list[DataFrame] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     cached: list[DataFrame] = field(default_factory=list)
-    observed: list[tuple[str, str, Observation | DataFrame]] = field(default_factory=list)  # operator, table, who knows
+    observed: list[tuple[str, str, Observation | DataFrame]] = field(
+        default_factory=list
+    )  # operator, table, who knows
 
     def message_frame(self) -> DataFrame | None:
         """All messages of all sinks; None where no sink writes in our tasks."""
@@ -103,7 +107,9 @@ def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Sp
 class FrameBuilder:
     """Builds the frames of every batch of one graph."""
 
-    def __init__(self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, Volume]]) -> None:
+    def __init__(
+        self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, Volume]]
+    ) -> None:
         self.graph = graph
         self._spark, self._counts = spark, counts
         self._structs: dict[tuple[str, int], StructType] = {}
@@ -129,22 +135,38 @@ class FrameBuilder:
                 frames.cached += [s.frame for s in streams[operator]]
         return frames
 
-    def _source(self, operator: str, source: Source, batch: Batch, frames: Frames, name: str, width: int) -> list[Stream]:
+    def _source(
+        self, operator: str, source: Source, batch: Batch, frames: Frames, name: str, width: int
+    ) -> list[Stream]:
         wanted = batch.ranges.get(operator)
         if wanted is None or wanted.start == wanted.end:
             return []
         if reference := self.graph.nodes[operator].connector.spark:
             read = load(reference)
             return [
-                self._observed(operator, table, read(source, self._spark, table, wanted.start, wanted.end), frames) for table in self.graph.tables[operator]
+                self._observed(
+                    operator,
+                    table,
+                    read(source, self._spark, table, wanted.start, wanted.end),
+                    frames,
+                )
+                for table in self.graph.tables[operator]
             ]
         splits = well_cut(source, batch, operator, width)
         streams = []
         for number, table in enumerate(self.graph.tables[operator]):
             own = [split for split in splits if split.table == table.path]
             if own:
-                reading = ReadSplits(source=source, table=table, splits=own, name=f"{name}/{operator}/{number}/", counts=self._counts)
-                frame = tasks_frame(self._spark, len(own), width).mapInArrow(reading, self._struct(operator, number, table))
+                reading = ReadSplits(
+                    source=source,
+                    table=table,
+                    splits=own,
+                    name=f"{name}/{operator}/{number}/",
+                    counts=self._counts,
+                )
+                frame = tasks_frame(self._spark, len(own), width).mapInArrow(
+                    reading, self._struct(operator, number, table)
+                )
                 streams.append(Stream(table, frame))
         return streams
 
@@ -162,28 +184,44 @@ class FrameBuilder:
         frames.observed.append((operator, table.path, observation))
         return Stream(table, frame.observe(observation, f.count(f.lit(1)).alias("rows")))
 
-    def _transform(self, operator: str, transform: Transform, inputs: Sequence[Stream]) -> list[Stream]:
+    def _transform(
+        self, operator: str, transform: Transform, inputs: Sequence[Stream]
+    ) -> list[Stream]:
         reference = self.graph.nodes[operator].connector.spark
         if reference:
             apply = load(reference)
-            frames = [(stream.table, apply(transform, stream.table, stream.frame)) for stream in inputs]
-            given = [Stream(self._after(operator, number, transform, table, frame), frame) for number, (table, frame) in enumerate(frames)]
+            frames = [
+                (stream.table, apply(transform, stream.table, stream.frame)) for stream in inputs
+            ]
+            given = [
+                Stream(self._after(operator, number, transform, table, frame), frame)
+                for number, (table, frame) in enumerate(frames)
+            ]
             return [*given, *_put_aside(reference, transform, inputs)]
         streams = []
         for number, stream in enumerate(inputs):
             after = transform.table(stream.table)
             if after is not None:
                 applying = ApplyTransform(transform=transform, table=stream.table, after=after)
-                streams.append(Stream(after, stream.frame.mapInArrow(applying, self._struct(operator, number, after))))
+                streams.append(
+                    Stream(
+                        after,
+                        stream.frame.mapInArrow(applying, self._struct(operator, number, after)),
+                    )
+                )
         return streams
 
-    def _after(self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame) -> Table:
+    def _after(
+        self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame
+    ) -> Table:
         """The table that a transform gives: its schema is the frame's, its name and keys are the transform's where it knows them."""
         if (operator, number) not in self._tables:
             self._tables[operator, number] = table_of(frame.schema, transform.table(table) or table)
         return self._tables[operator, number]
 
-    def _sink(self, operator: str, sink: Sink, inputs: Sequence[Stream], batch: Batch, frames: Frames) -> None:
+    def _sink(
+        self, operator: str, sink: Sink, inputs: Sequence[Stream], batch: Batch, frames: Frames
+    ) -> None:
         if reference := self.graph.nodes[operator].connector.spark:
             save = load(reference)
             for number, stream in enumerate(inputs):
@@ -191,7 +229,12 @@ class FrameBuilder:
             return
         for stream in inputs:
             writing = WriteRows(
-                sink=sink, operator=operator, table=stream.table, lineage=batch.lineage, checkpoint=batch.checkpoint, generation=batch.generation
+                sink=sink,
+                operator=operator,
+                table=stream.table,
+                lineage=batch.lineage,
+                checkpoint=batch.checkpoint,
+                generation=batch.generation,
             )
             frames.messages.append(stream.frame.mapInArrow(writing, MESSAGE))
 
@@ -209,7 +252,10 @@ def _put_aside(reference: str, transform: Transform, inputs: Sequence[Stream]) -
 
 def _cached_operators(graph: Graph) -> frozenset[str]:
     """Whose rows are kept: what is read more than once (a transform that puts rows aside reads twice), and the sources below it that Spark reads."""
-    reads = {name: sum(1 + _rejects(graph.nodes[reader].operator) for reader in readers) for name, readers in graph.readers.items()}
+    reads = {
+        name: sum(1 + _rejects(graph.nodes[reader].operator) for reader in readers)
+        for name, readers in graph.readers.items()
+    }
     cached = {name for name, count in reads.items() if count > 1}
     below = set(cached)
     for name in reversed(list(graph.nodes)):  # inputs come first
@@ -224,10 +270,27 @@ def _rejects(operator: Source | Transform | Sink) -> bool:
 
 
 def _write_task(batch: Batch, number: int) -> WriteTask:
-    return WriteTask(lineage=batch.lineage, checkpoint=batch.checkpoint, generation=batch.generation, subtask=number, token=uuid4().hex)
+    return WriteTask(
+        lineage=batch.lineage,
+        checkpoint=batch.checkpoint,
+        generation=batch.generation,
+        subtask=number,
+        token=uuid4().hex,
+    )
 
 
-def _save(operator: str, sink: Sink, save: Callable[[Sink, DataFrame, Table, WriteTask], None], stream: Stream, task: WriteTask) -> Save:
+def _save(
+    operator: str,
+    sink: Sink,
+    save: Callable[[Sink, DataFrame, Table, WriteTask], None],
+    stream: Stream,
+    task: WriteTask,
+) -> Save:
     observation = Observation()
     frame = stream.frame.observe(observation, f.count(f.lit(1)).alias("rows"))
-    return Save(operator=operator, table=stream.table.path, run=lambda: save(sink, frame, stream.table, task), observation=observation)
+    return Save(
+        operator=operator,
+        table=stream.table.path,
+        run=lambda: save(sink, frame, stream.table, task),
+        observation=observation,
+    )

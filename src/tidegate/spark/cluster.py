@@ -33,7 +33,11 @@ LOG_TAIL_BYTES = 64 * 1024
 YARN_WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 LOCAL = re.compile(r"local(\[|$)")  # not local-cluster[..], which has executors
 SOCKETS = "/tmp"  # every host has it, and no other name is surely short enough for a socket
-LOSS_NOTICED: Mapping[str, str] = {"spark.network.timeout": "60s", "spark.network.timeoutInterval": "10s", "spark.executor.heartbeatInterval": "10s"}
+LOSS_NOTICED: Mapping[str, str] = {
+    "spark.network.timeout": "60s",
+    "spark.network.timeoutInterval": "10s",
+    "spark.executor.heartbeatInterval": "10s",
+}
 
 
 class MasterUnreachable(TransientError):
@@ -68,27 +72,45 @@ def cluster_conf(master: str, user: Mapping[str, str], *, sockets_in_tmp: bool) 
     their host says.
     """
     check_deploy_mode(user)
-    sockets = {} if sockets_in_tmp and not master.startswith("yarn") else {"spark.python.unix.domain.socket.dir": SOCKETS}  # YARN's directories have long names
+    sockets = (
+        {}
+        if sockets_in_tmp and not master.startswith("yarn")
+        else {"spark.python.unix.domain.socket.dir": SOCKETS}
+    )  # YARN's directories have long names
     return {**LOSS_NOTICED, **sockets, **_source_tree(master, user)}
 
 
 def executor_java_options(master: str, user: Mapping[str, str]) -> dict[str, str]:
     """The user's options for executors, with ours before them; in the driver's JVM there are no others."""
     key = "spark.executor.extraJavaOptions"
-    return {} if is_local(master) else {key: " ".join(filter(None, ["-Duser.timezone=UTC", user.get(key, "")]))}
+    return (
+        {}
+        if is_local(master)
+        else {key: " ".join(filter(None, ["-Duser.timezone=UTC", user.get(key, "")]))}
+    )
 
 
 def check_deploy_mode(user: Mapping[str, str]) -> None:
     """UserError where Spark is to start the driver by itself, on some other host."""
     if user.get("spark.submit.deployMode", "client") != "client":
-        raise UserError("spark.submit.deployMode must be client: the driver is a process that Tidegate starts and fences; only executors are elsewhere")
+        raise UserError(
+            "spark.submit.deployMode must be client: the driver is a process that Tidegate starts and fences; only executors are elsewhere"
+        )
 
 
 def _source_tree(master: str, user: Mapping[str, str]) -> dict[str, str]:
     """Workers import this package too. Installed, they find it by their Python; a source tree is named, which helps on hosts that share it."""
     place = Path(tidegate.__file__).parent.parent
-    installed = [Path(site) for site in (*getsitepackages(), getusersitepackages(), *sys.path) if Path(site).name in ("site-packages", "dist-packages")]
-    if "spark.executorEnv.PYTHONPATH" in user or not master.startswith(("spark://", "local")) or place in installed:
+    installed = [
+        Path(site)
+        for site in (*getsitepackages(), getusersitepackages(), *sys.path)
+        if Path(site).name in ("site-packages", "dist-packages")
+    ]
+    if (
+        "spark.executorEnv.PYTHONPATH" in user
+        or not master.startswith(("spark://", "local"))
+        or place in installed
+    ):
         return {}
     return {"spark.executorEnv.PYTHONPATH": str(place)}
 
@@ -100,7 +122,11 @@ def masters(master: str) -> list[tuple[str, int]]:
     found = []
     for part in master.removeprefix("spark://").split(","):
         host, _, port = part.strip().rpartition(":")
-        found.append((host.strip("[]"), int(port)) if host and port.isdigit() else (part.strip().strip("[]"), STANDALONE_PORT))
+        found.append(
+            (host.strip("[]"), int(port))
+            if host and port.isdigit()
+            else (part.strip().strip("[]"), STANDALONE_PORT)
+        )
     return found
 
 
@@ -130,7 +156,9 @@ class StartState:
         if is_local(self._master):
             return "Spark's JVM is starting"
         if not self._master.startswith("yarn"):
-            return f"Spark is starting at {self._master}: the application is not registered there yet"
+            return (
+                f"Spark is starting at {self._master}: the application is not registered there yet"
+            )
         reports = YARN_REPORT.findall(self._new_lines())
         if not reports:
             return "Spark is starting at yarn: the ResourceManager has not accepted the application yet"
@@ -153,7 +181,10 @@ def no_executor_s_max(conf: Mapping[str, str]) -> float:
         return NO_EXECUTOR_S_MAX
     if found is None:
         raise UserError(f"{NO_EXECUTOR_KEY} must be a time such as 45s or 5m, not {given!r}")
-    return int(found[1]) * {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}[found[2]]
+    return (
+        int(found[1])
+        * {"ms": 0.001, None: 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}[found[2]]
+    )
 
 
 class Executors:

@@ -53,24 +53,40 @@ def deployment(wanted: Wanted) -> Deployment:
         return _yarn(wanted)
     if is_local(wanted.master):
         raise UserError(f"{wanted.master} needs no settings: tasks run in the driver itself")
-    raise UserError(f"{wanted.master!r} is no master of Spark: spark://host:7077, k8s://https://host:6443 or yarn")
+    raise UserError(
+        f"{wanted.master!r} is no master of Spark: spark://host:7077, k8s://https://host:6443 or yarn"
+    )
 
 
 def _sizes(wanted: Wanted) -> dict[str, str]:
-    sizes = {"spark.master": wanted.master, "spark.executor.cores": str(wanted.cores), "spark.executor.memory": wanted.memory}
-    address = {"spark.driver.host": wanted.driver_host, "spark.driver.bindAddress": "0.0.0.0"} if wanted.driver_host else {}
+    sizes = {
+        "spark.master": wanted.master,
+        "spark.executor.cores": str(wanted.cores),
+        "spark.executor.memory": wanted.memory,
+    }
+    address = (
+        {"spark.driver.host": wanted.driver_host, "spark.driver.bindAddress": "0.0.0.0"}
+        if wanted.driver_host
+        else {}
+    )
     return sizes | address
 
 
 def _containers(wanted: Wanted) -> dict[str, str]:
     """Rows are in the Python workers, outside the JVM's memory: a container that has no room for them is killed."""
-    return {"spark.executor.instances": str(wanted.executors), "spark.executor.memoryOverhead": wanted.python_memory}
+    return {
+        "spark.executor.instances": str(wanted.executors),
+        "spark.executor.memoryOverhead": wanted.python_memory,
+    }
 
 
 def _python(wanted: Wanted) -> dict[str, str]:
     """Where executors find a Python with Tidegate in it."""
     if wanted.archive:
-        return {"spark.archives": f"{wanted.archive}#{ENVIRONMENT}", "spark.pyspark.python": f"./{ENVIRONMENT}/bin/python"}
+        return {
+            "spark.archives": f"{wanted.archive}#{ENVIRONMENT}",
+            "spark.pyspark.python": f"./{ENVIRONMENT}/bin/python",
+        }
     return {"spark.pyspark.python": wanted.python or sys.executable}
 
 
@@ -87,27 +103,57 @@ def _disk(wanted: Wanted) -> str:
 
 def _standalone(wanted: Wanted) -> Deployment:
     """An application takes all cores that are free, unless it is told how many: the second job would wait for the first."""
-    conf = {**_sizes(wanted), "spark.cores.max": str(wanted.executors * wanted.cores), **_python(wanted)}
-    ready = _pack(wanted.archive) if wanted.archive else f"Install tidegate=={__version__} on every host, so that {conf['spark.pyspark.python']} imports it."
-    return Deployment(conf=conf, steps=(ready, _disk(wanted), "Open the way from the executors back to the driver (spark.driver.host; its ports are random)."))
+    conf = {
+        **_sizes(wanted),
+        "spark.cores.max": str(wanted.executors * wanted.cores),
+        **_python(wanted),
+    }
+    ready = (
+        _pack(wanted.archive)
+        if wanted.archive
+        else f"Install tidegate=={__version__} on every host, so that {conf['spark.pyspark.python']} imports it."
+    )
+    return Deployment(
+        conf=conf,
+        steps=(
+            ready,
+            _disk(wanted),
+            "Open the way from the executors back to the driver (spark.driver.host; its ports are random).",
+        ),
+    )
 
 
 def _yarn(wanted: Wanted) -> Deployment:
     if not wanted.archive and not wanted.python:
-        raise UserError("YARN needs --archive (an environment that is sent along) or --python (one that is on every host)")
+        raise UserError(
+            "YARN needs --archive (an environment that is sent along) or --python (one that is on every host)"
+        )
     conf = {
         **_sizes(wanted),
         **_containers(wanted),
         **_python(wanted),
         "spark.yarn.maxAppAttempts": "1",  # whether to start again is ours to decide
     }
-    steps = [_pack(wanted.archive)] if wanted.archive else [f"Install tidegate=={__version__} on every host, so that {wanted.python} imports it."]
-    return Deployment(conf=conf, steps=(*steps, "Set HADOOP_CONF_DIR (or YARN_CONF_DIR) for the servers and workers that start drivers.", _disk(wanted)))
+    steps = (
+        [_pack(wanted.archive)]
+        if wanted.archive
+        else [f"Install tidegate=={__version__} on every host, so that {wanted.python} imports it."]
+    )
+    return Deployment(
+        conf=conf,
+        steps=(
+            *steps,
+            "Set HADOOP_CONF_DIR (or YARN_CONF_DIR) for the servers and workers that start drivers.",
+            _disk(wanted),
+        ),
+    )
 
 
 def _kubernetes(wanted: Wanted) -> Deployment:
     if not wanted.image:
-        raise UserError("Kubernetes needs --image: the name under which the image for executors is pushed")
+        raise UserError(
+            "Kubernetes needs --image: the name under which the image for executors is pushed"
+        )
     if bool(wanted.claim) != bool(wanted.shared):
         raise UserError("--claim and --shared go together: which volume, and where it is mounted")
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.shared"
@@ -119,17 +165,33 @@ def _kubernetes(wanted: Wanted) -> Deployment:
         "spark.kubernetes.namespace": wanted.namespace,
         "spark.kubernetes.container.image": wanted.image,
         "spark.pyspark.python": wanted.python or IMAGE_PYTHON,
-        **({f"{volume}.options.claimName": wanted.claim, f"{volume}.mount.path": wanted.shared} if wanted.claim else {}),
+        **(
+            {f"{volume}.options.claimName": wanted.claim, f"{volume}.mount.path": wanted.shared}
+            if wanted.claim
+            else {}
+        ),
     }
-    address = () if wanted.driver_host else ("Run the servers in pods with POD_IP in their environment (fieldRef status.podIP), or give --driver-host.",)
+    address = (
+        ()
+        if wanted.driver_host
+        else (
+            "Run the servers in pods with POD_IP in their environment (fieldRef status.podIP), or give --driver-host.",
+        )
+    )
     steps = (
         f"pip wheel --wheel-dir wheels tidegate=={__version__}        # beside the Dockerfile; from a checkout: pip wheel --wheel-dir wheels .",
         f"docker build -t {wanted.image} . && docker push {wanted.image}",
         "kubectl apply -f access.yaml                        # who starts drivers must be allowed to start pods",
         *address,
-        "" if wanted.claim else "Files need a volume that servers and executors share: --shared PATH --claim NAME.",
+        ""
+        if wanted.claim
+        else "Files need a volume that servers and executors share: --shared PATH --claim NAME.",
     )
-    return Deployment(conf=conf, steps=tuple(filter(None, steps)), files={"Dockerfile": dockerfile(), "access.yaml": access(wanted.namespace)})
+    return Deployment(
+        conf=conf,
+        steps=tuple(filter(None, steps)),
+        files={"Dockerfile": dockerfile(), "access.yaml": access(wanted.namespace)},
+    )
 
 
 def dockerfile() -> str:
@@ -172,15 +234,38 @@ roleRef: {{kind: Role, name: tidegate, apiGroup: rbac.authorization.k8s.io}}
 
 def engine_block(made: Deployment) -> str:
     """For the engine's file; the steps as comments before it. YAML needs no quotes around these values but where they would be numbers."""
-    lines = [*(f"# {number}. {step}" for number, step in enumerate(made.steps, 1)), "tidegate:", "  spark:"]
-    return "\n".join([*lines, *(f"    {key}: {_scalar(value)}" for key, value in made.conf.items())]) + "\n"
+    lines = [
+        *(f"# {number}. {step}" for number, step in enumerate(made.steps, 1)),
+        "tidegate:",
+        "  spark:",
+    ]
+    return (
+        "\n".join([*lines, *(f"    {key}: {_scalar(value)}" for key, value in made.conf.items())])
+        + "\n"
+    )
 
 
 def _scalar(value: str) -> str:
-    plain = value.replace(".", "").replace("/", "").replace("-", "").replace("_", "").isalnum() and not value.replace(".", "").isdigit()
+    plain = (
+        value.replace(".", "").replace("/", "").replace("-", "").replace("_", "").isalnum()
+        and not value.replace(".", "").isdigit()
+    )
     return value if plain else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def job_block(made: Deployment) -> str:
     """The same for a job's file, in which nothing of the environment is filled in: without it, Spark finds the driver's address."""
-    return "\n".join(["env {", *(f'  {key} = "{value}"' for key, value in made.conf.items() if value != POD_ADDRESS), "}"]) + "\n"
+    return (
+        "\n".join(
+            [
+                "env {",
+                *(
+                    f'  {key} = "{value}"'
+                    for key, value in made.conf.items()
+                    if value != POD_ADDRESS
+                ),
+                "}",
+            ]
+        )
+        + "\n"
+    )

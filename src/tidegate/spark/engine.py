@@ -47,9 +47,15 @@ class SparkEngine:
         self._context = spark.sparkContext if isinstance(spark, SparkSession) else spark
         self._lock = threading.Lock()
         self._master = str(self._context.master)
-        self._local_width: int | None = self._context.defaultParallelism if is_local(self._master) else None
+        self._local_width: int | None = (
+            self._context.defaultParallelism if is_local(self._master) else None
+        )
         self._executors = Executors(self._context)
-        self._alone_s_max = 0.0 if is_local(self._master) else no_executor_s_max(dict(self._context.getConf().getAll()))
+        self._alone_s_max = (
+            0.0
+            if is_local(self._master)
+            else no_executor_s_max(dict(self._context.getConf().getAll()))
+        )
         self._counts = self._context.accumulator({}, CountsParam())
         self._builders: dict[int, FrameBuilder] = {}
         self._empties: dict[int, RDD[object]] = {}
@@ -87,8 +93,15 @@ class SparkEngine:
             return TaskCount(0, 0)
         tracker = self._context.statusTracker()
         with translating():
-            jobs = filter(None, (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.group)))
-            stages = [stage for job in jobs for number in job.stageIds if (stage := tracker.getStageInfo(number)) is not None]
+            jobs = filter(
+                None, (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.group))
+            )
+            stages = [
+                stage
+                for job in jobs
+                for number in job.stageIds
+                if (stage := tracker.getStageInfo(number)) is not None
+            ]
         return TaskCount(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages))
 
     def cancel(self, pipeline: int) -> None:
@@ -96,7 +109,12 @@ class SparkEngine:
         running = self._running.get(pipeline)
         if running is not None:
             running.cancelled = True
-            threading.Thread(target=self._cancel_until_over, args=(running,), name=f"cancel-pipeline-{pipeline}", daemon=True).start()
+            threading.Thread(
+                target=self._cancel_until_over,
+                args=(running,),
+                name=f"cancel-pipeline-{pipeline}",
+                daemon=True,
+            ).start()
 
     def _cancel_until_over(self, running: _Running) -> None:
         while not running.over.is_set():
@@ -135,12 +153,23 @@ class SparkEngine:
         self._running[batch.pipeline] = running
         try:
             with translating():
-                self._context.setJobGroup(running.group, f"pipeline {batch.pipeline} batch {batch.checkpoint}", interruptOnCancel=True)
+                self._context.setJobGroup(
+                    running.group,
+                    f"pipeline {batch.pipeline} batch {batch.checkpoint}",
+                    interruptOnCancel=True,
+                )
                 self._context.setLocalProperty("spark.scheduler.pool", f"pipeline-{batch.pipeline}")
             if self._alone_s_max:
-                threading.Thread(target=self._watch, args=(running,), name=f"executors-of-pipeline-{batch.pipeline}", daemon=True).start()
+                threading.Thread(
+                    target=self._watch,
+                    args=(running,),
+                    name=f"executors-of-pipeline-{batch.pipeline}",
+                    daemon=True,
+                ).start()
             yield running
-            if running.cancelled:  # asked for, and too late to interrupt anything: whoever asked expects an end
+            if (
+                running.cancelled
+            ):  # asked for, and too late to interrupt anything: whoever asked expects an end
                 raise BatchCancelled(batch.pipeline)
         except TidegateError as error:
             if running.starved_s:
@@ -154,13 +183,18 @@ class SparkEngine:
 
     def _run_fused(self, graph: Graph, batch: Batch) -> Written:
         width = self.width
-        tasks = fused_tasks(graph, batch, 1)  # only to see how heavy they are: to cut a file may cost a look at all of it, which one split does not need
+        tasks = fused_tasks(
+            graph, batch, 1
+        )  # only to see how heavy they are: to cut a file may cost a look at all of it, which one split does not need
         if not tasks.splits:
             return collect(graph, [])
         wanted = split_count([split for _, split in tasks.splits], width)
         tasks = tasks if wanted == 1 else fused_tasks(graph, batch, wanted)
         partitions = task_count(len(tasks.splits), width)
-        return collect(graph, self._empty(partitions).mapPartitionsWithIndex(RunFused(tasks, partitions)).collect())
+        return collect(
+            graph,
+            self._empty(partitions).mapPartitionsWithIndex(RunFused(tasks, partitions)).collect(),
+        )
 
     def _empty(self, partitions: int) -> RDD[object]:
         """So many partitions with nothing in them. Not a DataFrame: Spark's SQL would add a second to the first batch, and 40 ms to each."""
@@ -171,7 +205,9 @@ class SparkEngine:
     def _run_frames(self, graph: Graph, batch: Batch, running: _Running) -> Written:
         builder = self._builders.get(batch.pipeline)
         if builder is None or builder.graph is not graph:
-            builder = self._builders[batch.pipeline] = FrameBuilder(self._spark, graph, self._counts)
+            builder = self._builders[batch.pipeline] = FrameBuilder(
+                self._spark, graph, self._counts
+            )
         frames = builder.build(batch, running.group, self.width)
         try:
             texts = self._write(frames, running, batch)
@@ -195,7 +231,15 @@ class SparkEngine:
         """What the sources gave. Of rows that Spark reads by itself only their number is known."""
         parts: list[Volumes] = []
         for operator, table, seen in frames.observed:
-            parts.append({operator: {table: Volume(int(seen.get["rows"]) if isinstance(seen, Observation) else seen.count())}})
+            parts.append(
+                {
+                    operator: {
+                        table: Volume(
+                            int(seen.get["rows"]) if isinstance(seen, Observation) else seen.count()
+                        )
+                    }
+                }
+            )
         for name, volume in list(self._counts.value.items()):
             if name.startswith(f"{group}/"):
                 operator, number, _ = name.removeprefix(f"{group}/").rsplit("/", 2)

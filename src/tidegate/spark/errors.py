@@ -27,11 +27,19 @@ DATA_CONDITIONS = re.compile(
     r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
 )
 # Conditions that say: the job file asks for something that is not there.
-JOB_CONDITIONS = re.compile(r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]")
-CANCELLED = re.compile(r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled", re.I)
+JOB_CONDITIONS = re.compile(
+    r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]"
+)
+CANCELLED = re.compile(
+    r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled",
+    re.I,
+)
 # What executors say whose Python cannot run our tasks: the text's pattern, and the sentence.
 UNFIT_EXECUTORS = (
-    (re.compile(r"No module named '?(tidegate|pyspark|pyarrow|pandas)\b"), "the Python of the executors has no module {0}"),
+    (
+        re.compile(r"No module named '?(tidegate|pyspark|pyarrow|pandas)\b"),
+        "the Python of the executors has no module {0}",
+    ),
     (re.compile(r'Cannot run program "([^"]+)"'), "the executors have no program {0}"),
     (re.compile(r"PYTHON_VERSION_MISMATCH\] (.{,200}?)(?:, PySpark|\. |\n|$)"), "{0}"),
 )
@@ -55,7 +63,9 @@ class ApplicationEnded(EngineGone):
     condition = "spark-application-ended"
 
     def __init__(self) -> None:
-        super().__init__("Spark has shut this application down (the cluster removed it, or the JVM is ending); spark.log says why")
+        super().__init__(
+            "Spark has shut this application down (the cluster removed it, or the JVM is ending); spark.log says why"
+        )
 
 
 class BatchCancelled(TransientError):
@@ -87,7 +97,9 @@ class ExecutorsUnfit(TransientError):
     domain = Domain.EXTERNAL
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; spark.pyspark.python must name a Python on every host of the cluster that has Tidegate of this version in it")
+        super().__init__(
+            f"{what}; spark.pyspark.python must name a Python on every host of the cluster that has Tidegate of this version in it"
+        )
 
 
 class SqlRefused(UserError):
@@ -182,14 +194,20 @@ def _wrapped(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     while found is not None:
         yield found
-        found = (found.__cause__ or found.__context__) if isinstance(found, PySparkException) else None
+        found = (
+            (found.__cause__ or found.__context__) if isinstance(found, PySparkException) else None
+        )
 
 
 def _is_gone(error: BaseException) -> bool:
     """Whether nobody is there to answer: the connection is lost, or py4j's own error has no trace from the Java side."""
     if isinstance(error, GONE):
         return True
-    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in str(error)
+    return (
+        isinstance(error, Py4JError)
+        and not isinstance(error, Py4JJavaError)
+        and "Trace:" not in str(error)
+    )
 
 
 def _text(error: BaseException) -> str:
@@ -206,7 +224,10 @@ def _rebuilt(text: str) -> TidegateError:
     kind = _class(document["class"]) if document["class"] else TaskFailed
     if kind is None:  # a class that only the workers know
         kind = TaskTerminal if document["terminal"] else TaskFailed
-        document["facts"] |= {"condition": document["condition"], "domain": Domain(document["domain"])}
+        document["facts"] |= {
+            "condition": document["condition"],
+            "domain": Domain(document["domain"]),
+        }
     error = kind.__new__(kind, document["text"])
     error.args = (document["text"],)
     error.__dict__.update(document["facts"])
@@ -246,7 +267,9 @@ def useful_line(text: str) -> str:
 def _traceback_of(text: str) -> str:
     """The last Python traceback of a text, without what Spark and Java put after it."""
     traceback = text.rpartition("Traceback (most recent call last)")[2]
-    return re.split(r"\n\s*(?:at [\w.$/]+\(|SQLSTATE: |Driver stacktrace|JVM stacktrace|==)", traceback)[0]
+    return re.split(
+        r"\n\s*(?:at [\w.$/]+\(|SQLSTATE: |Driver stacktrace|JVM stacktrace|==)", traceback
+    )[0]
 
 
 def last_line(text: str) -> str:

@@ -27,19 +27,45 @@ ARGUMENTS = {
 
 def command(environ: Mapping[str, str], java: Path, home: Path) -> list[str]:
     """The command line of the executor's JVM."""
-    options = [environ[key] for key in sorted((k for k in environ if k.startswith(OPTION)), key=lambda k: int(k.removeprefix(OPTION)))]
+    options = [
+        environ[key]
+        for key in sorted(
+            (k for k in environ if k.startswith(OPTION)), key=lambda k: int(k.removeprefix(OPTION))
+        )
+    ]
     memory = environ["SPARK_EXECUTOR_MEMORY"]
-    places = [environ.get("SPARK_EXTRA_CLASSPATH", ""), environ.get("SPARK_CONF_DIR", ""), f"{home}/jars/*"]
+    places = [
+        environ.get("SPARK_EXTRA_CLASSPATH", ""),
+        environ.get("SPARK_CONF_DIR", ""),
+        f"{home}/jars/*",
+    ]
     arguments = [part for name, key in ARGUMENTS.items() for part in (name, environ[key])]
-    return [str(java), *options, f"-Xms{memory}", f"-Xmx{memory}", "-cp", ":".join(filter(None, places)), CLASS, *arguments]
+    return [
+        str(java),
+        *options,
+        f"-Xms{memory}",
+        f"-Xmx{memory}",
+        "-cp",
+        ":".join(filter(None, places)),
+        CLASS,
+        *arguments,
+    ]
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Become the executor, or the given command."""
     if not arguments or arguments[0] != "executor":
-        os.execvpe(arguments[0] if arguments else "tidegate", list(arguments) or ["tidegate", "--help"], dict(environ))
+        os.execvpe(
+            arguments[0] if arguments else "tidegate",
+            list(arguments) or ["tidegate", "--help"],
+            dict(environ),
+        )
     java, home = find_java(environ), spark_home()
-    own = {"JAVA_HOME": str(java.home), "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": SCALA_VERSION}
+    own = {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(home),
+        "SPARK_SCALA_VERSION": SCALA_VERSION,
+    }
     os.execve(java.path, command(environ, java.path, home), {**environ, **own})
 
 

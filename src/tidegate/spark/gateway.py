@@ -30,12 +30,29 @@ START_S_MAX = 180  # includes the download of packages
 POLL_S = 0.02
 SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts put it into the environment
 TAIL_BYTES_MAX = 65536
-BEFORE_CONTEXT = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives", "spark.kubernetes.", "spark.yarn.")
-NEEDED_AT_START = ("spark.master", "spark.driver.", "spark.jars", "spark.submit.")  # left off the command line only where their name says secret
-PASSING = re.compile(
-    r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed", re.I
+BEFORE_CONTEXT = (
+    "spark.master",
+    "spark.driver.",
+    "spark.jars",
+    "spark.submit.",
+    "spark.files",
+    "spark.archives",
+    "spark.kubernetes.",
+    "spark.yarn.",
 )
-USEFUL = re.compile(r"^(Error[: ]|Exception in thread|Caused by: |Unrecognized |Invalid |Improperly |Could not |.*\b\w+(Error|Exception): )")
+NEEDED_AT_START = (
+    "spark.master",
+    "spark.driver.",
+    "spark.jars",
+    "spark.submit.",
+)  # left off the command line only where their name says secret
+PASSING = re.compile(
+    r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed",
+    re.I,
+)
+USEFUL = re.compile(
+    r"^(Error[: ]|Exception in thread|Caused by: |Unrecognized |Invalid |Improperly |Could not |.*\b\w+(Error|Exception): )"
+)
 
 
 class JvmNotStarted(TerminalError):
@@ -75,12 +92,20 @@ def submit_command(conf: Mapping[str, str]) -> list[str]:
 def submit_arguments(conf: Mapping[str, str]) -> list[str]:
     """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines. The rest, secrets
     among it, reaches the context through the connection to the JVM."""
-    told = [(key, value) for key, value in conf.items() if key.startswith(BEFORE_CONTEXT) and _may_be_seen(key, value)]
-    return [part for key, value in told for part in ("--conf", f"{key}={value}")] + ["pyspark-shell"]
+    told = [
+        (key, value)
+        for key, value in conf.items()
+        if key.startswith(BEFORE_CONTEXT) and _may_be_seen(key, value)
+    ]
+    return [part for key, value in told for part in ("--conf", f"{key}={value}")] + [
+        "pyspark-shell"
+    ]
 
 
 def _may_be_seen(key: str, value: str) -> bool:
-    return not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else masked(key, value) == value
+    return (
+        not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else masked(key, value) == value
+    )
 
 
 def start_jvm(launch: Launch) -> Any:
@@ -88,10 +113,21 @@ def start_jvm(launch: Launch) -> Any:
     answer_dir = Path(tempfile.mkdtemp(prefix="gateway-", dir=launch.tmp))
     try:
         answer = answer_dir / "answer"
-        environ = {**launch.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)}
+        environ = {
+            **launch.environ,
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        }
         with launch.output.open("ab") as output:
             began = output.tell()
-            process = subprocess.Popen(list(launch.command), stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ, preexec_fn=_ignore_interrupts)
+            process = subprocess.Popen(
+                list(launch.command),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environ,
+                preexec_fn=_ignore_interrupts,
+            )
         try:
             _await(process, answer, launch.output, began)
         except BaseException:
@@ -114,7 +150,9 @@ def _await(process: "subprocess.Popen[bytes]", answer: Path, output: Path, began
         if process.poll() is not None:
             raise not_started(process.returncode, _tail(output, began), output)
         if time.monotonic() > deadline:
-            raise JvmNotStartedYet(f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in {output}")
+            raise JvmNotStartedYet(
+                f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in {output}"
+            )
         time.sleep(POLL_S)
 
 
@@ -129,7 +167,9 @@ def kill_family(process: "subprocess.Popen[bytes]") -> None:
     """The JVM and what it started, at once. Worker daemons lead groups of their own, with their workers in them."""
     for pid in children(process.pid):
         with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(
+                pid, signal.SIGKILL
+            )
     _end(process)
 
 
@@ -160,10 +200,14 @@ def _tail(output: Path, began: int) -> str:
 def not_started(code: int, said: str, output: Path) -> JvmNotStarted | JvmNotStartedYet:
     """The error for a JVM that ended with this code after saying this."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    line = next((line for line in lines if USEFUL.match(line)), lines[-1] if lines else "it said nothing")
+    line = next(
+        (line for line in lines if USEFUL.match(line)), lines[-1] if lines else "it said nothing"
+    )
     passing = code < 0 or bool(PASSING.search(said))
     kind = JvmNotStartedYet if passing else JvmNotStarted
-    return kind(f"Spark's JVM did not start (exit code {code}): {line[:500]}; the rest is in {output}")
+    return kind(
+        f"Spark's JVM did not start (exit code {code}): {line[:500]}; the rest is in {output}"
+    )
 
 
 def _connect(process: "subprocess.Popen[bytes]", port: int, secret: str) -> Any:

@@ -47,7 +47,12 @@ PATIENT_COMPILER = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-QUIET_LOGGERS = ("py4j", "py4j.clientserver", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+QUIET_LOGGERS = (
+    "py4j",
+    "py4j.clientserver",
+    "SQLQueryContextLogger",
+    "DataFrameQueryContextLogger",
+)
 LOG4J = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -82,7 +87,9 @@ class SessionSettings:
     logs: Path
     conf: Mapping[str, str] = field(default_factory=dict)
     jars: tuple[str, ...] = ()
-    cache: Path | None = None  # the installation's `cache` directory; None: start without what earlier runs left
+    cache: Path | None = (
+        None  # the installation's `cache` directory; None: start without what earlier runs left
+    )
     light: bool = False  # rows never enter the JVM (every pipeline is fused)
     log_level: str = "warn"
 
@@ -104,12 +111,21 @@ def open_context(settings: SessionSettings) -> SparkContext:
     if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
         return _context(spark_conf(settings, None), None)
     java = find_java(os.environ)
-    cached = startup_cache.find(settings.cache, java, gateway.spark_home()) if settings.cache else None
+    cached = (
+        startup_cache.find(settings.cache, java, gateway.spark_home()) if settings.cache else None
+    )
     conf = spark_conf(settings, cached)
     os.environ["PYSPARK_PYTHON"] = conf.get("spark.pyspark.python", sys.executable)
     command = startup_cache.command(cached, conf) if cached else gateway.submit_command(conf)
     output = settings.logs / "spark-jvm.log"
-    opened = gateway.start_jvm(gateway.Launch(command=command, environ=jvm_environ(settings, java), output=output, tmp=settings.work / "tmp"))
+    opened = gateway.start_jvm(
+        gateway.Launch(
+            command=command,
+            environ=jvm_environ(settings, java),
+            output=output,
+            tmp=settings.work / "tmp",
+        )
+    )
     return _context(conf, opened)
 
 
@@ -127,7 +143,9 @@ def _context(conf: Mapping[str, str], opened: Any) -> SparkContext:
         raise ours from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)  # pyspark takes it; what Ctrl-C means is the driver's to say
+            signal.signal(
+                signal.SIGINT, interrupt
+            )  # pyspark takes it; what Ctrl-C means is the driver's to say
 
 
 def _be_quiet(context: SparkContext) -> None:
@@ -158,7 +176,11 @@ def end_session(spark: SparkSession | SparkContext) -> None:
     opened = SparkContext._gateway
     context = spark.sparkContext if isinstance(spark, SparkSession) else spark
     with suppress(PySparkException, Py4JError, OSError):
-        if opened is None or not cluster.is_local(str(context.master)) or context.getConf().get("spark.eventLog.enabled", "false") == "true":
+        if (
+            opened is None
+            or not cluster.is_local(str(context.master))
+            or context.getConf().get("spark.eventLog.enabled", "false") == "true"
+        ):
             close_session(spark)
             return
     if opened is not None and getattr(opened, "proc", None) is not None:
@@ -170,7 +192,9 @@ def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -
     """Stop Spark and its JVM, and wait for the end of both, within bounds: a JVM that does not listen is killed. Harmless where it is gone already."""
     opened = SparkContext._gateway
     ours = opened is not None and getattr(opened, "proc", None) is not None
-    stopping = threading.Thread(target=_stop, args=(spark, opened if ours else None), name="spark-stop", daemon=True)
+    stopping = threading.Thread(
+        target=_stop, args=(spark, opened if ours else None), name="spark-stop", daemon=True
+    )
     stopping.start()
     stopping.join(STOP_S_MAX)
     if opened is not None and ours:
@@ -182,7 +206,10 @@ def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -
 
 
 def _stop(spark: SparkSession | SparkContext, opened: Any) -> None:
-    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():  # where the JVM is gone, nothing is left to stop
+    with (
+        suppress(PySparkException, Py4JError, OSError),
+        warnings.catch_warnings(),
+    ):  # where the JVM is gone, nothing is left to stop
         warnings.simplefilter("ignore", RuntimeWarning)  # which pyspark would say on stderr
         spark.stop()
     if opened is not None:
@@ -221,7 +248,11 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",  # SQL sets it; where plain jobs have it too, both share their Python workers
         "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core
-        **(_local_conf(master, settings.work) if cluster.is_local(master) else _cluster_conf(master, user, settings.work)),
+        **(
+            _local_conf(master, settings.work)
+            if cluster.is_local(master)
+            else _cluster_conf(master, user, settings.work)
+        ),
         **({"spark.sql.codegen.wholeStage": "false"} if settings.light else {}),
         **user,
         **cluster.executor_java_options(master, user),
@@ -267,7 +298,9 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
 
 def _cluster_conf(master: str, user: Mapping[str, str], work: Path) -> dict[str, str]:
     """Sockets are in each JVM's directory for temporary files, unless the name of ours is too long for one."""
-    return cluster.cluster_conf(master, user, sockets_in_tmp=len(os.fsencode(work / "tmp")) + SOCKET_NAME <= SOCKET_PATH_MAX)
+    return cluster.cluster_conf(
+        master, user, sockets_in_tmp=len(os.fsencode(work / "tmp")) + SOCKET_NAME <= SOCKET_PATH_MAX
+    )
 
 
 def _socket_dir(work: Path) -> Path:
@@ -293,23 +326,42 @@ def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
     """The environment of the JVM, and so of the Python workers."""
     master = settings.conf.get("spark.master", "local[*]")
     ours = str(Path(tidegate.__file__).parent.parent)
-    path = [ours, *(place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != ours)]
+    path = [
+        ours,
+        *(
+            place
+            for place in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if place and place != ours
+        ),
+    ]
     return {
         **os.environ,
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(gateway.spark_home()),
         "SPARK_SCALA_VERSION": gateway.SCALA_VERSION,
         "PYTHONPATH": os.pathsep.join(path),
-        **({"SPARK_LOCAL_IP": "127.0.0.1"} if cluster.is_local(master) and "SPARK_LOCAL_IP" not in os.environ else {}),  # no look-up of this host's name
+        **(
+            {"SPARK_LOCAL_IP": "127.0.0.1"}
+            if cluster.is_local(master) and "SPARK_LOCAL_IP" not in os.environ
+            else {}
+        ),  # no look-up of this host's name
         "PYTHONHASHSEED": "0",  # as spark-submit does: hashes must agree between workers
         "TMPDIR": str(settings.work / "tmp"),
     }
 
 
 def _make_directories(settings: SessionSettings) -> None:
-    for place in (settings.work / "tmp", settings.work / "local", settings.work / "warehouse", settings.logs):
+    for place in (
+        settings.work / "tmp",
+        settings.work / "local",
+        settings.work / "warehouse",
+        settings.logs,
+    ):
         place.mkdir(parents=True, exist_ok=True)
-    quiet = "".join(f"logger.q{number}.name = {name}\nlogger.q{number}.level = error\n" for number, name in enumerate(QUIET_CLASSES))
+    quiet = "".join(
+        f"logger.q{number}.name = {name}\nlogger.q{number}.level = error\n"
+        for number, name in enumerate(QUIET_CLASSES)
+    )
     text = LOG4J.format(level=settings.log_level, file=settings.logs / "spark.log", quiet=quiet)
     (settings.work / "log4j2.properties").write_text(text, encoding="utf-8")
 

@@ -29,7 +29,12 @@ OPTIONS_HERE = "-Dtidegate.options.here=true"
 MEMORY_HERE = "1234m"
 ENTRIES_MAX = 2  # an archive is 150 MB
 BUILD_S_MAX = 600
-LAUNCHER_OWN = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions", "spark.driver.defaultExtraClassPath")
+LAUNCHER_OWN = (
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.defaultExtraClassPath",
+)
 ENVIRON_OWN = (
     "HADOOP_CONF_DIR",
     "YARN_CONF_DIR",
@@ -88,7 +93,11 @@ def options(cached: Cached) -> list[str]:
 
 def command(cached: Cached, conf: Mapping[str, str]) -> list[str]:
     """The command line of the JVM itself; by Spark's launcher where settings are used that only that one understands."""
-    if any(conf.get(key) for key in LAUNCHER_OWN) or any(os.environ.get(key) for key in ENVIRON_OWN) or _configured(gateway.spark_home() / "conf"):
+    if (
+        any(conf.get(key) for key in LAUNCHER_OWN)
+        or any(os.environ.get(key) for key in ENVIRON_OWN)
+        or _configured(gateway.spark_home() / "conf")
+    ):
         return gateway.submit_command(conf)
     filled: list[str] = []
     for part in cached.command:
@@ -144,7 +153,9 @@ def _remove_leftovers(place: Path) -> None:
     """Drafts of builders that were killed, and all but the newest entries."""
     for draft in place.glob(".draft-*"):
         shutil.rmtree(draft, ignore_errors=True)
-    entries = sorted((path for path in place.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    entries = sorted(
+        (path for path in place.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
+    )
     for old in entries[: max(0, len(entries) - ENTRIES_MAX + 1)]:
         shutil.rmtree(old, ignore_errors=True)
 
@@ -167,10 +178,30 @@ def _archive(draft: Path) -> None:
 
 def launcher_command(java: Java, home: Path) -> list[str]:
     """What Spark's launcher makes of a start, with places for options and memory; without the arguments of SparkSubmit."""
-    asked = ["--conf", f"spark.driver.extraJavaOptions={OPTIONS_HERE}", "--conf", f"spark.driver.memory={MEMORY_HERE}", "pyspark-shell"]
-    launcher = [str(java.path), "-Xmx128m", "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"]
-    environ = {**os.environ, "SPARK_HOME": str(home), "JAVA_HOME": str(java.home), "SPARK_SCALA_VERSION": gateway.SCALA_VERSION}
-    said = subprocess.run([*launcher, *asked], capture_output=True, env=environ, timeout=BUILD_S_MAX, check=True).stdout
+    asked = [
+        "--conf",
+        f"spark.driver.extraJavaOptions={OPTIONS_HERE}",
+        "--conf",
+        f"spark.driver.memory={MEMORY_HERE}",
+        "pyspark-shell",
+    ]
+    launcher = [
+        str(java.path),
+        "-Xmx128m",
+        "-cp",
+        f"{home}/jars/*",
+        "org.apache.spark.launcher.Main",
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    environ = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": str(java.home),
+        "SPARK_SCALA_VERSION": gateway.SCALA_VERSION,
+    }
+    said = subprocess.run(
+        [*launcher, *asked], capture_output=True, env=environ, timeout=BUILD_S_MAX, check=True
+    ).stdout
     parts = [part for part in said.partition(b"\0")[2].lstrip(b"\n").decode().split("\0") if part]
     return parts[: parts.index("org.apache.spark.deploy.SparkSubmit") + 1]
 

@@ -25,13 +25,33 @@ def same(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
 def main(work: Path, archive: Path) -> None:
     """Both ways of a batch, a cached frame, SQL."""
     option = f"-XX:ArchiveClassesAtExit={archive}"
-    spark = open_session(SessionSettings(name="startup", work=work, logs=work / "logs", conf={"spark.driver.extraJavaOptions": option}))
+    spark = open_session(
+        SessionSettings(
+            name="startup",
+            work=work,
+            logs=work / "logs",
+            conf={"spark.driver.extraJavaOptions": option},
+        )
+    )
     try:
         SparkEngine(spark).warm_up()
         spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
-        rows = spark.range(0, 10, 1, 2).selectExpr("id", "cast(id as string) name", "current_timestamp() at", "cast(id as decimal(10,2)) d").persist()
-        kept = rows.where("id % 2 = 0 and upper(name) <> 'X'").selectExpr("id", "concat(name, '!') name", "d * 2 d")
-        kept.select("id").mapInArrow(same, "id bigint").union(rows.select("id").mapInArrow(same, "id bigint")).collect()
+        rows = (
+            spark.range(0, 10, 1, 2)
+            .selectExpr(
+                "id",
+                "cast(id as string) name",
+                "current_timestamp() at",
+                "cast(id as decimal(10,2)) d",
+            )
+            .persist()
+        )
+        kept = rows.where("id % 2 = 0 and upper(name) <> 'X'").selectExpr(
+            "id", "concat(name, '!') name", "d * 2 d"
+        )
+        kept.select("id").mapInArrow(same, "id bigint").union(
+            rows.select("id").mapInArrow(same, "id bigint")
+        ).collect()
         rows.groupBy("name").count().collect()
         rows.unpersist()
     finally:

@@ -69,7 +69,9 @@ class CountsParam(AccumulatorParam[dict[str, Volume]]):
 def check_release(of_driver: str) -> None:
     """Objects travel by the names of their classes: two releases may understand them differently."""
     if of_driver != __version__:
-        raise ExecutorsUnfit(f"the executors have Tidegate {__version__}, the driver is {of_driver}")
+        raise ExecutorsUnfit(
+            f"the executors have Tidegate {__version__}, the driver is {of_driver}"
+        )
 
 
 def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
@@ -88,7 +90,9 @@ class RunFused:
     release: str = __version__
 
     def __call__(self, partition: int, rows: Iterable[object]) -> Iterator[str]:
-        for _ in rows:  # there are none, but a worker that has not seen the end of its input is not used again
+        for _ in (
+            rows
+        ):  # there are none, but a worker that has not seen the end of its input is not used again
             pass
         try:
             check_release(self.release)
@@ -175,4 +179,10 @@ class WriteRows:
         context = TaskContext.get()
         assert context is not None, "only called in tasks"
         # Frames of several inputs and sinks are one job, so that the number of the partition is unique in the batch.
-        return WriteTask(lineage=self.lineage, checkpoint=self.checkpoint, generation=self.generation, subtask=context.partitionId(), token=uuid.uuid4().hex)
+        return WriteTask(
+            lineage=self.lineage,
+            checkpoint=self.checkpoint,
+            generation=self.generation,
+            subtask=context.partitionId(),
+            token=uuid.uuid4().hex,
+        )

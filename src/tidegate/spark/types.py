@@ -34,7 +34,9 @@ _SIMPLE: dict[TypeName, spark.DataType] = {
     TypeName.SPARSE_FLOAT_VECTOR: spark.MapType(spark.IntegerType(), spark.FloatType()),
 }
 _BACK: Mapping[type[spark.DataType], TypeName] = {
-    type(kind): name for name, kind in reversed(_SIMPLE.items()) if not isinstance(kind, spark.ArrayType | spark.MapType)
+    type(kind): name
+    for name, kind in reversed(_SIMPLE.items())
+    if not isinstance(kind, spark.ArrayType | spark.MapType)
 }
 
 
@@ -48,7 +50,9 @@ def spark_type(kind: DataType) -> spark.DataType:
         case TypeName.MAP:
             return spark.MapType(spark_type(kind.children[0]), spark_type(kind.children[1]))
         case TypeName.ROW:
-            return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in kind.columns])
+            return spark.StructType(
+                [spark.StructField(c.name, spark_type(c.type)) for c in kind.columns]
+            )
         case TypeName.TIME:
             return _time_type()
         case _:
@@ -58,7 +62,9 @@ def spark_type(kind: DataType) -> spark.DataType:
 def _time_type() -> spark.DataType:
     known: Any = getattr(spark, "TimeType", None)
     if known is None:
-        raise Unsupported("columns of type time need Spark 4.1 or newer where there is SQL to do; take string, or leave SQL out of this pipeline")
+        raise Unsupported(
+            "columns of type time need Spark 4.1 or newer where there is SQL to do; take string, or leave SQL out of this pipeline"
+        )
     made: spark.DataType = known(6)
     return made
 
@@ -66,7 +72,9 @@ def _time_type() -> spark.DataType:
 def struct_of(table: Table) -> spark.StructType:
     """The schema of a table's frames: all columns nullable, ROW_KIND last where kinds travel along."""
     fields = [spark.StructField(c.name, spark_type(c.type)) for c in table.columns]
-    return spark.StructType([*fields, spark.StructField(ROW_KIND, spark.ByteType())] if table.kinds else fields)
+    return spark.StructType(
+        [*fields, spark.StructField(ROW_KIND, spark.ByteType())] if table.kinds else fields
+    )
 
 
 def data_type(kind: spark.DataType) -> DataType:
@@ -77,22 +85,31 @@ def data_type(kind: spark.DataType) -> DataType:
         case spark.ArrayType():
             return DataType(TypeName.ARRAY, children=(data_type(kind.elementType),))
         case spark.MapType():
-            return DataType(TypeName.MAP, children=(data_type(kind.keyType), data_type(kind.valueType)))
+            return DataType(
+                TypeName.MAP, children=(data_type(kind.keyType), data_type(kind.valueType))
+            )
         case spark.StructType():
-            return DataType(TypeName.ROW, columns=tuple(Column(name=f.name, type=data_type(f.dataType)) for f in kind.fields))
+            return DataType(
+                TypeName.ROW,
+                columns=tuple(Column(name=f.name, type=data_type(f.dataType)) for f in kind.fields),
+            )
         case spark.StringType():  # also of a fixed length or with a collation
             return DataType(TypeName.STRING)
     if type(kind).__name__ == "TimeType":
         return DataType(TypeName.TIME)
     if type(kind) in _BACK:
         return DataType(_BACK[type(kind)])
-    raise Unsupported(f"a column of Spark's type {kind.simpleString()} cannot travel through a pipeline; cast it to a type of the reference, such as string")
+    raise Unsupported(
+        f"a column of Spark's type {kind.simpleString()} cannot travel through a pipeline; cast it to a type of the reference, such as string"
+    )
 
 
 def table_of(schema: spark.StructType, like: Table) -> Table:
     """The table of a frame: columns from its schema, everything else from the table that it came from, as far as it still fits."""
     before = {c.name: c for c in like.columns}
-    columns = tuple(_column(field, before.get(field.name)) for field in schema.fields if field.name != ROW_KIND)
+    columns = tuple(
+        _column(field, before.get(field.name)) for field in schema.fields if field.name != ROW_KIND
+    )
     names = {c.name for c in columns}
 
     def kept(keys: tuple[str, ...]) -> tuple[str, ...]:

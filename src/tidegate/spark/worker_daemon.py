@@ -37,7 +37,11 @@ def preload() -> None:
     with suppress(Exception):
         from tidegate.plugin.registry import connectors
 
-        for module in {c.implementation.partition(":")[0] for c in connectors() if c.capabilities.fusable or not c.spark}:
+        for module in {
+            c.implementation.partition(":")[0]
+            for c in connectors()
+            if c.capabilities.fusable or not c.spark
+        }:
             with suppress(Exception):
                 import_module(module)
 

@@ -30,7 +30,15 @@ from tidegate.store.base import (
     Store,
     sound,
 )
-from tidegate.store.errors import Conflict, DocumentDamaged, StoreClosed, StoreDamaged, StoreLost, StoreRefused, StoreUnavailable
+from tidegate.store.errors import (
+    Conflict,
+    DocumentDamaged,
+    StoreClosed,
+    StoreDamaged,
+    StoreLost,
+    StoreRefused,
+    StoreUnavailable,
+)
 from tidegate.store.open import open_store
 
 __all__ = [

@@ -30,7 +30,14 @@ from tidegate.store.backend import (
     Void,
     Write,
 )
-from tidegate.store.encoding import OPERATIONS_MAX, check_key, check_map, check_prefix, decode, encode
+from tidegate.store.encoding import (
+    OPERATIONS_MAX,
+    check_key,
+    check_map,
+    check_prefix,
+    decode,
+    encode,
+)
 from tidegate.store.errors import AnswerLost, DocumentDamaged, StoreRefused, StoreUnavailable
 
 __all__ = [
@@ -144,7 +151,10 @@ class Store:
             else:
                 check_prefix(question.prefix)
         answers = self.backend.ask(questions)
-        return [[_entry(question.map, row) for row in rows] for question, rows in zip(questions, answers, strict=True)]
+        return [
+            [_entry(question.map, row) for row in rows]
+            for question, rows in zip(questions, answers, strict=True)
+        ]
 
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
         """If all checks hold, make all writes; the revision.
@@ -152,7 +162,9 @@ class Store:
         Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: could not be found out. Without writes it is a question:
         did all checks hold at one moment?
         """
-        transaction = Transaction(token=self._token(), checks=_checked(checks), writes=_encoded(writes))
+        transaction = Transaction(
+            token=self._token(), checks=_checked(checks), writes=_encoded(writes)
+        )
         if not writes:
             return self._saw(self.backend.apply(transaction))
         failpoint("store.transact.before")
@@ -233,7 +245,9 @@ def sound(entries: Iterable[Entry]) -> Entries:
 
 def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:
     if len(checks) > OPERATIONS_MAX:
-        raise StoreRefused(f"a transaction of {len(checks)} checks is too big; at most {OPERATIONS_MAX} are taken")
+        raise StoreRefused(
+            f"a transaction of {len(checks)} checks is too big; at most {OPERATIONS_MAX} are taken"
+        )
     for check in checks:
         check_map(check.map)
         check_key(check.key)
@@ -244,7 +258,9 @@ def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:
 
 def _encoded(writes: Sequence[Put | Delete]) -> tuple[Write, ...]:
     if len(writes) > OPERATIONS_MAX:
-        raise StoreRefused(f"a transaction of {len(writes)} writes is too big; at most {OPERATIONS_MAX} are taken")
+        raise StoreRefused(
+            f"a transaction of {len(writes)} writes is too big; at most {OPERATIONS_MAX} are taken"
+        )
     encoded: dict[tuple[str, str], Write] = {}
     for write in writes:
         check_map(write.map)

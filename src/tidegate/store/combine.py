@@ -60,7 +60,9 @@ class Combiner:
 
     def _batch(self) -> None:
         batch = self._taken()
-        outcomes: Sequence[Outcome] = [AnswerLost("the thread that wrote the transaction was interrupted")] * len(batch)
+        outcomes: Sequence[Outcome] = [
+            AnswerLost("the thread that wrote the transaction was interrupted")
+        ] * len(batch)
         try:
             outcomes = self._carry_out([wanted.transaction for wanted in batch])
         except TidegateError as error:

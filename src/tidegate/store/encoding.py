@@ -32,7 +32,9 @@ _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 def check_map(name: object) -> None:
     """Refuse a name of a map that is not lower-case words with dashes."""
     if not (isinstance(name, str) and MAP_NAME.fullmatch(name)):
-        raise StoreRefused(f"{name!r} cannot name a map: lower-case letters, digits and dashes, a letter first, at most 63")
+        raise StoreRefused(
+            f"{name!r} cannot name a map: lower-case letters, digits and dashes, a letter first, at most 63"
+        )
 
 
 def check_key(key: object) -> None:
@@ -49,9 +51,13 @@ def check_prefix(prefix: object) -> None:
     try:
         size = len(prefix.encode())
     except UnicodeEncodeError as error:
-        raise StoreRefused(f"the key {prefix!r} holds half a surrogate pair, which is not text") from error
+        raise StoreRefused(
+            f"the key {prefix!r} holds half a surrogate pair, which is not text"
+        ) from error
     if size > KEY_BYTES_MAX:
-        raise StoreRefused(f"the key {prefix[:40]!r}... has {size} bytes, and at most {KEY_BYTES_MAX} are taken")
+        raise StoreRefused(
+            f"the key {prefix[:40]!r}... has {size} bytes, and at most {KEY_BYTES_MAX} are taken"
+        )
     if CONTROL.search(prefix):
         raise StoreRefused(f"the key {prefix!r} holds a control character")
 
@@ -71,7 +77,9 @@ def encode(map: str, key: str, value: dict[str, Any]) -> str:
     except (TypeError, ValueError) as error:
         raise StoreRefused(f"{where} is not JSON: {error}") from error
     if len(data) > VALUE_BYTES_MAX:
-        raise StoreRefused(f"{where} has {len(data)} bytes of JSON, and at most {VALUE_BYTES_MAX} are taken")
+        raise StoreRefused(
+            f"{where} has {len(data)} bytes of JSON, and at most {VALUE_BYTES_MAX} are taken"
+        )
     return f'{head}{_SUM_START}{_checksum(map, key, data):08x}"}}'
 
 
@@ -90,7 +98,9 @@ def decode(map: str, key: str, text: str) -> dict[str, Any]:
         raise DocumentDamaged(map, key, "it is not a JSON object")
     if summed:
         del value[CHECKSUM]
-    elif any("~" in name for name in value):  # no record has such a field: it is the rest of a checksum
+    elif any(
+        "~" in name for name in value
+    ):  # no record has such a field: it is the rest of a checksum
         raise DocumentDamaged(map, key, "its checksum is damaged")
     return value
 
@@ -109,7 +119,9 @@ def _verify(map: str, key: str, text: str) -> None:
     except UnicodeEncodeError as error:
         raise DocumentDamaged(map, key, "it is not text") from error
     if text[-10:] != f'{found:08x}"}}':
-        raise DocumentDamaged(map, key, "its checksum does not match: it was changed, or it belongs to another key")
+        raise DocumentDamaged(
+            map, key, "its checksum does not match: it was changed, or it belongs to another key"
+        )
 
 
 def _checksum(map: str, key: str, data: bytes) -> int:
@@ -125,7 +137,9 @@ def _check_names(where: str, value: object, depth: int) -> None:
         if not _NAMES.issuperset(map(type, value)):
             for name in value:
                 if not isinstance(name, str):
-                    raise StoreRefused(f"{where} is not JSON: the name {name!r} of a field is not text")
+                    raise StoreRefused(
+                        f"{where} is not JSON: the name {name!r} of a field is not text"
+                    )
         items = value.values()
     elif isinstance(value, (list, tuple)):
         items = value

@@ -9,7 +9,9 @@ class Conflict(TransientError):
     condition = "store-conflict"
 
     def __init__(self, map: str, key: str, expected: int, found: int) -> None:
-        super().__init__(f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else has changed it; nothing was written")
+        super().__init__(
+            f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else has changed it; nothing was written"
+        )
         self.map, self.key, self.expected, self.found = map, key, expected, found
 
 

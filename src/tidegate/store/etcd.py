@@ -28,9 +28,24 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 from tidegate.store.etcd_http import EtcdClient
 from tidegate.store.etcd_layout import Charter, Layout, encoded_rows
 from tidegate.store.etcd_prune import Pruner
-from tidegate.store.etcd_requests import Answer, Json, answer_of, delete, end_of, get, if_mod, put, span
+from tidegate.store.etcd_requests import (
+    Answer,
+    Json,
+    answer_of,
+    delete,
+    end_of,
+    get,
+    if_mod,
+    put,
+    span,
+)
 from tidegate.store.etcd_view import OPERATIONS_MAX, PAGE_KEYS, TRANSACTION, EtcdView, Moment
-from tidegate.store.places import after_compaction, before_compaction, inside_compaction, inside_transaction
+from tidegate.store.places import (
+    after_compaction,
+    before_compaction,
+    inside_compaction,
+    inside_transaction,
+)
 
 PATIENCE_S = 20.0  # with other writers, before a transaction gives up
 GAPS_MAX = 1000  # given-up tokens that are not counted as revisions; more would make the charter long, and then revisions jump
@@ -81,9 +96,17 @@ class EtcdBackend:
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         layout = self._layout
-        asked = [get(layout.entry(each.map, each.key)) if isinstance(each, Get) else _all_of(layout.map(each.map) + each.prefix.encode()) for each in questions]
+        asked = [
+            get(layout.entry(each.map, each.key))
+            if isinstance(each, Get)
+            else _all_of(layout.map(each.map) + each.prefix.encode())
+            for each in questions
+        ]
         charter, found = self._view.answers(asked)
-        return [[layout.read_row(charter, layout.map(each.map), pair) for pair in pairs] for each, pairs in zip(questions, found, strict=True)]
+        return [
+            [layout.read_row(charter, layout.map(each.map), pair) for pair in pairs]
+            for each, pairs in zip(questions, found, strict=True)
+        ]
 
     def revision(self) -> int:
         return self._view.moment().revision
@@ -102,7 +125,9 @@ class EtcdBackend:
             # The mark first: whatever is not in the log after it was seen will never be.
             marked = bool(self._view.moment(get(self._layout.void(token.id))).found[0])
             moment, records = self._view.records(token.since)
-            written = next((record.revision for record in records if record.token == token.id.hex()), None)
+            written = next(
+                (record.revision for record in records if record.token == token.id.hex()), None
+            )
             if written is not None:
                 return Committed(written)
             if marked:
@@ -114,14 +139,22 @@ class EtcdBackend:
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         if since < self._view.charter.floor:
-            return Compacted(self.revision())  # the floor never sinks: no need to have the whole log sent
+            return Compacted(
+                self.revision()
+            )  # the floor never sinks: no need to have the whole log sent
         moment, records = self._view.news(since)
-        known = since in (0, moment.revision, moment.charter.floor) or self._view.counted(since) or any(record.revision == since for record in records)
+        known = (
+            since in (0, moment.revision, moment.charter.floor)
+            or self._view.counted(since)
+            or any(record.revision == since for record in records)
+        )
         new = [record for record in records if record.revision > since]
         too_many = self._retention.due(sum(len(record.rows) for record in new), len(new))
         if not moment.charter.floor <= since <= moment.revision or not known or too_many:
             return Compacted(moment.revision)
-        return Changes(tuple(change for record in new for change in record.changes(maps)), moment.revision)
+        return Changes(
+            tuple(change for record in new for change in record.changes(maps)), moment.revision
+        )
 
     def size_by_map(self) -> dict[str, MapSize]:
         sizes: dict[str, MapSize] = {}
@@ -155,19 +188,30 @@ class EtcdBackend:
                 self._view.saw(charter, revision)
                 self._pruner.plan_if_due(answer.found[0][0].version)
                 return revision
-            look = _looked(self._view.judged(answer), names) if otherwise else self._look(transaction)
+            look = (
+                _looked(self._view.judged(answer), names) if otherwise else self._look(transaction)
+            )
             self._view.check_patience(give_up_at)
 
-    def _attempt(self, transaction: Transaction, look: _Look, otherwise: list[Json]) -> tuple[Charter, Answer]:
+    def _attempt(
+        self, transaction: Transaction, look: _Look, otherwise: list[Json]
+    ) -> tuple[Charter, Answer]:
         """Try to write; the charter after that."""
         layout, token = self._layout, transaction.token.id
         acts, rows = self._acts(transaction, look)
-        acts += [put(layout.last, b"", tell_old=True), put(layout.record(look.hint, token, len(rows)), encoded_rows(rows))]
+        acts += [
+            put(layout.last, b"", tell_old=True),
+            put(layout.record(look.hint, token, len(rows)), encoded_rows(rows)),
+        ]
         plan = self._pruner.take_plan(look.charter)
         if plan is not None:
             acts += plan.acts
         conditions = [*self._conditions(look), if_mod(layout.void(token), 0)]
-        answer = answer_of(self._client.call_once(TRANSACTION, {"compare": conditions, "success": acts, "failure": otherwise}))
+        answer = answer_of(
+            self._client.call_once(
+                TRANSACTION, {"compare": conditions, "success": acts, "failure": otherwise}
+            )
+        )
         if plan is None or not answer.succeeded:
             return look.charter, answer
         self._pruner.pruned(look.charter)
@@ -178,10 +222,18 @@ class EtcdBackend:
         same_charter = if_mod(self._layout.charter, look.charter.mod)
         if len(look.mods) + 3 > OPERATIONS_MAX:
             return [same_charter, if_mod(self._layout.last, look.last_mod)]
-        near = if_mod(self._layout.last, look.charter.mod_of(look.hint) + self._layout.window, "LESS")
-        return [same_charter, near, *(if_mod(self._layout.entry(*name), mod) for name, mod in look.mods.items())]
+        near = if_mod(
+            self._layout.last, look.charter.mod_of(look.hint) + self._layout.window, "LESS"
+        )
+        return [
+            same_charter,
+            near,
+            *(if_mod(self._layout.entry(*name), mod) for name, mod in look.mods.items()),
+        ]
 
-    def _acts(self, transaction: Transaction, look: _Look) -> tuple[list[Json], list[tuple[str, str, str]]]:
+    def _acts(
+        self, transaction: Transaction, look: _Look
+    ) -> tuple[list[Json], list[tuple[str, str, str]]]:
         """The writes, and the rows of the log for them. Deleting what is not there is no change."""
         acts: list[Json] = []
         rows: list[tuple[str, str, str]] = []
@@ -198,7 +250,10 @@ class EtcdBackend:
     def _guess(self, transaction: Transaction) -> _Look | None:
         """What must be there for the transaction to pass, if that says enough: then one round trip will do."""
         charter, hint = self._view.charter, self._view.hint
-        mods = {(check.map, check.key): charter.version_mod(check.version) for check in transaction.checks}
+        mods = {
+            (check.map, check.key): charter.version_mod(check.version)
+            for check in transaction.checks
+        }
         contradictory = len(mods) < len(set(transaction.checks))
         if contradictory or len(mods) < len(_names(transaction)) or len(mods) + 3 > OPERATIONS_MAX:
             return None
@@ -212,7 +267,10 @@ class EtcdBackend:
         return _looked(replace(moment, found=moment.found + rest), _names(transaction))
 
     def _questions(self, transaction: Transaction) -> list[Json]:
-        return [get(self._layout.void(transaction.token.id)), *(get(self._layout.entry(*name)) for name in _names(transaction))]
+        return [
+            get(self._layout.void(transaction.token.id)),
+            *(get(self._layout.entry(*name)) for name in _names(transaction)),
+        ]
 
     def _mark_void(self, token: Token, moment: Moment) -> None:
         """Unless somebody else was faster: who asks again sees it."""
@@ -231,7 +289,9 @@ def _all_of(start: bytes) -> Json:
 
 def _judge(look: _Look, transaction: Transaction) -> None:
     if look.void:
-        raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+        raise StoreUnavailable(
+            "the transaction came after it had been given up; nothing was written"
+        )
     for check in transaction.checks:
         found = look.charter.number(look.mods[check.map, check.key])
         if found != check.version:
@@ -241,10 +301,23 @@ def _judge(look: _Look, transaction: Transaction) -> None:
 def _names(transaction: Transaction) -> list[Name]:
     """The entries that have to be known: those of the checks, and those that are to be deleted."""
     checked = [(check.map, check.key) for check in transaction.checks]
-    return list(dict.fromkeys([*checked, *((write.map, write.key) for write in transaction.writes if write.text is None)]))
+    return list(
+        dict.fromkeys(
+            [
+                *checked,
+                *((write.map, write.key) for write in transaction.writes if write.text is None),
+            ]
+        )
+    )
 
 
 def _looked(moment: Moment, names: list[Name]) -> _Look:
     void, *entries = moment.found
     mods = {name: pairs[0].mod if pairs else 0 for name, pairs in zip(names, entries, strict=True)}
-    return _Look(charter=moment.charter, hint=moment.revision, last_mod=moment.last.mod, mods=mods, void=bool(void))
+    return _Look(
+        charter=moment.charter,
+        hint=moment.revision,
+        last_mod=moment.last.mod,
+        mods=mods,
+        void=bool(void),
+    )

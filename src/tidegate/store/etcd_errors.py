@@ -6,8 +6,19 @@ from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
 
 # Texts of etcd that say: nothing was done. Of anything else that is no refusal of the request itself, nobody knows.
-_TOKEN_EXPIRED = ("invalid auth token", "revision in header is old", "auth revision is old", "auth old revision")
-_NOT_ALLOWED = ("permission denied", "user name is empty", "user name not found", "authentication failed", "authentication is not enabled")
+_TOKEN_EXPIRED = (
+    "invalid auth token",
+    "revision in header is old",
+    "auth revision is old",
+    "auth old revision",
+)
+_NOT_ALLOWED = (
+    "permission denied",
+    "user name is empty",
+    "user name not found",
+    "authentication failed",
+    "authentication is not enabled",
+)
 _TOO_BIG = ("request is too large", "too many operations", "message larger than max")
 _NOT_DONE = ("too many requests", "not capable", "corrupt cluster")
 _NO_SPACE = ("database space exceeded", "no space")
@@ -29,14 +40,21 @@ class HistoryGone(StoreUnavailable):
 
 def refusal(where: str, answer: dict[str, Any], *, once: bool) -> TidegateError:
     """The error for an answer that is one."""
-    text, code = str(answer.get("message") or answer.get("error") or "no reason given"), answer.get("code", answer.get("grpc_code"))
+    text, code = (
+        str(answer.get("message") or answer.get("error") or "no reason given"),
+        answer.get("code", answer.get("grpc_code")),
+    )
     lower = text.lower()
     if any(known in lower for known in _TOKEN_EXPIRED):
         return TokenExpired(f"etcd at {where} no longer takes the login of this process: {text}")
     if any(known in lower for known in _NOT_ALLOWED):
-        return UserError(f"etcd at {where} does not let this user work on the store ({text}): check user, password and permissions in the address of the store")
+        return UserError(
+            f"etcd at {where} does not let this user work on the store ({text}): check user, password and permissions in the address of the store"
+        )
     if any(known in lower for known in _TOO_BIG):
-        return StoreRefused(f"the transaction is too big for etcd at {where} ({text}); nothing was written: raise --max-request-bytes, or write less at a time")
+        return StoreRefused(
+            f"the transaction is too big for etcd at {where} ({text}); nothing was written: raise --max-request-bytes, or write less at a time"
+        )
     if any(known in lower for known in _NO_SPACE):
         return StoreUnavailable(
             f"etcd at {where} has no space left ({text}), and nothing was written: compact and defragment it, then disarm its alarm, or raise its quota"

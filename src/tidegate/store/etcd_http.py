@@ -19,7 +19,9 @@ from tidegate.store.errors import AnswerLost, StoreClosed, StoreUnavailable
 from tidegate.store.etcd_errors import NotSent, TokenExpired, refusal
 
 CONNECT_TIMEOUT_S = 3.0
-ANSWER_TIMEOUT_S = 10.0  # etcd itself gives up after 7 s and then says so, which tells more than silence
+ANSWER_TIMEOUT_S = (
+    10.0  # etcd itself gives up after 7 s and then says so, which tells more than silence
+)
 IDLE_CONNECTIONS_MAX = 32
 DEFAULT_PORT = 2379
 
@@ -29,10 +31,14 @@ _clients: "weakref.WeakSet[EtcdClient]" = weakref.WeakSet()
 class EtcdClient:
     """Connections to one cluster. Threads may share it: each call has a connection of its own while it lasts."""
 
-    def __init__(self, endpoints: Sequence[str], *, username: str, password: str, tls: bool) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], *, username: str, password: str, tls: bool
+    ) -> None:
         self.endpoints = tuple(_host_and_port(endpoint) for endpoint in endpoints)
         if not self.endpoints:
-            raise UserError("the address of the store on etcd names no host: it is etcd://host:port[,host:port...]/prefix")
+            raise UserError(
+                "the address of the store on etcd names no host: it is etcd://host:port[,host:port...]/prefix"
+            )
         self.shown = ",".join(f"{host}:{port}" for host, port in self.endpoints)
         self._username, self._password = username, password
         self._context = ssl.create_default_context() if tls else None
@@ -94,9 +100,13 @@ class EtcdClient:
             else:
                 self._preferred = number
                 return answer
-        raise StoreUnavailable(f"the store on etcd ({self.shown}) cannot be reached: {'; '.join(failures)}")
+        raise StoreUnavailable(
+            f"the store on etcd ({self.shown}) cannot be reached: {'; '.join(failures)}"
+        )
 
-    def _answer(self, number: int, path: str, body: dict[str, Any], *, once: bool) -> dict[str, Any]:
+    def _answer(
+        self, number: int, path: str, body: dict[str, Any], *, once: bool
+    ) -> dict[str, Any]:
         """Of one endpoint. A token that is too old is turned away before anything is done, so the call may be made again with a new one."""
         data = json.dumps(body).encode()
         if not self._username:
@@ -114,16 +124,25 @@ class EtcdClient:
     def _log_in(self, number: int) -> str:
         data = json.dumps({"name": self._username, "password": self._password}).encode()
         try:
-            self._token = str(self._post(number, "/v3/auth/authenticate", data, once=False).get("token", ""))
+            self._token = str(
+                self._post(number, "/v3/auth/authenticate", data, once=False).get("token", "")
+            )
         except StoreUnavailable as error:
             raise NotSent(str(error)) from error
         return self._token
 
-    def _post(self, number: int, path: str, data: bytes, *, once: bool, token: str = "") -> dict[str, Any]:
+    def _post(
+        self, number: int, path: str, data: bytes, *, once: bool, token: str = ""
+    ) -> dict[str, Any]:
         where = "{}:{}".format(*self.endpoints[number])
         connection = self._connected(number, where)
         try:
-            connection.request("POST", path, data, {"Content-Type": "application/json", **({"Authorization": token} if token else {})})
+            connection.request(
+                "POST",
+                path,
+                data,
+                {"Content-Type": "application/json", **({"Authorization": token} if token else {})},
+            )
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -136,15 +155,19 @@ class EtcdClient:
         self._give_back(number, connection)
         return _judged(where, response.status, text, once=once)
 
+    def _new_connection(self, host: str, port: int) -> http.client.HTTPConnection:
+        if self._context is None:
+            return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
+        return http.client.HTTPSConnection(
+            host, port, timeout=CONNECT_TIMEOUT_S, context=self._context
+        )
+
     def _connected(self, number: int, where: str) -> http.client.HTTPConnection:
         connection = self._from_idle(number)
         if connection is not None:
             return connection
         host, port = self.endpoints[number]
-        if self._context is None:
-            connection = http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
-        else:
-            connection = http.client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self._context)
+        connection = self._new_connection(host, port)
         try:
             connection.connect()
         except (OSError, http.client.HTTPException) as error:
@@ -170,7 +193,11 @@ class EtcdClient:
 
     def _give_back(self, number: int, connection: http.client.HTTPConnection) -> None:
         with self._mutex:
-            if not self._closed and connection.sock is not None and len(self._idle) < IDLE_CONNECTIONS_MAX:
+            if (
+                not self._closed
+                and connection.sock is not None
+                and len(self._idle) < IDLE_CONNECTIONS_MAX
+            ):
                 self._idle.append((number, connection))
                 return
         connection.close()
@@ -184,7 +211,9 @@ def _judged(where: str, status: int, text: bytes, *, once: bool) -> dict[str, An
     if status == http.client.OK and isinstance(answer, dict):
         return answer
     if not isinstance(answer, dict):
-        raise UserError(f"what answers at {where} is not the JSON gateway of etcd 3.4 or newer (HTTP status {status}): check the address of the store")
+        raise UserError(
+            f"what answers at {where} is not the JSON gateway of etcd 3.4 or newer (HTTP status {status}): check the address of the store"
+        )
     raise refusal(where, answer, once=once)
 
 
@@ -200,7 +229,9 @@ def _host_and_port(endpoint: str) -> tuple[str, int]:
         host, port = endpoint, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise UserError("an endpoint of the store on etcd is not host:port: the address is etcd://host:port[,host:port...]/prefix")
+        raise UserError(
+            "an endpoint of the store on etcd is not host:port: the address is etcd://host:port[,host:port...]/prefix"
+        )
     return host, int(port)
 
 

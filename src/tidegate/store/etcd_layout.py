@@ -37,7 +37,9 @@ class StoreTooNew(UserError):
     condition = "store-too-new"
 
     def __init__(self, prefix: str, found: object) -> None:
-        super().__init__(f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}: upgrade it, or use another prefix")
+        super().__init__(
+            f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}: upgrade it, or use another prefix"
+        )
         self.prefix, self.found = prefix, found
 
 
@@ -71,7 +73,14 @@ class Charter:
 
     def encoded(self, *, gap: bool = False) -> bytes:
         """As it is stored. `gap`: the etcd revision of this very writing is one."""
-        fields = {"format": FORMAT, "store": self.store, "floor": self.floor, "history": self.history, "gaps": self.gaps, "gap": gap}
+        fields = {
+            "format": FORMAT,
+            "store": self.store,
+            "floor": self.floor,
+            "history": self.history,
+            "gaps": self.gaps,
+            "gap": gap,
+        }
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -98,9 +107,15 @@ class Layout:
     def __init__(self, prefix: str) -> None:
         self.root = f"{prefix.strip('/')}/".encode()
         if self.root == b"/":
-            raise UserError("the address of the store on etcd names no prefix: it is etcd://host:port[,host:port...]/prefix")
+            raise UserError(
+                "the address of the store on etcd names no prefix: it is etcd://host:port[,host:port...]/prefix"
+            )
         self.charter, self.last = self.root + b"charter", self.root + b"last"
-        self.entries, self.log, self.voids = self.root + b"entry/", self.root + b"log/", self.root + b"void/"
+        self.entries, self.log, self.voids = (
+            self.root + b"entry/",
+            self.root + b"log/",
+            self.root + b"void/",
+        )
 
     def map(self, map: str) -> bytes:
         """Where the entries of a map begin."""
@@ -134,15 +149,24 @@ class Layout:
             gaps = (*fields.pop("gaps"), *([pair.mod] if fields.pop("gap") else ()))
             return Charter(**fields, gaps=gaps, base=pair.created, mod=pair.mod)
         except (ValueError, KeyError, TypeError) as error:
-            raise StoreDamaged(f"what is under {self.charter.decode()} in etcd is not the charter of a store: use another prefix") from error
+            raise StoreDamaged(
+                f"what is under {self.charter.decode()} in etcd is not the charter of a store: use another prefix"
+            ) from error
 
     def read_record(self, charter: Charter, pair: Pair) -> LogRecord:
         """A record of the log."""
         try:
             hint, token, _ = pair.key[len(self.log) :].decode().split("/")
-            return LogRecord(charter.number(pair.mod), token, tuple((map, key, kind) for map, key, kind in json.loads(pair.value)), int(hint))
+            return LogRecord(
+                charter.number(pair.mod),
+                token,
+                tuple((map, key, kind) for map, key, kind in json.loads(pair.value)),
+                int(hint),
+            )
         except (ValueError, TypeError) as error:
-            raise StoreDamaged(f"the change log under {self.log.decode()} in etcd is damaged") from error
+            raise StoreDamaged(
+                f"the change log under {self.log.decode()} in etcd is damaged"
+            ) from error
 
     def rows_of(self, pair: Pair) -> int:
         """How many rows a record has."""
@@ -151,7 +175,11 @@ class Layout:
     def read_row(self, charter: Charter, start: bytes, pair: Pair) -> Row:
         """An entry of the map whose keys begin with `start`. Bytes that are no text become text that its checksum does not fit."""
         key, text = pair.key[len(start) :], pair.value
-        return Row(key.decode(errors="backslashreplace"), text.decode(errors="backslashreplace"), charter.number(pair.mod))
+        return Row(
+            key.decode(errors="backslashreplace"),
+            text.decode(errors="backslashreplace"),
+            charter.number(pair.mod),
+        )
 
 
 def encoded_rows(rows: list[tuple[str, str, str]]) -> bytes:

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from tidegate.store.backend import Retention
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.etcd_layout import Charter
-from tidegate.store.etcd_requests import Json, Pair, answer_of, delete, delete_span, end_of, if_mod, put, span
+from tidegate.store.etcd_requests import (
+    Json,
+    Pair,
+    answer_of,
+    delete,
+    delete_span,
+    end_of,
+    if_mod,
+    put,
+    span,
+)
 from tidegate.store.etcd_view import TRANSACTION, EtcdView, Moment
 
 VOIDS_AT_ONCE = 20  # as many acts as fit into a transaction beside all others
@@ -55,7 +65,9 @@ class Pruner:
         give_up_at = self._view.give_up_at()
         while (plan := self._made(always=True)) is not None:
             conditions = [if_mod(self._view.layout.charter, plan.made_for.mod)]
-            if answer_of(self._view.client.call(TRANSACTION, {"compare": conditions, "success": plan.acts})).succeeded:
+            if answer_of(
+                self._view.client.call(TRANSACTION, {"compare": conditions, "success": plan.acts})
+            ).succeeded:
                 break
             self._view.check_patience(give_up_at)
 
@@ -67,23 +79,34 @@ class Pruner:
     def _forget_history(self, revision: int, *, physical: bool = False) -> None:
         """`physical`: and wait until it is done."""
         if revision:
-            self._view.client.suggest("/v3/kv/compaction", {"revision": str(revision), "physical": physical})
+            self._view.client.suggest(
+                "/v3/kv/compaction", {"revision": str(revision), "physical": physical}
+            )
 
     def _made(self, *, always: bool) -> Plan | None:
         layout = self._view.layout
-        moment = self._view.moment(span(layout.log, end_of(layout.log), keys_only=True), span(layout.voids, end_of(layout.voids), limit=VOIDS_AT_ONCE))
+        moment = self._view.moment(
+            span(layout.log, end_of(layout.log), keys_only=True),
+            span(layout.voids, end_of(layout.voids), limit=VOIDS_AT_ONCE),
+        )
         log, voids = moment.found
         charter = self._shortened(moment, log, always=always)
         if charter.floor == moment.charter.floor:
             return None
-        acts = [put(layout.charter, charter.encoded()), delete_span(layout.hint(0), layout.hint(charter.floor - layout.window))]
+        acts = [
+            put(layout.charter, charter.encoded()),
+            delete_span(layout.hint(0), layout.hint(charter.floor - layout.window)),
+        ]
         acts += [delete(pair.key) for pair in voids if int(pair.value) < charter.floor]
         return Plan(moment.charter, charter, acts)
 
     def _shortened(self, moment: Moment, log: list[Pair], *, always: bool) -> Charter:
         """The charter with the floor where it should be: so high that at most `kept` rows, and as many transactions, are above it."""
         charter, kept = moment.charter, self._retention.kept
-        live = sorted((pair for pair in log if charter.number(pair.mod) > charter.floor), key=lambda pair: pair.mod)
+        live = sorted(
+            (pair for pair in log if charter.number(pair.mod) > charter.floor),
+            key=lambda pair: pair.mod,
+        )
         rows = sum(map(self._view.layout.rows_of, live))
         if not (always or self._retention.due(rows, len(live))):
             return charter
@@ -91,5 +114,9 @@ class Pruner:
         for pair in live:
             if left <= kept and rows <= kept:
                 break
-            floor, left, rows = charter.number(pair.mod), left - 1, rows - self._view.layout.rows_of(pair)
+            floor, left, rows = (
+                charter.number(pair.mod),
+                left - 1,
+                rows - self._view.layout.rows_of(pair),
+            )
         return replace(charter, floor=floor, history=moment.etcd_revision)

@@ -37,7 +37,9 @@ def get(key: bytes) -> Json:
     return {"request_range": {"key": _b64(key)}}
 
 
-def span(start: bytes, end: bytes, *, limit: int = 0, since: int = 0, keys_only: bool = False) -> Json:
+def span(
+    start: bytes, end: bytes, *, limit: int = 0, since: int = 0, keys_only: bool = False
+) -> Json:
     """A question: the keys from start to end, those that were written at etcd's revision `since` or later."""
     limits = {"limit": str(limit), "min_mod_revision": str(since), "keys_only": keys_only}
     return {"request_range": {"key": _b64(start), "range_end": _b64(end), **limits}}
@@ -80,7 +82,9 @@ def if_empty(prefix: bytes) -> Json:
 
 def answer_of(answer: Json) -> Answer:
     """The answer to a transaction."""
-    found = [pairs for response in answer.get("responses", ()) if (pairs := _pairs(response)) is not None]
+    found = [
+        pairs for response in answer.get("responses", ()) if (pairs := _pairs(response)) is not None
+    ]
     return Answer(bool(answer.get("succeeded")), int(answer["header"]["revision"]), found)
 
 
@@ -98,7 +102,13 @@ def _pairs(response: Json) -> list[Pair] | None:
 
 def _pair(kv: Json) -> Pair:
     value = base64.b64decode(kv.get("value", ""))
-    return Pair(base64.b64decode(kv["key"]), value, int(kv["create_revision"]), int(kv["mod_revision"]), int(kv["version"]))
+    return Pair(
+        base64.b64decode(kv["key"]),
+        value,
+        int(kv["create_revision"]),
+        int(kv["mod_revision"]),
+        int(kv["version"]),
+    )
 
 
 def _b64(data: bytes) -> str:

@@ -9,7 +9,21 @@ from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.etcd_errors import HistoryGone
 from tidegate.store.etcd_http import EtcdClient
 from tidegate.store.etcd_layout import Charter, Layout, LogRecord
-from tidegate.store.etcd_requests import Answer, Json, Pair, after, answer_of, as_of, end_of, get, if_empty, if_mod, pairs_of, put, span
+from tidegate.store.etcd_requests import (
+    Answer,
+    Json,
+    Pair,
+    after,
+    answer_of,
+    as_of,
+    end_of,
+    get,
+    if_empty,
+    if_mod,
+    pairs_of,
+    put,
+    span,
+)
 from tidegate.store.places import after_creation, before_creation, inside_creation
 
 PAGE_KEYS = 500
@@ -37,16 +51,22 @@ class Moment:
 class EtcdView:
     """Reads one store. `charter` and `hint` are the newest that this process has seen; both may be old, and who builds on them has etcd compare them."""
 
-    def __init__(self, client: EtcdClient, layout: Layout, *, patience_s: float, create: bool = True) -> None:
+    def __init__(
+        self, client: EtcdClient, layout: Layout, *, patience_s: float, create: bool = True
+    ) -> None:
         self.client, self.layout, self.patience_s = client, layout, patience_s
         self.charter, self.hint = self._open_or_create(create=create), 0
         self._store = self.charter.store
         self._reach = REACH_MIN  # how far before `since` the hints of what came after it lay lately
-        self._counts: dict[int, int] = {}  # the number of transactions at some revisions; replaced whole, as threads share it
+        self._counts: dict[
+            int, int
+        ] = {}  # the number of transactions at some revisions; replaced whole, as threads share it
 
     def moment(self, *questions: Json) -> Moment:
         """Ask several things at once."""
-        return self.judged(answer_of(self.client.call(TRANSACTION, {"success": [*self.questions(), *questions]})))
+        return self.judged(
+            answer_of(self.client.call(TRANSACTION, {"success": [*self.questions(), *questions]}))
+        )
 
     def questions(self) -> list[Json]:
         """What `judged` needs to be asked first."""
@@ -84,7 +104,9 @@ class EtcdView:
         if len(new) < moment.last.version - counted:
             self._reach = 2 * reach
             return self._news(since, self.layout.window)
-        self._reach = max(REACH_MIN, reach * 9 // 10, *(2 * (since - record.hint) for record in new))
+        self._reach = max(
+            REACH_MIN, reach * 9 // 10, *(2 * (since - record.hint) for record in new)
+        )
         return moment, records
 
     def counted(self, since: int) -> bool:
@@ -107,21 +129,42 @@ class EtcdView:
     def check_patience(self, give_up_at: float) -> None:
         """Others may be faster again and again, but not for ever."""
         if time.monotonic() > give_up_at:
-            raise StoreUnavailable(f"others have changed the store on etcd again and again for {self.patience_s:g} s; nothing was written")
+            raise StoreUnavailable(
+                f"others have changed the store on etcd again and again for {self.patience_s:g} s; nothing was written"
+            )
 
     def _news(self, since: int, reach: int) -> tuple[Moment, list[LogRecord]]:
-        idle = [if_mod(self.layout.charter, self.charter.mod), if_mod(self.layout.last, self.charter.mod_of(since))]
+        idle = [
+            if_mod(self.layout.charter, self.charter.mod),
+            if_mod(self.layout.last, self.charter.mod_of(since)),
+        ]
         asked = [*self.questions(), self._log_question(since, reach)]
-        moment = self.judged(answer_of(self.client.call(TRANSACTION, {"compare": idle, "success": self.questions(), "failure": asked})))
-        self._counts = {**dict(list(self._counts.items())[-COUNTS_KEPT:]), moment.revision: moment.last.version}
+        moment = self.judged(
+            answer_of(
+                self.client.call(
+                    TRANSACTION, {"compare": idle, "success": self.questions(), "failure": asked}
+                )
+            )
+        )
+        self._counts = {
+            **dict(list(self._counts.items())[-COUNTS_KEPT:]),
+            moment.revision: moment.last.version,
+        }
         return moment, self._log(moment) if moment.found else []
 
     def _log_question(self, since: int, reach: int) -> Json:
         # Where the charter is old, it lists fewer gaps, so the question is for a little more than is needed.
-        return span(self.layout.hint(since - reach), end_of(self.layout.log), since=self.charter.mod_of(since))
+        return span(
+            self.layout.hint(since - reach),
+            end_of(self.layout.log),
+            since=self.charter.mod_of(since),
+        )
 
     def _log(self, moment: Moment) -> list[LogRecord]:
-        return [self.layout.read_record(moment.charter, pair) for pair in sorted(moment.found[0], key=lambda pair: pair.mod)]
+        return [
+            self.layout.read_record(moment.charter, pair)
+            for pair in sorted(moment.found[0], key=lambda pair: pair.mod)
+        ]
 
     def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
         """As many questions in one request as etcd takes, and no answer too big; the later ones as of the moment of the first."""
@@ -129,12 +172,20 @@ class EtcdView:
         moment = self.moment(*questions[:first])
         found = list(moment.found)
         for start in range(first, len(questions), OPERATIONS_MAX):
-            asked = [as_of(question, moment.etcd_revision) for question in questions[start : start + OPERATIONS_MAX]]
+            asked = [
+                as_of(question, moment.etcd_revision)
+                for question in questions[start : start + OPERATIONS_MAX]
+            ]
             found += answer_of(self.client.call(TRANSACTION, {"success": asked})).found
         for question, pairs in zip(questions, found, strict=True):
             page = pairs
             while len(page) == PAGE_KEYS and "range_end" in question["request_range"]:
-                page = pairs_of(self.client.call(RANGE, as_of(after(question, page[-1].key), moment.etcd_revision)["request_range"]))
+                page = pairs_of(
+                    self.client.call(
+                        RANGE,
+                        as_of(after(question, page[-1].key), moment.etcd_revision)["request_range"],
+                    )
+                )
                 pairs += page
         return moment.charter, found
 
@@ -145,14 +196,20 @@ class EtcdView:
         if found is not None:
             return found
         if not create:
-            raise StoreLost(f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no new one is made")
+            raise StoreLost(
+                f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no new one is made"
+            )
         before_creation()
         charter = Charter(store=os.urandom(8).hex())
         inside_creation()
         acts = [put(layout.charter, charter.encoded()), put(layout.last, b"")]
         self.client.call(TRANSACTION, {"compare": [if_empty(layout.root)], "success": acts})
         after_creation()
-        found = layout.read_charter(answer_of(self.client.call(TRANSACTION, {"success": self.questions()})).found[0])
+        found = layout.read_charter(
+            answer_of(self.client.call(TRANSACTION, {"success": self.questions()})).found[0]
+        )
         if found is None:
-            raise StoreDamaged(f"under {layout.root.decode()} in etcd there are keys and no charter of a store: use another prefix, or remove them")
+            raise StoreDamaged(
+                f"under {layout.root.decode()} in etcd there are keys and no charter of a store: use another prefix, or remove them"
+            )
         return found

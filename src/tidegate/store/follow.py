@@ -37,7 +37,9 @@ class Seen(Generic[T]):
         """The record."""
         text = self._text  # before the look at the value: another thread may read it at the same moment, and let the text go
         if self._value is None:
-            self._value = from_document(self.kind, decode(self._map, self.key, text), f"{self._map}/{self.key}")
+            self._value = from_document(
+                self.kind, decode(self._map, self.key, text), f"{self._map}/{self.key}"
+            )
             self._text = ""
         return self._value
 
@@ -47,7 +49,11 @@ class Seen(Generic[T]):
         if self._value is not None:
             return getattr(self._value, field)
         if self._peeked is None:
-            self._peeked = {name: each for name, each in decode(self._map, self.key, text).items() if not isinstance(each, list | dict)}
+            self._peeked = {
+                name: each
+                for name, each in decode(self._map, self.key, text).items()
+                if not isinstance(each, list | dict)
+            }
         return self._peeked.get(field)
 
 
@@ -57,7 +63,13 @@ class Follower:
     Records of the maps in `lazy` are many and rarely needed: they are read when someone asks.
     """
 
-    def __init__(self, store: Store, kinds: Mapping[str, type], monotonic_s: Callable[[], float], lazy: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        kinds: Mapping[str, type],
+        monotonic_s: Callable[[], float],
+        lazy: Collection[str] = (),
+    ) -> None:
         self.store, self.kinds, self.monotonic_s, self.lazy = store, kinds, monotonic_s, lazy
         self._since: int | None = None
         self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
@@ -98,7 +110,9 @@ class Follower:
         """These entries as of one moment, past the front of the store: it would decode a whole map where only some of it has changed."""
         questions: list[Question] = []
         for map, changed in keys.items():
-            single = len(changed) <= max(SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE)
+            single = len(changed) <= max(
+                SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE
+            )
             questions += [Get(map, key) for key in changed] if single else [Listing(map)]
         found: dict[str, dict[str, Row]] = {map: {} for map in keys}
         for question, rows in zip(questions, self.store.backend.ask(questions), strict=True):
@@ -114,11 +128,19 @@ class Follower:
         told: set[tuple[str, str]] = set()
         answers = self.store.backend.ask([Listing(map) for map in self.kinds])
         for map, listed in zip(self.kinds, answers, strict=True):
-            before, fresh, rows = self._maps[map], dict(self._maps[map]), {row.key: row for row in listed}
+            before, fresh, rows = (
+                self._maps[map],
+                dict(self._maps[map]),
+                {row.key: row for row in listed},
+            )
             for key in before.keys() | rows.keys():
                 self._take(fresh, map, key, rows.get(key))
             self._maps[map] = fresh
-            told |= {(map, key) for key in before.keys() | fresh.keys() if before.get(key) is not fresh.get(key)}
+            told |= {
+                (map, key)
+                for key in before.keys() | fresh.keys()
+                if before.get(key) is not fresh.get(key)
+            }
         self._since = revision
         return told
 
@@ -142,4 +164,6 @@ class Follower:
             fresh.pop(key, None)
             if self.unreadable.get((map, key)) != str(error):
                 self.unreadable[map, key] = str(error)
-                LOG.error("a document cannot be read", extra={"map": map, "key": key, "why": str(error)})
+                LOG.error(
+                    "a document cannot be read", extra={"map": map, "key": key, "why": str(error)}
+                )

@@ -125,5 +125,7 @@ class _Waiter:
                 self._give_back()
 
     def _give_back(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing alone would not do while a forked child has a copy
+        fcntl.flock(
+            self._fd, fcntl.LOCK_UN
+        )  # closing alone would not do while a forked child has a copy
         os.close(self._fd)

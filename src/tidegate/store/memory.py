@@ -53,7 +53,10 @@ class MemoryBackend:
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         with self._lock:
             self._check_open()
-            return [self._scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each) for each in questions]
+            return [
+                self._scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
+                for each in questions
+            ]
 
     def revision(self) -> int:
         with self._lock:
@@ -91,15 +94,23 @@ class MemoryBackend:
             self._check_open()
             if not self._floor <= since <= self._revision:
                 return Compacted(self._revision)
-            events = [change for change in self._log if change.map in maps and change.version > since]
+            events = [
+                change for change in self._log if change.map in maps and change.version > since
+            ]
             revision = self._revision
-        return Changes(tuple(sorted(events, key=lambda change: (change.version, change.map, change.key))), revision)
+        return Changes(
+            tuple(sorted(events, key=lambda change: (change.version, change.map, change.key))),
+            revision,
+        )
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._lock:
             self._check_open()
             return {
-                map: MapSize(len(rows), sum(len(row.key.encode()) + len(row.text.encode()) for row in rows.values()))
+                map: MapSize(
+                    len(rows),
+                    sum(len(row.key.encode()) + len(row.text.encode()) for row in rows.values()),
+                )
                 for map, rows in sorted(self._entries.items())
                 if rows
             }
@@ -122,11 +133,16 @@ class MemoryBackend:
         return [] if row is None else [row]
 
     def _scan(self, map: str, prefix: str) -> list[Row]:
-        return sorted((row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)), key=lambda row: row.key)
+        return sorted(
+            (row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)),
+            key=lambda row: row.key,
+        )
 
     def _judge(self, transaction: Transaction) -> None:
         if transaction.token.id in self._voids:
-            raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+            raise StoreUnavailable(
+                "the transaction came after it had been given up; nothing was written"
+            )
         for check in transaction.checks:
             row = self._entries.get(check.map, {}).get(check.key)
             found = row.version if row else 0
@@ -149,5 +165,9 @@ class MemoryBackend:
         by_rows = self._log[-kept - 1].version if len(self._log) > kept else 0
         self._floor = max(self._floor, by_rows, self._revision - kept)
         self._log = [change for change in self._log if change.version > self._floor]
-        self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
-        self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}
+        self._outcomes = {
+            token: revision for token, revision in self._outcomes.items() if revision > self._floor
+        }
+        self._voids = {
+            token: revision for token, revision in self._voids.items() if revision >= self._floor
+        }

@@ -19,7 +19,9 @@ ETCD_PREFIX = "tidegate"
 _TRUTH = {"true": True, "false": False}
 
 
-def open_store(url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD, create: bool = True) -> Store:
+def open_store(
+    url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD, create: bool = True
+) -> Store:
     """Open the store at this address, and make it if it is not there; without `create` that is StoreLost.
 
     `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so `f"sqlite:///{path}"` is right for any absolute path.
@@ -39,7 +41,9 @@ def _backend(url: str, retention: Retention, *, create: bool) -> Backend:
     if scheme == "sqlite" and rest.startswith("///"):
         return _sqlite(url, "/" + rest.lstrip("/"), retention, create=create)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        from tidegate.store.postgres import PostgresBackend  # loads a client library that the others do not need
+        from tidegate.store.postgres import (
+            PostgresBackend,
+        )  # loads a client library that the others do not need
 
         return PostgresBackend(url, retention=retention, create=create)
     if scheme == "etcd" and rest.startswith("//"):
@@ -83,7 +87,9 @@ def _with_port(url: str, host: str) -> str:
     if not colon:
         name, port = host, str(ETCD_PORT)
     if not name or not (port.isascii() and port.isdigit()):
-        raise UserError(f"{_shown(url)} is not the address of an etcd: each of its hosts is host:port")
+        raise UserError(
+            f"{_shown(url)} is not the address of an etcd: each of its hosts is host:port"
+        )
     return f"{name}:{port}"
 
 

@@ -42,7 +42,20 @@ from tidegate.store.postgres_schema import prepare
 # No key is longer, and no code point is behind this one: what begins with a prefix lies between the prefix and the prefix with this behind it.
 _LAST = "\U0010ffff" * (KEY_BYTES_MAX // 4)
 _QUERIES = {
-    name: SQL[name].encode() for name in ("read", "scan", "ask", "revision", "judge", "transact", "transact_all", "settle", "feed", "size_by_map", "compact")
+    name: SQL[name].encode()
+    for name in (
+        "read",
+        "scan",
+        "ask",
+        "revision",
+        "judge",
+        "transact",
+        "transact_all",
+        "settle",
+        "feed",
+        "size_by_map",
+        "compact",
+    )
 }  # as bytes, since psycopg takes text for a literal only
 
 
@@ -52,7 +65,9 @@ VACUUM_EVERY_MIN = 1_000  # revisions
 class PostgresBackend:
     """One schema."""
 
-    def __init__(self, url: str, *, retention: Retention, limits: Limits | None = None, create: bool = True) -> None:
+    def __init__(
+        self, url: str, *, retention: Retention, limits: Limits | None = None, create: bool = True
+    ) -> None:
         self._retention = retention
         self._vacuum_every = max(VACUUM_EVERY_MIN, retention.threshold // 2)
         self._vacuuming: threading.Thread | None = None
@@ -73,15 +88,24 @@ class PostgresBackend:
 
     def scan(self, map: str, prefix: str) -> list[Row]:
         with self._connections.asking() as db:
-            found = db.execute(_QUERIES["scan"], {"map": map, "prefix": prefix, "last": prefix + _LAST}).fetchall()
+            found = db.execute(
+                _QUERIES["scan"], {"map": map, "prefix": prefix, "last": prefix + _LAST}
+            ).fetchall()
         return [Row(*row) for row in found]
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        ranges = [(each.map, each.key, each.key) if isinstance(each, Get) else (each.map, each.prefix, each.prefix + _LAST) for each in questions]
+        ranges = [
+            (each.map, each.key, each.key)
+            if isinstance(each, Get)
+            else (each.map, each.prefix, each.prefix + _LAST)
+            for each in questions
+        ]
         maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
         answers: list[list[Row]] = [[] for _ in questions]
         with self._connections.asking() as db:
-            for place, key, text, version in db.execute(_QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}):
+            for place, key, text, version in db.execute(
+                _QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}
+            ):
                 answers[place - 1].append(Row(key, text, version))
         return answers
 
@@ -117,11 +141,21 @@ class PostgresBackend:
         self._recognise(store)
         if not floor <= since <= revision:
             return Compacted(revision)
-        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for _, _, _, map, key, version, kind in found if key is not None), revision)
+        return Changes(
+            tuple(
+                Change(map, key, version, ChangeKind(kind))
+                for _, _, _, map, key, version, kind in found
+                if key is not None
+            ),
+            revision,
+        )
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._connections.asking() as db:
-            return {map: MapSize(entries, int(size)) for map, entries, size in db.execute(_QUERIES["size_by_map"])}
+            return {
+                map: MapSize(entries, int(size))
+                for map, entries, size in db.execute(_QUERIES["size_by_map"])
+            }
 
     def compact(self) -> None:
         places.before_compaction()
@@ -138,15 +172,31 @@ class PostgresBackend:
 
     def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """All of them in one statement, so that nobody holds the lock while it is stopped; those that meet a conflict write nothing."""
-        common = {"store": self._store, "threshold": self._retention.threshold, "kept": self._retention.kept}
+        common = {
+            "store": self._store,
+            "threshold": self._retention.threshold,
+            "kept": self._retention.kept,
+        }
         with self._connections.writing() as db:
             places.inside_transaction()
             if len(transactions) == 1:
-                found = [self._one(db.execute(_QUERIES["transact"], {**common, **_arguments(transactions[0])}).fetchone())]
+                found = [
+                    self._one(
+                        db.execute(
+                            _QUERIES["transact"], {**common, **_arguments(transactions[0])}
+                        ).fetchone()
+                    )
+                ]
             else:
-                batch = json.dumps([{**_arguments(each), "token": each.token.id.hex()} for each in transactions], ensure_ascii=False)
+                batch = json.dumps(
+                    [{**_arguments(each), "token": each.token.id.hex()} for each in transactions],
+                    ensure_ascii=False,
+                )
                 found = db.execute(_QUERIES["transact_all"], {**common, "batch": batch}).fetchall()
-        outcomes = [self._outcome(transaction, *row) for transaction, row in zip(transactions, found, strict=True)]
+        outcomes = [
+            self._outcome(transaction, *row)
+            for transaction, row in zip(transactions, found, strict=True)
+        ]
         self._vacuum_if_due(outcome for outcome in outcomes if isinstance(outcome, int))
         return outcomes
 
@@ -154,7 +204,9 @@ class PostgresBackend:
         """Dead rows become free room before there are many: the server's own vacuum comes round once a minute, whatever is written meanwhile. Revisions are
         given once, so that one process does it."""
         if any(revision % self._vacuum_every == 0 for revision in revisions):
-            self._vacuuming = threading.Thread(target=self._vacuum_behind, name="store-vacuum", daemon=True)
+            self._vacuuming = threading.Thread(
+                target=self._vacuum_behind, name="store-vacuum", daemon=True
+            )
             self._vacuuming.start()
 
     def _vacuum_behind(self) -> None:
@@ -164,16 +216,26 @@ class PostgresBackend:
     def _vacuum(self) -> None:
         with self._connections.asking() as db:
             for statement in SQL.statements("give_space_back"):
-                with suppress(InsufficientPrivilege, QueryCanceled):  # then the server's own vacuum does it later
+                with suppress(
+                    InsufficientPrivilege, QueryCanceled
+                ):  # then the server's own vacuum does it later
                     db.execute(statement.encode(), prepare=False)
 
     def _outcome(self, transaction: Transaction, outcome: str, number: int, place: int) -> Outcome:
         if outcome == "committed":
             return int(number)
-        return _conflict(transaction.checks, place, number) if outcome == "conflict" else self._refusal(outcome)
+        return (
+            _conflict(transaction.checks, place, number)
+            if outcome == "conflict"
+            else self._refusal(outcome)
+        )
 
     def _question(self, checks: tuple[Check, ...]) -> int:
-        arguments = {"maps": [check.map for check in checks], "keys": [check.key for check in checks], "versions": [check.version for check in checks]}
+        arguments = {
+            "maps": [check.map for check in checks],
+            "keys": [check.key for check in checks],
+            "versions": [check.version for check in checks],
+        }
         with self._connections.asking() as db:
             revision, place, found = self._one(db.execute(_QUERIES["judge"], arguments).fetchone())
         if place is not None:
@@ -183,7 +245,9 @@ class PostgresBackend:
     def _one(self, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """The answer of a query that has a row as long as the store has its state."""
         if row is None:
-            raise StoreLost(f"the store {self._shown} has lost its state: nothing was written; restore the database from a copy, or use another schema")
+            raise StoreLost(
+                f"the store {self._shown} has lost its state: nothing was written; restore the database from a copy, or use another schema"
+            )
         return row
 
     def _recognise(self, store: object) -> None:
@@ -194,7 +258,9 @@ class PostgresBackend:
     def _refusal(self, outcome: str) -> TidegateError:
         match outcome:
             case "void":
-                return StoreUnavailable("the transaction came after it had been given up; nothing was written")
+                return StoreUnavailable(
+                    "the transaction came after it had been given up; nothing was written"
+                )
             case "replaced":
                 return StoreLost(
                     f"the store {self._shown} was removed or replaced while it was open: nothing was written; bring the former one back, "

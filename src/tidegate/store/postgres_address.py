@@ -17,7 +17,9 @@ DEFAULT_SCHEMA = "tidegate"
 SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 # A password whose special characters were not written as %XX ends up here in part: such an address is refused before anything can show it.
 HOST_NAMES = re.compile(r"[A-Za-z0-9._,:/%*\[\]-]*")
-FORM = "postgresql://user:password@host:port/database, with special characters of the password as %XX"
+FORM = (
+    "postgresql://user:password@host:port/database, with special characters of the password as %XX"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +36,23 @@ def read_address(url: str) -> PostgresAddress:
     base, _, query = url.partition("?")
     schema, rest = _without_schema(query)
     try:
-        found = {name: str(value) for name, value in conninfo_to_dict(f"{base}?{rest}" if rest else base).items() if value is not None}
+        found = {
+            name: str(value)
+            for name, value in conninfo_to_dict(f"{base}?{rest}" if rest else base).items()
+            if value is not None
+        }
     except psycopg.Error:
-        raise UserError(f"the address of the store on PostgreSQL cannot be read: it is {FORM}") from None  # libpq quotes what it does not understand
+        raise UserError(
+            f"the address of the store on PostgreSQL cannot be read: it is {FORM}"
+        ) from None  # libpq quotes what it does not understand
     host, port, database = (found.get(name, "") for name in ("host", "port", "dbname"))
     if not HOST_NAMES.fullmatch(host) or not re.fullmatch(r"[0-9,]*", port) or "@" in database:
         raise UserError(f"the address of the store on PostgreSQL cannot be read: it is {FORM}")
     if not database:
         raise UserError(f"the address of the store on PostgreSQL names no database: it is {FORM}")
-    shown = f"postgresql://{_hosts(host, port)}/{database}" + ("" if schema == DEFAULT_SCHEMA else f"?schema={schema}")
+    shown = f"postgresql://{_hosts(host, port)}/{database}" + (
+        "" if schema == DEFAULT_SCHEMA else f"?schema={schema}"
+    )
     return PostgresAddress(shown=shown, schema=schema, parameters=dict(found))
 
 
@@ -63,5 +73,7 @@ def _without_schema(query: str) -> tuple[str, str]:
             continue
         schema = unquote(value)
         if not SCHEMA_NAME.fullmatch(schema):
-            raise UserError(f"{schema[:80]!r} cannot name the schema of a store: lower-case letters, digits and _, not pg_ first, at most 63")
+            raise UserError(
+                f"{schema[:80]!r} cannot name the schema of a store: lower-case letters, digits and _, not pg_ first, at most 63"
+            )
     return schema, "&".join(rest)

@@ -25,7 +25,9 @@ from tidegate.store.postgres_errors import NoAnswer, from_connecting, from_openi
 from tidegate.store.sql import load_queries
 
 SQL = load_queries("postgres.sql")
-CONNECTIONS_MAX = 4  # writers take turns in the server anyway, and a server has 100 connections for all processes
+CONNECTIONS_MAX = (
+    4  # writers take turns in the server anyway, and a server has 100 connections for all processes
+)
 _WAKE_S = 0.1  # how often a wait looks at the clock
 
 _all: "weakref.WeakSet[Connections]" = weakref.WeakSet()
@@ -71,7 +73,9 @@ def _within(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
 class Connections:
     """Lends connections to one database. The first one is made at once, so that a wrong address is known at the start."""
 
-    def __init__(self, address: PostgresAddress, *, limits: Limits, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(
+        self, address: PostgresAddress, *, limits: Limits, connections_max: int = CONNECTIONS_MAX
+    ) -> None:
         self.address, self.limits = address, limits
         self._max = connections_max
         self._closed = False
@@ -101,7 +105,9 @@ class Connections:
                 yield connection
             except psycopg.Error as error:
                 if self._judge(connection, error):
-                    raise AnswerLost(f"the connection to the store {self.address.shown} broke in the middle of a transaction") from error
+                    raise AnswerLost(
+                        f"the connection to the store {self.address.shown} broke in the middle of a transaction"
+                    ) from error
                 raise from_server(self.address.shown, error) from error
 
     @contextmanager
@@ -109,7 +115,9 @@ class Connections:
         """Alone among the writers of this process: they would take turns in the server anyway."""
         turn = self._turn  # a fork in between gives the child another one
         if not turn.acquire(timeout=self.limits.answer_s):
-            raise StoreUnavailable(f"other threads have kept the store {self.address.shown} busy for {self.limits.answer_s:g} s; nothing was written")
+            raise StoreUnavailable(
+                f"other threads have kept the store {self.address.shown} busy for {self.limits.answer_s:g} s; nothing was written"
+            )
         try:
             yield
         finally:
@@ -135,7 +143,9 @@ class Connections:
     def _borrowed(self) -> Iterator[LimitedConnection]:
         free = self._free  # a fork in between gives the child another one
         if not free.acquire(timeout=self.limits.answer_s):
-            raise StoreUnavailable(f"other threads have kept all connections to the store {self.address.shown} busy for {self.limits.answer_s:g} s")
+            raise StoreUnavailable(
+                f"other threads have kept all connections to the store {self.address.shown} busy for {self.limits.answer_s:g} s"
+            )
         try:
             connection = self._take()
             try:
@@ -165,7 +175,9 @@ class Connections:
         if os.getpid() != connection.owner:
             _inherited.append(connection)
             return
-        usable = not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        usable = (
+            not connection.closed and connection.pgconn.transaction_status == TransactionStatus.IDLE
+        )
         with self._lock:
             keep = usable and not self._closed
             if keep:
@@ -178,7 +190,11 @@ class Connections:
 
         The server's last word may come after a commit, so only an error that leaves the connection in use is the word that nothing was done.
         """
-        lost = connection.closed or error.sqlstate is None or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+        lost = (
+            connection.closed
+            or error.sqlstate is None
+            or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+        )
         if lost:
             connection.close()
             self._drop_idle()
@@ -191,13 +207,19 @@ class Connections:
             connection.close()
 
     def _connect(self) -> LimitedConnection:
-        connection = LimitedConnection.connect(self._conninfo(), autocommit=True, prepare_threshold=1)
+        connection = LimitedConnection.connect(
+            self._conninfo(), autocommit=True, prepare_threshold=1
+        )
         connection.answer_s = self.limits.answer_s
         connection.owner = os.getpid()
         try:
             connection.execute(
                 SQL["settings_of_session"].encode(),
-                {"schema": self.address.schema, "lock_ms": round(self.limits.lock_s * 1000), "statement_ms": round(self.limits.statement_s * 1000)},
+                {
+                    "schema": self.address.schema,
+                    "lock_ms": round(self.limits.lock_s * 1000),
+                    "statement_ms": round(self.limits.statement_s * 1000),
+                },
                 prepare=False,
             )
         except BaseException:

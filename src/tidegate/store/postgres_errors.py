@@ -7,7 +7,13 @@ from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 
 SCHEMA_VERSION = 1
 # libpq gives a refused connection no code, only words; where the server speaks another language, it is a store that is unavailable.
-_REFUSALS = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "permission denied for database")
+_REFUSALS = (
+    "password authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied for database",
+)
 _GONE = {"42P01": "a table", "42883": "a function", "3F000": "its schema", "42703": "a column"}
 _UNAVAILABLE = {
     "25006": "takes no writes: it is a standby, or it is recovering",
@@ -26,7 +32,9 @@ class StoreSchemaTooNew(UserError):
     condition = "store-too-new"
 
     def __init__(self, shown: str, found: int) -> None:
-        super().__init__(f"the store {shown} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another schema")
+        super().__init__(
+            f"the store {shown} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another schema"
+        )
         self.found = found
 
 
@@ -45,22 +53,30 @@ def from_server(shown: str, error: psycopg.Error) -> TidegateError:
             "or stop all processes and start them again"
         )
     if state == "42501":
-        return UserError(f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own the schema")
+        return UserError(
+            f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own the schema"
+        )
     if state in ("XX001", "XX002"):
-        return StoreDamaged(f"the store {shown} is damaged ({_words(error)}): restore the database from a copy; checkpoints are not in it")
+        return StoreDamaged(
+            f"the store {shown} is damaged ({_words(error)}): restore the database from a copy; checkpoints are not in it"
+        )
     return StoreUnavailable(f"the store {shown} failed: {_words(error)}")
 
 
 def from_opening(shown: str, error: psycopg.Error) -> TidegateError:
     """An error while the first connection was made: what no later try can repair is said as that."""
     if any(words in str(error) for words in _REFUSALS):
-        return UserError(f"the server of the store {shown} refuses: {_words(error)}; check user, password and database of the address")
+        return UserError(
+            f"the server of the store {shown} refuses: {_words(error)}; check user, password and database of the address"
+        )
     return from_connecting(shown, error)
 
 
 def from_connecting(shown: str, error: psycopg.Error) -> TidegateError:
     """An error while a connection was made."""
-    return StoreUnavailable(f"the store {shown} cannot be reached, and nothing was written: {_words(error)}")
+    return StoreUnavailable(
+        f"the store {shown} cannot be reached, and nothing was written: {_words(error)}"
+    )
 
 
 def _words(error: psycopg.Error) -> str:

@@ -38,7 +38,14 @@ T = TypeVar("T")
 class SqliteBackend:
     """One file. `create`: make it where there is none."""
 
-    def __init__(self, path: Path, *, retention: Retention, busy_timeout_s: float = BUSY_TIMEOUT_S, create: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        retention: Retention,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        create: bool = True,
+    ) -> None:
         self._retention = retention
         self._file = StoreFile(path, busy_timeout_s=busy_timeout_s, create=create)
         self._writers = Combiner(self._write_all)
@@ -52,7 +59,12 @@ class SqliteBackend:
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         def answer(db: sqlite3.Connection) -> list[list[Row]]:
             found = _get_all(db, [each for each in questions if isinstance(each, Get)])
-            return [found.get((each.map, each.key), []) if isinstance(each, Get) else _scan(db, each.map, each.prefix) for each in questions]
+            return [
+                found.get((each.map, each.key), [])
+                if isinstance(each, Get)
+                else _scan(db, each.map, each.prefix)
+                for each in questions
+            ]
 
         return self._rows(answer)
 
@@ -69,7 +81,9 @@ class SqliteBackend:
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:
         with self._file.writing() as db:
-            found = db.execute(SQL["find_outcome"], {"token": token.id, "since": token.since}).fetchone()
+            found = db.execute(
+                SQL["find_outcome"], {"token": token.id, "since": token.since}
+            ).fetchone()
             if found:
                 return Committed(found[0])
             if db.execute(SQL["find_void"], {"token": token.id}).fetchone():
@@ -86,12 +100,21 @@ class SqliteBackend:
             self._saw(revision)
             if not floor <= since <= revision:
                 return Compacted(revision)
-            found = db.execute(SQL["feed"], {"maps": json.dumps(list(maps)), "since": since}).fetchall() if since < revision else ()
-        return Changes(tuple(Change(map, key, version, ChangeKind(kind)) for map, key, version, kind in found), revision)
+            found = (
+                db.execute(SQL["feed"], {"maps": json.dumps(list(maps)), "since": since}).fetchall()
+                if since < revision
+                else ()
+            )
+        return Changes(
+            tuple(Change(map, key, version, ChangeKind(kind)) for map, key, version, kind in found),
+            revision,
+        )
 
     def size_by_map(self) -> dict[str, MapSize]:
         with self._file.reading() as db:
-            return {map: MapSize(entries, size) for map, entries, size in db.execute(SQL["size_by_map"])}
+            return {
+                map: MapSize(entries, size) for map, entries, size in db.execute(SQL["size_by_map"])
+            }
 
     def compact(self) -> None:
         places.before_compaction()
@@ -108,7 +131,12 @@ class SqliteBackend:
         """All of them in one commit; those that meet a conflict write nothing. Few statements, however many transactions there are and however much they
         write: around each statement this thread gives way to all others, with the store in its hands."""
         with self._file.writing_in_turn() as db:
-            batch = decided(transactions, _state(db)[0], _versions(db, places_of(transactions)), _given_up(db, transactions))
+            batch = decided(
+                transactions,
+                _state(db)[0],
+                _versions(db, places_of(transactions)),
+                _given_up(db, transactions),
+            )
             if batch.outcomes_written:
                 _write(db, batch)
                 self._prune_if_due(db)
@@ -167,19 +195,28 @@ def _get_all(db: sqlite3.Connection, asked: Sequence[Get]) -> dict[tuple[str, st
     if not asked:
         return {}
     pairs = json.dumps([(each.map, each.key) for each in asked])
-    return {(map, key): [Row(key, text, version)] for map, key, text, version in db.execute(SQL["read_many"], {"pairs": pairs})}
+    return {
+        (map, key): [Row(key, text, version)]
+        for map, key, text, version in db.execute(SQL["read_many"], {"pairs": pairs})
+    }
 
 
 def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[Row]:
     behind = _behind(prefix)
     query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
-    return [Row(*row) for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})]
+    return [
+        Row(*row)
+        for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})
+    ]
 
 
 def _versions(db: sqlite3.Connection, places: Collection[Place]) -> dict[Place, int]:
     if not places:
         return {}
-    return {(map, key): version for map, key, version in db.execute(SQL["versions"], {"pairs": json.dumps(list(places))})}
+    return {
+        (map, key): version
+        for map, key, version in db.execute(SQL["versions"], {"pairs": json.dumps(list(places))})
+    }
 
 
 def _given_up(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> set[bytes]:

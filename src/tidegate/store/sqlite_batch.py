@@ -19,9 +19,13 @@ class Batch:
 
     revision: int  # the newest
     outcomes: list[Outcome] = field(default_factory=list)  # one for each transaction
-    outcomes_written: list[tuple[int, bytes]] = field(default_factory=list)  # revision and token of those that are written
+    outcomes_written: list[tuple[int, bytes]] = field(
+        default_factory=list
+    )  # revision and token of those that are written
     changes: list[tuple[int, str, str, str]] = field(default_factory=list)
-    entries: dict[Place, tuple[int, str] | None] = field(default_factory=dict)  # version and text; None: taken away
+    entries: dict[Place, tuple[int, str] | None] = field(
+        default_factory=dict
+    )  # version and text; None: taken away
 
     @property
     def put(self) -> list[tuple[str, str, int, str]]:
@@ -36,8 +40,15 @@ class Batch:
 
 def places_of(transactions: Iterable[Transaction]) -> set[Place]:
     """Whose versions must be known: what is checked, and what is deleted, as a deletion of nothing is no change."""
-    checked = {(check.map, check.key) for transaction in transactions for check in transaction.checks}
-    return checked | {(write.map, write.key) for transaction in transactions for write in transaction.writes if write.text is None}
+    checked = {
+        (check.map, check.key) for transaction in transactions for check in transaction.checks
+    }
+    return checked | {
+        (write.map, write.key)
+        for transaction in transactions
+        for write in transaction.writes
+        if write.text is None
+    }
 
 
 def judge(checks: Iterable[Check], versions: Mapping[Place, int]) -> None:
@@ -48,13 +59,20 @@ def judge(checks: Iterable[Check], versions: Mapping[Place, int]) -> None:
             raise Conflict(check.map, check.key, check.version, found)
 
 
-def decided(transactions: Sequence[Transaction], revision: int, versions: Mapping[Place, int], given_up: Collection[bytes]) -> Batch:
+def decided(
+    transactions: Sequence[Transaction],
+    revision: int,
+    versions: Mapping[Place, int],
+    given_up: Collection[bytes],
+) -> Batch:
     """All of them on top of this revision, with these versions there (none: no entry)."""
     batch, now = Batch(revision), dict(versions)
     for transaction in transactions:
         try:
             if transaction.token.id in given_up:
-                raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+                raise StoreUnavailable(
+                    "the transaction came after it had been given up; nothing was written"
+                )
             judge(transaction.checks, now)
         except (Conflict, StoreUnavailable) as error:
             batch.outcomes.append(error)

@@ -29,7 +29,13 @@ from tidegate.store import places
 from tidegate.store.errors import AnswerLost, StoreClosed, StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.lock import FileLock, HeldBy
 from tidegate.store.sql import load_queries
-from tidegate.store.sqlite_errors import SCHEMA_VERSION, SURELY_NOT_WRITTEN, StoreTooNew, error_name, translated
+from tidegate.store.sqlite_errors import (
+    SCHEMA_VERSION,
+    SURELY_NOT_WRITTEN,
+    StoreTooNew,
+    error_name,
+    translated,
+)
 
 SQL = load_queries("sqlite.sql")
 
@@ -114,7 +120,9 @@ class StoreFile:
         with self._writer_mutex_within_limit(), translated(self.path):
             self._check_open()
             with self._usable_writer() as db:
-                db.executescript(SQL["give_pages_back"])  # `execute` would stop after the first page
+                db.executescript(
+                    SQL["give_pages_back"]
+                )  # `execute` would stop after the first page
                 db.execute(SQL["empty_journal"]).fetchall()
 
     def close(self) -> None:
@@ -155,12 +163,16 @@ class StoreFile:
         if self._closed:
             raise StoreClosed()
         if self._forked_inside:
-            raise StoreUnavailable(f"this process was forked in the middle of a transaction and cannot use the store {self.path}: start it anew")
+            raise StoreUnavailable(
+                f"this process was forked in the middle of a transaction and cannot use the store {self.path}: start it anew"
+            )
 
     @contextmanager
     def _writer_mutex_within_limit(self) -> Iterator[None]:
         if not self._writer_mutex.acquire(timeout=self._busy_timeout_s):
-            raise StoreUnavailable(f"other threads have kept the store {self.path} busy for {self._busy_timeout_s:g} s; nothing was written")
+            raise StoreUnavailable(
+                f"other threads have kept the store {self.path} busy for {self._busy_timeout_s:g} s; nothing was written"
+            )
         try:
             yield
         finally:
@@ -224,7 +236,9 @@ class StoreFile:
             self._undo(db)
             if error_name(error) in SURELY_NOT_WRITTEN:
                 raise
-            raise AnswerLost(f"the store {self.path} failed while it committed: {error} ({error_name(error)})") from error
+            raise AnswerLost(
+                f"the store {self.path} failed while it committed: {error} ({error_name(error)})"
+            ) from error
         if self._writer is None or self._found_or_none() != self._writer.file:
             raise AnswerLost(f"the store {self.path} was removed or replaced while it committed")
 
@@ -238,7 +252,9 @@ class StoreFile:
         try:
             if db.in_transaction:
                 db.execute(SQL["rollback"])
-        except sqlite3.Error:  # a connection that cannot even roll back is of no use; closing it does
+        except (
+            sqlite3.Error
+        ):  # a connection that cannot even roll back is of no use; closing it does
             self._writer = None
             db.close()
 
@@ -270,7 +286,13 @@ class StoreFile:
     def _connect(self) -> sqlite3.Connection:
         """A connection that makes no file."""
         address = f"file:{quote(str(self.path))}?mode=rw"
-        return sqlite3.connect(address, uri=True, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            address,
+            uri=True,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+        )
 
     def _recognise(self, db: sqlite3.Connection) -> None:
         """The first time, which store it is; from then on, that it is the same one, and not an older copy of it."""
@@ -284,7 +306,9 @@ class StoreFile:
             )
         state = db.execute(SQL["state"]).fetchone()
         if state is None:
-            raise StoreDamaged(f"the store {self.path} has lost its state: restore it from a copy, or begin with a new home; checkpoints are not in it")
+            raise StoreDamaged(
+                f"the store {self.path} has lost its state: restore it from a copy, or begin with a new home; checkpoints are not in it"
+            )
         if state[0] < self.revision_seen:
             raise StoreDamaged(
                 f"the store {self.path} is older than it was before: a copy was put in its place. Nothing was written; stop all processes and start them again"
@@ -294,11 +318,15 @@ class StoreFile:
     def _prepare(self, db: sqlite3.Connection, *, create: bool) -> None:
         tables = {name for (name,) in db.execute(SQL["table_names"])}
         if not tables and not create:
-            raise StoreLost(f"the store {self.path} is gone: an empty file is in its place. Nothing was written; bring the store back")
+            raise StoreLost(
+                f"the store {self.path} is gone: an empty file is in its place. Nothing was written; bring the store back"
+            )
         if not tables:
             self._create(db)
         elif "schema_version" not in tables:
-            raise UserError(f"{self.path} is a database of something else, not a store: use another home")
+            raise UserError(
+                f"{self.path} is a database of something else, not a store: use another home"
+            )
         (found,) = db.execute(SQL["schema_version"]).fetchone() or (0,)
         if found > SCHEMA_VERSION:
             raise StoreTooNew(self.path, found)
@@ -312,7 +340,9 @@ class StoreFile:
         db.execute(SQL["settings_of_file"])
         (mode,) = db.execute(SQL["journal"]).fetchone()
         if mode != "wal":
-            raise UserError(f"the store {self.path} is on a file system that cannot share memory between processes: use a local disk as home")
+            raise UserError(
+                f"the store {self.path} is on a file system that cannot share memory between processes: use a local disk as home"
+            )
         db.execute(SQL["begin_write"])
         for statement in SQL.statements("schema"):
             db.execute(statement)
@@ -355,4 +385,6 @@ def _after_fork_in_child() -> None:
     _after_fork_in_parent()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

@@ -38,7 +38,9 @@ class RunRequest:
     failpoints: str = ""
     restore: str = "auto"
     job_id: int = 7
-    stop_at_rows: int | None = None  # stop at the checkpoint after so many rows are read, as Ctrl-C would
+    stop_at_rows: int | None = (
+        None  # stop at the checkpoint after so many rows are read, as Ctrl-C would
+    )
     compaction_threshold: int = 10_000
     restore_from: int | None = None  # another job, whose state it takes
     save: bool = False  # end with a savepoint, unless there is one
@@ -63,13 +65,22 @@ class CrashRuns:
     def __init__(self) -> None:
         environment = {**os.environ, "TIDEGATE_FAILPOINT": ""}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.testing.crash_runs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, "-m", "tidegate.testing.crash_runs"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
 
     def __enter__(self) -> "CrashRuns":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._process.communicate()
 
     def run(self, request: RunRequest) -> RunResult:
@@ -96,7 +107,10 @@ def serve() -> None:
         with os.fdopen(read_end, "rb") as said:
             text = said.read()
         _, status = os.waitpid(child, 0)
-        answer: dict[str, Any] = {"code": os.waitstatus_to_exitcode(status), **(json.loads(text) if text else {})}
+        answer: dict[str, Any] = {
+            "code": os.waitstatus_to_exitcode(status),
+            **(json.loads(text) if text else {}),
+        }
         print(json.dumps(answer), flush=True)
 
 
@@ -137,7 +151,11 @@ def _run(request: RunRequest) -> dict[str, Any]:
         accept_changes=request.accept_changes,
     )
     failures = "; ".join(f.message for f in ran.outcome.failures)
-    return {"status": ran.outcome.status.value, "restored": {str(p): c for p, c in ran.claim.restored.items()}, "error": failures}
+    return {
+        "status": ran.outcome.status.value,
+        "restored": {str(p): c for p, c in ran.claim.restored.items()},
+        "error": failures,
+    }
 
 
 def _command(words: Sequence[str]) -> dict[str, Any]:
@@ -155,7 +173,11 @@ def _warm() -> None:
     for connector in registry.connectors():
         if connector.capabilities.fusable:
             connector.load()
-    for module in ("tidegate.cli.state", "pandas", "pyarrow.pandas_compat"):  # the last two by Arrow, when it makes its first array
+    for module in (
+        "tidegate.cli.state",
+        "pandas",
+        "pyarrow.pandas_compat",
+    ):  # the last two by Arrow, when it makes its first array
         import_module(module)
 
 

@@ -8,7 +8,19 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from tidegate.store.backend import Backend, Changes, Committed, Compacted, Forgotten, MapSize, Question, Row, Token, Transaction, Void
+from tidegate.store.backend import (
+    Backend,
+    Changes,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Question,
+    Row,
+    Token,
+    Transaction,
+    Void,
+)
 from tidegate.store.base import Store
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 
@@ -63,7 +75,9 @@ def seeded(seed: int, probability: float) -> Choose:
 class FaultyBackend:
     """Stands between a front and a backend."""
 
-    def __init__(self, inner: Backend, choose: Choose, *, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, inner: Backend, choose: Choose, *, pause: Callable[[], None] = lambda: None
+    ) -> None:
         self.inner = inner
         self.choose = choose
         self.pause = pause
@@ -144,7 +158,9 @@ class FaultyBackend:
             raise StoreUnavailable("unavailable on purpose")
 
 
-def faulty_store(store: Store, choose: Choose, *, pause: Callable[[], None] = lambda: None) -> tuple[Store, FaultyBackend]:
+def faulty_store(
+    store: Store, choose: Choose, *, pause: Callable[[], None] = lambda: None
+) -> tuple[Store, FaultyBackend]:
     """A front over the same data that fails as chosen, and its backend (`deliver`, `choose`). Opening it does not fail, and it never sleeps."""
     backend = FaultyBackend(store.backend, lambda _: Fault.NONE, pause=pause)
     front = Store(backend, pause=lambda _: None)

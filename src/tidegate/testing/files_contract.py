@@ -21,7 +21,15 @@ RIVALS = 8
 
 def manifest(checkpoint: int = 1, generation: int = 1) -> Manifest:
     """A checkpoint of job 5."""
-    return Manifest(job_id=5, pipeline=1, checkpoint=checkpoint, lineage="5-a", generation=generation, begun_ms=1, files={})
+    return Manifest(
+        job_id=5,
+        pipeline=1,
+        checkpoint=checkpoint,
+        lineage="5-a",
+        generation=generation,
+        begun_ms=1,
+        files={},
+    )
 
 
 class FilesContract:
@@ -64,11 +72,18 @@ class FilesContract:
 
     def test_directories_are_listed_by_name_with_sizes(self, files: Files) -> None:
         files.write_tree("top", {"b": b"12345", "a/x": b"", "a/y/z": b"1", ".hidden": b"1"})
-        assert [(e.name, e.directory, e.bytes) for e in files.entries("top")] == [(".hidden", False, 1), ("a", True, 0), ("b", False, 5)]
+        assert [(e.name, e.directory, e.bytes) for e in files.entries("top")] == [
+            (".hidden", False, 1),
+            ("a", True, 0),
+            ("b", False, 5),
+        ]
         assert all(e.modified_ms > 0 for e in files.entries("top") if not e.directory)
         assert [e.name for e in files.entries("")] == ["top"]
         assert files.entries("to") == files.entries("nowhere") == files.entries("top/b") == []
-        assert sorted((path, e.name, e.bytes) for path, e in files.walk("top/a")) == [("top/a/x", "x", 0), ("top/a/y/z", "z", 1)]
+        assert sorted((path, e.name, e.bytes) for path, e in files.walk("top/a")) == [
+            ("top/a/x", "x", 0),
+            ("top/a/y/z", "z", 1),
+        ]
 
     def test_what_is_removed_is_gone_and_its_neighbours_stay(self, files: Files) -> None:
         for path in ("a/1/x", "a/1/y/z", "a/10/x", "a/2"):
@@ -80,7 +95,12 @@ class FilesContract:
         files.remove_tree("a/1")
         files.remove_tree("nowhere")
         assert [path for path, _ in files.walk("")] == ["a/10/x"]
-        assert (files.exists("a/1"), files.exists("a/10"), files.exists("a/10/x"), files.exists("a/2")) == (False, True, True, False)
+        assert (
+            files.exists("a/1"),
+            files.exists("a/10"),
+            files.exists("a/10/x"),
+            files.exists("a/2"),
+        ) == (False, True, True, False)
 
     def test_an_empty_directory_can_be_pruned_and_a_full_one_stays(self, files: Files) -> None:
         files.write("a/b/c", b"1")
@@ -102,7 +122,11 @@ class FilesContract:
         }
         for _ in range(2):
             files.move_tree("from/1", "gone/1")
-        assert sorted(path for path, _ in files.walk("gone")) == ["gone/1/_manifest.json", "gone/1/a/b", "gone/1/z"]
+        assert sorted(path for path, _ in files.walk("gone")) == [
+            "gone/1/_manifest.json",
+            "gone/1/a/b",
+            "gone/1/z",
+        ]
         assert not files.exists("from/1")
 
     def test_places_are_for_people(self, files: Files) -> None:
@@ -113,15 +137,23 @@ class FilesContract:
         paths = [storage.publish(manifest(n), STATES).path for n in (1, 2, 10)]
         assert all(storage.read(path).states == STATES for path in paths)
         assert storage.operators(paths[0]) == set(STATES)
-        assert (storage.jobs(), storage.pipelines(5), storage.checkpoints(5, 1)) == ([5], [1], [(1, "5/1/1"), (2, "5/1/2"), (10, "5/1/10")])
+        assert (storage.jobs(), storage.pipelines(5), storage.checkpoints(5, 1)) == (
+            [5],
+            [1],
+            [(1, "5/1/1"), (2, "5/1/2"), (10, "5/1/10")],
+        )
         assert (storage.newest(5).checkpoint, storage.newest(5).generation) == (10, 1)
         storage.delete(paths[0], 1)
         assert paths[1] in storage.sweep(5, 1, {paths[2]}, 1)
         assert [storage.damage(path) == "" for path in paths] == [False, False, True]
         storage.delete_job(5, below=11)
-        assert [*files.walk("")] == []  # some servers go on listing the empty directories for a while
+        assert [
+            *files.walk("")
+        ] == []  # some servers go on listing the empty directories for a while
 
-    def test_what_an_older_generation_left_is_replaced_and_what_a_newer_one_made_stays(self, files: Files) -> None:
+    def test_what_an_older_generation_left_is_replaced_and_what_a_newer_one_made_stays(
+        self, files: Files
+    ) -> None:
         storage = CheckpointStorage(files)
         path = storage.publish(manifest(generation=1), {"a": {"offset": 1}}).path
         storage.publish(manifest(generation=2), STATES)
@@ -140,10 +172,21 @@ class FilesContract:
             ref = storage.adopt("savepoint/5/20261116/1", 6, 2, 4, lineage="6-b")
             assert (ref.checkpoint, ref.path, ref.generation) == (7, "6/2/7", 4)
         adopted = storage.read("6/2/7")
-        assert (adopted.states, adopted.manifest.lineage, adopted.manifest.job_id, adopted.manifest.pipeline) == (STATES, "6-b", 6, 2)
+        assert (
+            adopted.states,
+            adopted.manifest.lineage,
+            adopted.manifest.job_id,
+            adopted.manifest.pipeline,
+        ) == (STATES, "6-b", 6, 2)
         again = storage.adopt("6/2/7", 6, 2, 5)
-        assert (again.path, storage.read("6/2/7").manifest.generation, storage.read("6/2/7").manifest.lineage) == ("6/2/7", 5, "6-b")
-        assert storage.read(source).manifest == replace(storage.read(source).manifest, job_id=5, lineage="5-a", generation=1)
+        assert (
+            again.path,
+            storage.read("6/2/7").manifest.generation,
+            storage.read("6/2/7").manifest.lineage,
+        ) == ("6/2/7", 5, "6-b")
+        assert storage.read(source).manifest == replace(
+            storage.read(source).manifest, job_id=5, lineage="5-a", generation=1
+        )
 
 
 class FencedFilesContract(FilesContract):

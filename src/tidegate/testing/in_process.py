@@ -83,7 +83,10 @@ def run_in_process(
     clock = SystemClock()
     home.make()
     plan = planned(file, variables, strict=Strictness.NORMAL)
-    store, storage = open_store(home.store_url, compaction_threshold=compaction_threshold), CheckpointStorage(home.checkpoints)
+    store, storage = (
+        open_store(home.store_url, compaction_threshold=compaction_threshold),
+        CheckpointStorage(home.checkpoints),
+    )
     try:
         submission = Submission(
             job_id=job_id,
@@ -106,11 +109,21 @@ def run_in_process(
         if save and not there.list(job_id):
             ask(store, there, clock, job_id, stop=True)
         if claim.start is not Start.NOTHING:
-            _drive(store, driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation), claim, engine, stop_at_rows)
+            _drive(
+                store,
+                driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation),
+                claim,
+                engine,
+                stop_at_rows,
+            )
         known = look(store, job_id)
         request = request_of(known)
         status = status_of(known) or JobStatus.FAILED
-        if status is JobStatus.CANCELED and request is not None and request.value.status is SavepointStatus.DONE:
+        if (
+            status is JobStatus.CANCELED
+            and request is not None
+            and request.value.status is SavepointStatus.DONE
+        ):
             status = JobStatus.SAVEPOINT_DONE
         outcome = end(store, storage, Owned(job_id, claim.generation), status, clock.now_ms())
         store.compact()
@@ -119,7 +132,9 @@ def run_in_process(
         store.close()
 
 
-def _drive(store: Store, order: DriverOrder, claim: Claim, engine: Engine, stop_at_rows: int | None) -> None:
+def _drive(
+    store: Store, order: DriverOrder, claim: Claim, engine: Engine, stop_at_rows: int | None
+) -> None:
     register(store, order, SystemClock().now_ms())
     driver = Driver(order, store, claim.job, lambda *_: engine)
     if stop_at_rows is not None:

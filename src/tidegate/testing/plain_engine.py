@@ -14,7 +14,9 @@ class PlainEngine:
         """All tasks of a batch."""
         assert graph.fusable, "the plain engine has no SQL"
         tasks = fused_tasks(graph, batch, WIDTH)
-        return collect(graph, [text for index in range(len(tasks.splits)) for text in tasks.run(index)])
+        return collect(
+            graph, [text for index in range(len(tasks.splits)) for text in tasks.run(index)]
+        )
 
     def tasks(self, pipeline: int) -> TaskCount:  # noqa: ARG002  # the engine's signature
         """Unknown."""

@@ -29,11 +29,28 @@ class DurableStoreWorld(StoreWorld, Protocol):
         """For `open_store` in another process."""
 
 
-def start_worker(url: str, act: str, worker: int, amount: int, failpoint: str = "") -> "subprocess.Popen[str]":
+def start_worker(
+    url: str, act: str, worker: int, amount: int, failpoint: str = ""
+) -> "subprocess.Popen[str]":
     """A worker of store_worker.py as a process and a session of its own."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "TIDEGATE_FAILPOINT": failpoint}
-    command = [sys.executable, "-m", "tidegate.testing.store_worker", url, act, str(worker), str(amount)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate.testing.store_worker",
+        url,
+        act,
+        str(worker),
+        str(amount),
+    ]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def run_workers(url: str, act: str, *, workers: int, amount: int) -> None:
@@ -53,11 +70,16 @@ class DurableStoreContract(StoreContract):
         before = (store.list("jobs"), store.changes("jobs", 0))
         store.close()
         store = world.open()
-        assert (store.list("jobs"), store.changes("jobs", 0), store.revision()) == (*before, revision)
+        assert (store.list("jobs"), store.changes("jobs", 0), store.revision()) == (
+            *before,
+            revision,
+        )
         assert store.transact([Check("jobs", "a", revision)], [Put("jobs", "a", {})]) > revision
         store.close()
 
-    def test_users_of_one_store_see_each_others_writes_at_once(self, world: DurableStoreWorld) -> None:
+    def test_users_of_one_store_see_each_others_writes_at_once(
+        self, world: DurableStoreWorld
+    ) -> None:
         first, second = world.open(), world.open()
         for n in range(10):
             writer, reader = (first, second) if n % 2 else (second, first)
@@ -68,7 +90,9 @@ class DurableStoreContract(StoreContract):
         first.close()
         second.close()
 
-    def test_no_acknowledged_write_is_lost_when_writers_are_killed_at_any_moment(self, world: DurableStoreWorld) -> None:
+    def test_no_acknowledged_write_is_lost_when_writers_are_killed_at_any_moment(
+        self, world: DurableStoreWorld
+    ) -> None:
         chance = random.Random(20)
         acknowledged: dict[str, int] = {}
         for _ in range(6):
@@ -84,11 +108,15 @@ class DurableStoreContract(StoreContract):
         assert left == right, "a half-written transaction"
         assert acknowledged.items() <= left.items()
         assert len(acknowledged) > 18
-        assert len(left) - len(acknowledged) <= 18, "each death leaves at most one write that is there and was not acknowledged"
+        assert len(left) - len(acknowledged) <= 18, (
+            "each death leaves at most one write that is there and was not acknowledged"
+        )
         store.close()
 
     @pytest.mark.parametrize(("place", "written"), [("before", 2), ("middle", 2), ("after", 3)])
-    def test_a_writer_that_is_killed_around_its_third_transaction_leaves_whole_ones(self, world: DurableStoreWorld, place: str, written: int) -> None:
+    def test_a_writer_that_is_killed_around_its_third_transaction_leaves_whole_ones(
+        self, world: DurableStoreWorld, place: str, written: int
+    ) -> None:
         process = start_worker(world.url, "record", 0, 5, f"store.transact.{place}@3")
         output, _ = process.communicate()
         assert (process.returncode, len(output.splitlines())) == (-signal.SIGKILL, 2)

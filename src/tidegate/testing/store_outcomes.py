@@ -17,7 +17,9 @@ LOST_FOR_LONG = [Fault.UNAVAILABLE, Fault.REQUEST_LOST] * 3  # more than `settle
 class OutcomeContract:
     """What every store does when answers are lost."""
 
-    def test_a_transaction_whose_answer_was_lost_is_found_and_returns_its_revision(self, store: Store) -> None:
+    def test_a_transaction_whose_answer_was_lost_is_found_and_returns_its_revision(
+        self, store: Store
+    ) -> None:
         faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.ANSWER_LOST]}))
         revision = faulty.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {"n": 1})])
         entry = store.get("jobs", "a")
@@ -29,18 +31,26 @@ class OutcomeContract:
             for n in range(5):
                 store.transact(writes=[Put("jobs", "a", {"by": f"other {n}"})])
 
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}), pause=others_write)
+        faulty, _ = faulty_store(
+            store,
+            scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}),
+            pause=others_write,
+        )
         assert faulty.transact(writes=[Put("jobs", "a", {"by": "me"})]) == 1
         assert store.revision() == 6
 
-    def test_a_transaction_whose_request_was_lost_is_known_not_to_be_written(self, store: Store) -> None:
+    def test_a_transaction_whose_request_was_lost_is_known_not_to_be_written(
+        self, store: Store
+    ) -> None:
         faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST]}))
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {"n": 1})])
         assert (store.get("jobs", "a"), store.revision()) == (None, 0)
         assert faulty.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {"n": 1})]) == 1
 
-    def test_a_request_that_arrives_after_it_was_given_up_is_turned_away(self, store: Store) -> None:
+    def test_a_request_that_arrives_after_it_was_given_up_is_turned_away(
+        self, store: Store
+    ) -> None:
         faulty, backend = faulty_store(store, scripted({Operation.APPLY: [Fault.HELD_BACK]}))
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {"n": 1})])
@@ -55,9 +65,13 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST])
     @pytest.mark.parametrize("written", [True, False])
-    def test_the_question_is_repeated_when_it_is_lost_itself(self, store: Store, fault: Fault, written: bool) -> None:
+    def test_the_question_is_repeated_when_it_is_lost_itself(
+        self, store: Store, fault: Fault, written: bool
+    ) -> None:
         lost = Fault.ANSWER_LOST if written else Fault.REQUEST_LOST
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [lost], Operation.SETTLE: [fault] * 3}))
+        faulty, _ = faulty_store(
+            store, scripted({Operation.APPLY: [lost], Operation.SETTLE: [fault] * 3})
+        )
         if written:
             assert faulty.transact(writes=[Put("jobs", "a", {})]) == 1
         else:
@@ -66,17 +80,28 @@ class OutcomeContract:
         assert (store.get("jobs", "a") is not None) is written
 
     @pytest.mark.parametrize("written", [True, False])
-    def test_an_outcome_is_unknown_only_while_the_store_cannot_be_asked(self, store: Store, written: bool) -> None:
+    def test_an_outcome_is_unknown_only_while_the_store_cannot_be_asked(
+        self, store: Store, written: bool
+    ) -> None:
         lost = Fault.ANSWER_LOST if written else Fault.HELD_BACK
-        faulty, backend = faulty_store(store, scripted({Operation.APPLY: [lost], Operation.SETTLE: LOST_FOR_LONG}))
+        faulty, backend = faulty_store(
+            store, scripted({Operation.APPLY: [lost], Operation.SETTLE: LOST_FOR_LONG})
+        )
         with pytest.raises(OutcomeUnknown) as unknown:
             faulty.transact(writes=[Put("jobs", "a", {})])
-        assert store.settle(unknown.value.token) == faulty.settle(unknown.value.token) == (Committed(1) if written else Void())
+        assert (
+            store.settle(unknown.value.token)
+            == faulty.settle(unknown.value.token)
+            == (Committed(1) if written else Void())
+        )
         assert backend.deliver() == []
 
     def test_an_outcome_stays_unknown_when_its_trace_may_have_been_pruned(self, world: Any) -> None:
         store = world.open(compaction_threshold=20)
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST], Operation.SETTLE: LOST_FOR_LONG}))
+        faulty, _ = faulty_store(
+            store,
+            scripted({Operation.APPLY: [Fault.REQUEST_LOST], Operation.SETTLE: LOST_FOR_LONG}),
+        )
         with pytest.raises(OutcomeUnknown) as unknown:
             faulty.transact(writes=[Put("jobs", "a", {})])
         for _ in range(40):
@@ -85,7 +110,9 @@ class OutcomeContract:
             store.settle(unknown.value.token)
         store.close()
 
-    def test_a_new_user_of_a_store_that_was_compacted_long_ago_gets_to_know_both_outcomes(self, world: Any) -> None:
+    def test_a_new_user_of_a_store_that_was_compacted_long_ago_gets_to_know_both_outcomes(
+        self, world: Any
+    ) -> None:
         store = world.open(compaction_threshold=20)
         for _ in range(40):
             store.transact(writes=[Put("jobs", "b", {})])
@@ -99,7 +126,9 @@ class OutcomeContract:
         store.close()
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_on_a_bad_line_what_is_acknowledged_is_there_and_what_is_refused_is_not(self, store: Store, seed: int) -> None:
+    def test_on_a_bad_line_what_is_acknowledged_is_there_and_what_is_refused_is_not(
+        self, store: Store, seed: int
+    ) -> None:
         faulty, backend = faulty_store(store, seeded(seed, 0.4))
         expected: list[str] = []
         for n in range(120):

@@ -37,7 +37,8 @@ def record(store: Store, worker: int, amount: int) -> None:
     while number < end:
         key = f"{worker}/{number:06d}"
         revision = store.transact(
-            [Check("left", key, 0), Check("right", key, 0)], [Put("left", key, {"number": number}), Put("right", key, {"number": number})]
+            [Check("left", key, 0), Check("right", key, 0)],
+            [Put("left", key, {"number": number}), Put("right", key, {"number": number})],
         )
         print(key, revision, flush=True)
         number += 1
@@ -70,7 +71,14 @@ def fork(store: Store, worker: int, amount: int) -> None:
     count(store, worker, amount)
 
 
-ACTS: dict[str, Act] = {"count": count, "transfer": transfer, "record": record, "compact": compact, "stumble": stumble, "fork": fork}
+ACTS: dict[str, Act] = {
+    "count": count,
+    "transfer": transfer,
+    "record": record,
+    "compact": compact,
+    "stumble": stumble,
+    "fork": fork,
+}
 
 
 def _entry(store: Store, map: str, key: str) -> Entry:
@@ -80,7 +88,10 @@ def _entry(store: Store, map: str, key: str) -> Entry:
 def _added(store: Store, map: str, key: str, amount: int) -> bool:
     old = _entry(store, map, key)
     try:
-        store.transact([Check(map, key, old.version)], [Put(map, key, {"amount": old.value["amount"] + amount})])
+        store.transact(
+            [Check(map, key, old.version)],
+            [Put(map, key, {"amount": old.value["amount"] + amount})],
+        )
     except Conflict:
         return False
     return True
@@ -90,7 +101,10 @@ def _moved(store: Store, source: str, target: str, amount: int) -> bool:
     old = [_entry(store, "bank", source), _entry(store, "bank", target)]
     new = [{"amount": old[0].value["amount"] - amount}, {"amount": old[1].value["amount"] + amount}]
     try:
-        store.transact([Check("bank", e.key, e.version) for e in old], [Put("bank", e.key, v) for e, v in zip(old, new, strict=True)])
+        store.transact(
+            [Check("bank", e.key, e.version) for e in old],
+            [Put("bank", e.key, v) for e, v in zip(old, new, strict=True)],
+        )
     except Conflict:
         return False
     return True

@@ -46,7 +46,11 @@ sink {
   Console { plugin_input = "people" }
 }
 """
-HOW = {How.CANCEL: "at its next checkpoint", How.SAVEPOINT: "with a savepoint", How.FORCE: "by force"}
+HOW = {
+    How.CANCEL: "at its next checkpoint",
+    How.SAVEPOINT: "with a savepoint",
+    How.FORCE: "by force",
+}
 COOKIE_S = 12 * 3600
 
 
@@ -72,10 +76,16 @@ class Acting:
         """What a savepoint keeps; then the wish. The job goes on."""
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
-            await run_in_threadpool(lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name))
+            await run_in_threadpool(
+                lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name)
+            )
             self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
-        return self.frame.page(request, "savepoint.html", job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()))
+        return self.frame.page(
+            request,
+            "savepoint.html",
+            job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()),
+        )
 
     async def delete_savepoint(self, request: Request) -> Response:
         """What is lost with a savepoint; then it goes, unless a job needs it at this moment."""
@@ -89,24 +99,48 @@ class Acting:
     async def resume(self, request: Request) -> Response:
         """The restore plan of an ended job, from where one wants; then it goes on."""
         job_id = job_id_of(request.path_params["job_id"])
-        outcome, given = self.desk.current().outcome(job_id), request.query_params.get("restore", "latest")
+        outcome, given = (
+            self.desk.current().outcome(job_id),
+            request.query_params.get("restore", "latest"),
+        )
         if outcome is None or outcome.value.plan is None:
             raise UnknownJob(job_id)
         plan, name = outcome.value.plan, outcome.value.name
         if request.method == "POST":
             form = await _form(request)
-            query = query_of(str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost"))
+            query = query_of(
+                str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost")
+            )
             wish, by = wish_of(query), who_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
-            await run_in_threadpool(lambda: self.desk.commands.submit(plan, file="", job_id=job_id, name=name, restore=wish, by=by))
+            await run_in_threadpool(
+                lambda: self.desk.commands.submit(
+                    plan, file="", job_id=job_id, name=name, restore=wish, by=by
+                )
+            )
             self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         planned, refusal = None, ""
         try:
-            planned = await run_in_threadpool(restore_plan, self.desk, plan, job_id, name, {"jobId": str(job_id), "restore": given})
+            planned = await run_in_threadpool(
+                restore_plan,
+                self.desk,
+                plan,
+                job_id,
+                name,
+                {"jobId": str(job_id), "restore": given},
+            )
         except UserError as error:
             refusal = str(error)
-        return self.frame.page(request, "resume.html", job_id=job_id, name=name, given=given, plan=planned, refusal=refusal)
+        return self.frame.page(
+            request,
+            "resume.html",
+            job_id=job_id,
+            name=name,
+            given=given,
+            plan=planned,
+            refusal=refusal,
+        )
 
     async def accept_change(self, request: Request) -> Response:
         """What a decision about a change of a table means, with the restore plan; then the job goes on with it."""
@@ -121,23 +155,41 @@ class Acting:
         query = {"jobId": str(job_id), "restore": "latest", "acceptChange": str(decided)}
         planned, refusal = None, ""
         try:
-            planned = await run_in_threadpool(restore_plan, self.desk, outcome.plan, job_id, outcome.name, query)
+            planned = await run_in_threadpool(
+                restore_plan, self.desk, outcome.plan, job_id, outcome.name, query
+            )
         except UserError as error:
             refusal = str(error)
-        return self.frame.page(request, "accept_change.html", job_id=job_id, name=outcome.name, change=decided, plan=planned, refusal=refusal)
+        return self.frame.page(
+            request,
+            "accept_change.html",
+            job_id=job_id,
+            name=outcome.name,
+            change=decided,
+            plan=planned,
+            refusal=refusal,
+        )
 
     async def survey(self, request: Request) -> Response:
         """Look at the storage now; nothing is moved."""
         found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
         saved = await run_in_threadpool(self.desk.commands.savepoints.list)
-        return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=found)
+        return self.frame.page(
+            request,
+            "storage.html",
+            storage=seen,
+            savepoints=[savepoint(each) for each in saved],
+            survey=found,
+        )
 
     async def collect(self, request: Request) -> Response:
         """What a pass of the collector would move; then the pass, for those who have seen it."""
         if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
             await run_in_threadpool(collect, self.desk)
             return self.frame.moved("/ui/storage")
-        return self.frame.page(request, "collect.html", survey=await run_in_threadpool(survey, self.desk))
+        return self.frame.page(
+            request, "collect.html", survey=await run_in_threadpool(survey, self.desk)
+        )
 
     async def undo(self, request: Request) -> Response:
         """Take a quarantine back."""
@@ -153,10 +205,14 @@ class Acting:
         if form.get("act") != "submit":
             plan, problems = await run_in_threadpool(judged, text, format_of(format))
             drawn = graph(shapes.graph(plan)) if plan is not None else None
-            return self._submission(request, form, problems=problems, drawn=drawn, good=plan is not None)
+            return self._submission(
+                request, form, problems=problems, drawn=drawn, good=plan is not None
+            )
         query = {key: form[key] for key in ("jobId", "jobName", "restore") if form.get(key)}
         try:
-            record = await run_in_threadpool(self.writes.submit, text.encode(), format_of(format), query, who_of(request).name)
+            record = await run_in_threadpool(
+                self.writes.submit, text.encode(), format_of(format), query, who_of(request).name
+            )
         except BadJob as error:
             return self._submission(request, form, problems=error.problems, status=422)
         except UserError as error:
@@ -164,29 +220,55 @@ class Acting:
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return self.frame.moved(f"/ui/jobs/{record.job_id}")
 
-    def _submission(self, request: Request, form: dict[str, str], *, status: int = 200, **found: object) -> Response:
+    def _submission(
+        self, request: Request, form: dict[str, str], *, status: int = 200, **found: object
+    ) -> Response:
         values = {"problems": [], "drawn": None, "good": None, "refusal": "", **found}
-        given = {key: form.get(key, "") for key in ("text", "format", "jobId", "jobName", "restore")}
+        given = {
+            key: form.get(key, "") for key in ("text", "format", "jobId", "jobName", "restore")
+        }
         marked = sorted({problem.at.line for problem in values["problems"] if problem.at.line})  # type: ignore[attr-defined]  # Problems
-        return self.frame.page(request, "submit.html", status=status, given=given, marked=marked, **values)
+        return self.frame.page(
+            request, "submit.html", status=status, given=given, marked=marked, **values
+        )
 
     async def login(self, request: Request) -> Response:
         """Bring a token; it stays in a cookie until the browser or the evening ends."""
         if request.method == "GET":
-            return self.frame.page(request, "login.html", refused=False, wanted=local_page(request.query_params.get(NEXT, "")))
+            return self.frame.page(
+                request,
+                "login.html",
+                refused=False,
+                wanted=local_page(request.query_params.get(NEXT, "")),
+            )
         form = await _form(request)
         text, wanted = form.get("token", "").strip(), local_page(form.get(NEXT, ""))
         seen = self.desk.picture.tokens()
-        if recognised(text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()) is None:
+        if (
+            recognised(
+                text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()
+            )
+            is None
+        ):
             return self.frame.page(request, "login.html", status=401, refused=True, wanted=wanted)
         answer = self.frame.moved(wanted)
-        answer.set_cookie(COOKIE, text, max_age=COOKIE_S, path="/", httponly=True, samesite="strict", secure=self._secure())
+        answer.set_cookie(
+            COOKIE,
+            text,
+            max_age=COOKIE_S,
+            path="/",
+            httponly=True,
+            samesite="strict",
+            secure=self._secure(),
+        )
         return answer
 
     async def logout(self, _request: Request) -> Response:
         """Forget the token."""
         answer = self.frame.moved("/ui/login")
-        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure())
+        answer.delete_cookie(
+            COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure()
+        )
         return answer
 
     def _secure(self) -> bool:
@@ -211,7 +293,12 @@ async def _form(request: Request) -> dict[str, str]:
     """The fields of a form; a file that was chosen is the text, in the format of its name."""
     content_type, body = request.headers.get("content-type", ""), await body_of(request)
     if not content_type.lower().startswith("multipart/form-data"):
-        return {key: values[0] for key, values in parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True).items()}
+        return {
+            key: values[0]
+            for key, values in parse_qs(
+                body.decode("utf-8", "replace"), keep_blank_values=True
+            ).items()
+        }
     form = {}
     for name, file, content in parts_of(content_type, body):
         if name == "file" and file:

@@ -35,15 +35,46 @@ def routes(desk: Desk) -> list[BaseRoute]:
             "/ui",
             routes=[
                 Mount("/static", StaticFiles(directory=HERE / "static")),
-                *(Route(path, frame.shown(handler, Role.VIEWER), methods=["GET"]) for path, handler in seen.items()),
-                Route("/submit", frame.shown(acting.submit, Role.OPERATOR), methods=["GET", "POST"]),
-                Route("/jobs/{job_id}/stop", frame.shown(acting.stop, Role.OPERATOR), methods=["GET", "POST"]),
-                Route("/jobs/{job_id}/savepoint", frame.shown(acting.savepoint, Role.OPERATOR), methods=["GET", "POST"]),
-                Route("/jobs/{job_id}/resume", frame.shown(acting.resume, Role.OPERATOR), methods=["GET", "POST"]),
-                Route("/jobs/{job_id}/accept-change", frame.shown(acting.accept_change, Role.OPERATOR), methods=["GET", "POST"]),
-                Route("/savepoints/{job_id}/{savepoint_id}/delete", frame.shown(acting.delete_savepoint, Role.ADMIN), methods=["GET", "POST"]),
-                Route("/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]),
-                Route("/storage/collect", frame.shown(acting.collect, Role.ADMIN), methods=["GET", "POST"]),
+                *(
+                    Route(path, frame.shown(handler, Role.VIEWER), methods=["GET"])
+                    for path, handler in seen.items()
+                ),
+                Route(
+                    "/submit", frame.shown(acting.submit, Role.OPERATOR), methods=["GET", "POST"]
+                ),
+                Route(
+                    "/jobs/{job_id}/stop",
+                    frame.shown(acting.stop, Role.OPERATOR),
+                    methods=["GET", "POST"],
+                ),
+                Route(
+                    "/jobs/{job_id}/savepoint",
+                    frame.shown(acting.savepoint, Role.OPERATOR),
+                    methods=["GET", "POST"],
+                ),
+                Route(
+                    "/jobs/{job_id}/resume",
+                    frame.shown(acting.resume, Role.OPERATOR),
+                    methods=["GET", "POST"],
+                ),
+                Route(
+                    "/jobs/{job_id}/accept-change",
+                    frame.shown(acting.accept_change, Role.OPERATOR),
+                    methods=["GET", "POST"],
+                ),
+                Route(
+                    "/savepoints/{job_id}/{savepoint_id}/delete",
+                    frame.shown(acting.delete_savepoint, Role.ADMIN),
+                    methods=["GET", "POST"],
+                ),
+                Route(
+                    "/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]
+                ),
+                Route(
+                    "/storage/collect",
+                    frame.shown(acting.collect, Role.ADMIN),
+                    methods=["GET", "POST"],
+                ),
                 Route("/storage/undo", frame.shown(acting.undo, Role.ADMIN), methods=["POST"]),
                 Route("/login", frame.shown(acting.login, Role.VIEWER), methods=["GET", "POST"]),
                 Route("/logout", frame.shown(acting.logout, Role.VIEWER), methods=["POST"]),

@@ -26,9 +26,24 @@ class Node:
         what = f"{vertex.kind} {vertex.operator}, {vertex.plugin}, pipeline {vertex.pipeline}, parallelism {vertex.parallelism}"
         if vertex.rows is None:
             return what
-        tables = [f"{each.table} {number(each.rows)} rows" for each in vertex.tables[:TABLES_TOLD_MAX]] if len(vertex.tables) > 1 else []
-        more = [f"{len(vertex.tables) - TABLES_TOLD_MAX} more tables"] if len(vertex.tables) > TABLES_TOLD_MAX else []
-        return ", ".join([what, f"{number(vertex.rows)} rows {'taken' if vertex.kind == 'sink' else 'given'}", *tables, *more])
+        tables = (
+            [f"{each.table} {number(each.rows)} rows" for each in vertex.tables[:TABLES_TOLD_MAX]]
+            if len(vertex.tables) > 1
+            else []
+        )
+        more = (
+            [f"{len(vertex.tables) - TABLES_TOLD_MAX} more tables"]
+            if len(vertex.tables) > TABLES_TOLD_MAX
+            else []
+        )
+        return ", ".join(
+            [
+                what,
+                f"{number(vertex.rows)} rows {'taken' if vertex.kind == 'sink' else 'given'}",
+                *tables,
+                *more,
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +74,27 @@ def graph(vertices: Sequence[Vertex]) -> Graph:
     for part in dict.fromkeys(vertex.pipeline for vertex in vertices):
         rows: dict[int, int] = {}
         for vertex in (each for each in vertices if each.pipeline == part):
-            column = max((places[part, giver][0] + 1 for giver in vertex.inputs if (part, giver) in places), default=0)
+            column = max(
+                (places[part, giver][0] + 1 for giver in vertex.inputs if (part, giver) in places),
+                default=0,
+            )
             places[part, vertex.operator] = (column, row + rows.get(column, 0))
             rows[column] = rows.get(column, 0) + 1
         row += max(rows.values(), default=0)
-    nodes = [Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices]
+    nodes = [
+        Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices
+    ]
     known = {(vertex.pipeline, vertex.operator): vertex for vertex in vertices}
-    edges = [_edge(places, known[vertex.pipeline, giver], vertex) for vertex in vertices for giver in vertex.inputs if (vertex.pipeline, giver) in places]
+    edges = [
+        _edge(places, known[vertex.pipeline, giver], vertex)
+        for vertex in vertices
+        for giver in vertex.inputs
+        if (vertex.pipeline, giver) in places
+    ]
     width = max((node.x + NODE_WIDTH for node in nodes), default=0) + MARGIN
-    return Graph(nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN)
+    return Graph(
+        nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN
+    )
 
 
 def _corner(place: tuple[int, int]) -> tuple[int, int]:
@@ -79,12 +106,23 @@ def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex:
     x2, y2 = _corner(places[vertex.pipeline, vertex.operator])
     x1, y1, y2 = x1 + NODE_WIDTH, y1 + NODE_HEIGHT // 2, y2 + NODE_HEIGHT // 2
     half = (x2 - x1) // 2
-    return Edge(f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}", x1 + half, (y1 + y2) // 2 - 6, *_labels(giver, vertex))
+    return Edge(
+        f"M{x1},{y1} C{x1 + half},{y1} {x2 - half},{y2} {x2},{y2}",
+        x1 + half,
+        (y1 + y2) // 2 - 6,
+        *_labels(giver, vertex),
+    )
 
 
 def _labels(giver: Vertex, vertex: Vertex) -> tuple[str, str]:
     """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives to it; else nothing is said."""
-    told = giver if giver.rows is not None else vertex if vertex.kind == "sink" and len(vertex.inputs) == 1 else None
+    told = (
+        giver
+        if giver.rows is not None
+        else vertex
+        if vertex.kind == "sink" and len(vertex.inputs) == 1
+        else None
+    )
     if told is None or told.rows is None:
         return "", ""
     several = f"{len(told.tables)} tables" if len(told.tables) > 1 else ""
@@ -120,5 +158,13 @@ def timeline(checkpoints: Sequence[Checkpoint]) -> list[Bar]:
     bars = []
     for index, each in enumerate(ordered):
         height = max(4.0, each.seconds / longest * (LINE_HEIGHT - 10))
-        bars.append(Bar(each, round(index * step, 1), round(LINE_HEIGHT - height, 1), round(max(step - 4, BAR_WIDTH_MIN), 1), round(height, 1)))
+        bars.append(
+            Bar(
+                each,
+                round(index * step, 1),
+                round(LINE_HEIGHT - height, 1),
+                round(max(step - 4, BAR_WIDTH_MIN), 1),
+                round(height, 1),
+            )
+        )
     return bars

@@ -22,7 +22,14 @@ from tidegate.ui import words
 
 LOG = logging.getLogger("tidegate.ui")
 HERE = Path(__file__).parent
-NOT_FOUND = ("unknown-job", "unknown-plugin", "no-savepoint", "quarantine-missing", "unknown-log", "unknown-page")
+NOT_FOUND = (
+    "unknown-job",
+    "unknown-plugin",
+    "no-savepoint",
+    "quarantine-missing",
+    "unknown-log",
+    "unknown-page",
+)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -34,12 +41,31 @@ class Frame:
         path = desk.settings.http.context_path.strip("/")
         self.root = f"/{path}" if path else ""
         self.templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=jinja2.FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
-        self.templates.filters |= {name: getattr(words, name) for name in ("sign", "kind", "number", "size", "span", "iso", "utc", "counted", "is_terminal")}
+        self.templates.filters |= {
+            name: getattr(words, name)
+            for name in (
+                "sign",
+                "kind",
+                "number",
+                "size",
+                "span",
+                "iso",
+                "utc",
+                "counted",
+                "is_terminal",
+            )
+        }
         self.templates.globals |= {"root": self.root, "version": __version__, "ago": words.ago}
 
-    def page(self, request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    def page(
+        self, request: Request, template: str, *, status: int = 200, **values: Any
+    ) -> Response:
         """A whole page. Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way."""
         who = who_of(request)
         now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
@@ -83,18 +109,36 @@ class Frame:
             who = who_of(request)
             if not who.role.may(needed):
                 why = f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
-                return self.page(request, "error.html", status=403, condition="not-allowed", message=why)
+                return self.page(
+                    request, "error.html", status=403, condition="not-allowed", message=why
+                )
             try:
                 return await handler(request)
             except UserError as error:
-                return self.page(request, "error.html", status=404 if error.condition in NOT_FOUND else 400, condition=error.condition, message=str(error))
+                return self.page(
+                    request,
+                    "error.html",
+                    status=404 if error.condition in NOT_FOUND else 400,
+                    condition=error.condition,
+                    message=str(error),
+                )
             except ClientDisconnect:
                 return Response("the connection ended before the body of the request did", 400)
             except (TransientError, StoreDamaged) as error:
-                return self.page(request, "error.html", status=503, condition=error.condition, message=str(error))
+                return self.page(
+                    request, "error.html", status=503, condition=error.condition, message=str(error)
+                )
             except TidegateError as error:
-                return self.page(request, "error.html", status=500, condition=error.condition, message=str(error))
+                return self.page(
+                    request, "error.html", status=500, condition=error.condition, message=str(error)
+                )
             except Exception:
-                return self.page(request, "error.html", status=500, condition="internal", message=internal_error(request, LOG))
+                return self.page(
+                    request,
+                    "error.html",
+                    status=500,
+                    condition="internal",
+                    message=internal_error(request, LOG),
+                )
 
         return show

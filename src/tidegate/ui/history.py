@@ -30,10 +30,16 @@ def events_of(picture: Picture, job: models.JobDetails) -> list[Event]:
         found = [*_failures(job.failures), *_stages(picture, job)]
         return sorted(found, key=lambda event: event.at, reverse=True)
     told = {event.reason.removesuffix("…") for event in job.events}
-    untold = [each for each in job.failures if not any(each.message.startswith(reason) for reason in told if reason)]
+    untold = [
+        each
+        for each in job.failures
+        if not any(each.message.startswith(reason) for reason in told if reason)
+    ]
     lines = [_line(event) for event in job.events]
     for failure in _failures(untold):
-        index = next((index for index, line in enumerate(lines) if line.at <= failure.at), len(lines))
+        index = next(
+            (index for index, line in enumerate(lines) if line.at <= failure.at), len(lines)
+        )
         lines.insert(index, failure)
     return lines
 
@@ -52,16 +58,26 @@ def _line(event: models.JobEvent) -> Event:
         case JobEventKind.SUBMITTED:
             return Event(event.at, f"submitted{by}", event.reason)
         case JobEventKind.COMMAND:
-            return Event(event.at, f"{COMMANDS.get(event.what, event.what)} asked for{by}", event.reason)
+            return Event(
+                event.at, f"{COMMANDS.get(event.what, event.what)} asked for{by}", event.reason
+            )
         case JobEventKind.RESTART:
             return Event(event.at, "restart", event.reason, bad=True, generation=event.generation)
         case _:
-            return Event(event.at, event.what, event.reason, bad=event.what in BAD, generation=event.generation)
+            return Event(
+                event.at,
+                event.what,
+                event.reason,
+                bad=event.what in BAD,
+                generation=event.generation,
+            )
 
 
 def _failures(failures: list[models.Failure]) -> Iterator[Event]:
     for failure in failures:
-        yield Event(failure.at, failure.condition, failure.message, bad=True, generation=failure.generation)
+        yield Event(
+            failure.at, failure.condition, failure.message, bad=True, generation=failure.generation
+        )
 
 
 def _stages(picture: Picture, job: models.JobDetails) -> Iterator[Event]:

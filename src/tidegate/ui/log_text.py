@@ -24,9 +24,15 @@ def _line(line: str) -> str:
 
 def _entry(entry: dict[str, Any]) -> str:
     head = [str(entry[key]) for key in HEAD if entry.get(key)]
-    fields = [f"{key}={_text(value)}" for key, value in entry.items() if key not in (*HEAD, *FOLDED)]
-    folded = [part for key in FOLDED if entry.get(key) for part in str(entry[key]).rstrip().split("\n")]
-    return "\n    ".join([" ".join([*head, *(field.replace("\n", "\n    ") for field in fields)]), *folded])
+    fields = [
+        f"{key}={_text(value)}" for key, value in entry.items() if key not in (*HEAD, *FOLDED)
+    ]
+    folded = [
+        part for key in FOLDED if entry.get(key) for part in str(entry[key]).rstrip().split("\n")
+    ]
+    return "\n    ".join(
+        [" ".join([*head, *(field.replace("\n", "\n    ") for field in fields)]), *folded]
+    )
 
 
 def _text(value: Any) -> str:

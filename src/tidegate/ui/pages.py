@@ -47,13 +47,24 @@ class Pages:
         picture, now_ms = self.desk.current(), self.desk.clock.now_ms()
         running = self.desk.roll.rows(ended=False)
         alive = {row.job_id for row in running}
-        ended = matching(self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE))
-        failed = [row for row in ended if row.job_id not in alive]  # one that runs again has been seen to
-        sick = [job_of(picture, row, now_ms) for row in running if row.health is not CheckpointHealth.OK or row.status in TROUBLED]
+        ended = matching(
+            self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE)
+        )
+        failed = [
+            row for row in ended if row.job_id not in alive
+        ]  # one that runs again has been seen to
+        sick = [
+            job_of(picture, row, now_ms)
+            for row in running
+            if row.health is not CheckpointHealth.OK or row.status in TROUBLED
+        ]
         waiting = [
             job_of(picture, row, now_ms)
             for row in running
-            if row.status in WAITING and row.health is CheckpointHealth.OK and isinstance(row.job, Going) and row.job.state.reason
+            if row.status in WAITING
+            and row.health is CheckpointHealth.OK
+            and isinstance(row.job, Going)
+            and row.job.state.reason
         ]
         return self.frame.page(
             request,
@@ -72,17 +83,32 @@ class Pages:
         picture, query, now_ms = self.desk.current(), request.query_params, self.desk.clock.now_ms()
         status, name = query.get("status", ""), query.get("name", "").strip()
         ended = {"running": False, "ended": True}.get(query.get("show", ""))
-        found = matching(self.desk.roll.rows(ended=ended), status=[_status(status)] if status else None, name=name or None)
+        found = matching(
+            self.desk.roll.rows(ended=ended),
+            status=[_status(status)] if status else None,
+            name=name or None,
+        )
         shown, following = page(found, submitted_of, query.get("cursor") or None, ROWS)
         rows = [job_of(picture, row, now_ms) for row in shown]
         chosen = {"status": status, "name": name, "show": query.get("show", "")}
-        return self.frame.page(request, "jobs.html", jobs=rows, total=len(found), following=following, chosen=chosen, statuses=[s.value for s in JobStatus])
+        return self.frame.page(
+            request,
+            "jobs.html",
+            jobs=rows,
+            total=len(found),
+            following=following,
+            chosen=chosen,
+            statuses=[s.value for s in JobStatus],
+        )
 
     async def job(self, request: Request) -> Response:
         """One job: graph, timeline, failures, figures, what can be done."""
         picture, job_id = self.desk.current(), job_id_of(request.path_params["job_id"])
         details = job_details(picture, job_id, self.desk.clock.now_ms())
-        lines = {p.pipeline: timeline(checkpoints_of(picture, job_id, p.pipeline)) for p in details.pipelines}
+        lines = {
+            p.pipeline: timeline(checkpoints_of(picture, job_id, p.pipeline))
+            for p in details.pipelines
+        }
         return self.frame.page(
             request,
             "job.html",
@@ -99,10 +125,18 @@ class Pages:
         job_id = job_id_of(request.path_params["job_id"])
         details = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
         reader = Logs(self.desk)
-        names = [name for name in await run_in_threadpool(reader.file_names) if name.startswith(f"{job_id}/")]
-        wanted = request.query_params.get("file") or next((name for name in names if name.endswith("driver.log")), names[0] if names else "")
+        names = [
+            name
+            for name in await run_in_threadpool(reader.file_names)
+            if name.startswith(f"{job_id}/")
+        ]
+        wanted = request.query_params.get("file") or next(
+            (name for name in names if name.endswith("driver.log")), names[0] if names else ""
+        )
         text = unfolded(await run_in_threadpool(reader.tail, wanted, LOG_CHARS)) if wanted else ""
-        return self.frame.page(request, "logs.html", job=details, names=names, wanted=wanted, text=text)
+        return self.frame.page(
+            request, "logs.html", job=details, names=names, wanted=wanted, text=text
+        )
 
     async def nothing(self, request: Request) -> Response:
         """A path that leads nowhere."""
@@ -110,21 +144,41 @@ class Pages:
 
     async def cluster(self, request: Request) -> Response:
         """Workers and servers."""
-        return self.frame.page(request, "cluster.html", workers=workers_of(self.desk.current()), servers=coordinators_of(self.desk))
+        return self.frame.page(
+            request,
+            "cluster.html",
+            workers=workers_of(self.desk.current()),
+            servers=coordinators_of(self.desk),
+        )
 
     async def storage(self, request: Request) -> Response:
         """What is below the namespace, as the last pass of the collector saw it; savepoints; quarantines."""
-        seen, saved = await run_in_threadpool(lambda: (storage(self.desk), self.desk.commands.savepoints.list()))
-        return self.frame.page(request, "storage.html", storage=seen, savepoints=[savepoint(each) for each in saved], survey=None)
+        seen, saved = await run_in_threadpool(
+            lambda: (storage(self.desk), self.desk.commands.savepoints.list())
+        )
+        return self.frame.page(
+            request,
+            "storage.html",
+            storage=seen,
+            savepoints=[savepoint(each) for each in saved],
+            survey=None,
+        )
 
     async def cleanup(self, request: Request) -> Response:
         """What ended jobs have left."""
-        records = sorted((seen.value for seen in self.desk.current().cleanups().values()), key=lambda record: record.due_ms)
-        return self.frame.page(request, "cleanup.html", cleanups=[shapes.cleanup(record) for record in records])
+        records = sorted(
+            (seen.value for seen in self.desk.current().cleanups().values()),
+            key=lambda record: record.due_ms,
+        )
+        return self.frame.page(
+            request, "cleanup.html", cleanups=[shapes.cleanup(record) for record in records]
+        )
 
 
 def _status(text: str) -> JobStatus:
     try:
         return JobStatus(text)
     except ValueError:
-        raise UserError(f"{text!r} is not the status of a job: {', '.join(status.value for status in JobStatus)}") from None
+        raise UserError(
+            f"{text!r} is not the status of a job: {', '.join(status.value for status in JobStatus)}"
+        ) from None

@@ -49,7 +49,11 @@ def number(value: float | int | None) -> str:
     """Groups of three with commas, as everywhere else; a dash where it is not known."""
     if value is None:
         return NOT_KNOWN
-    return f"{value:,.1f}" if isinstance(value, float) and value < 1000 and value != int(value) else f"{round(value):,}"
+    return (
+        f"{value:,.1f}"
+        if isinstance(value, float) and value < 1000 and value != int(value)
+        else f"{round(value):,}"
+    )
 
 
 def size(count: int | None) -> str:
@@ -64,10 +68,18 @@ def span(seconds: float | None) -> str:
     whole = int(seconds)
     if whole < 1:
         return f"{seconds * 1000:.0f} ms"
-    for unit, length, below, below_unit in ((" d", 86_400, 3_600, " h"), (" h", 3_600, 60, " min"), (" min", 60, 1, " s")):
+    for unit, length, below, below_unit in (
+        (" d", 86_400, 3_600, " h"),
+        (" h", 3_600, 60, " min"),
+        (" min", 60, 1, " s"),
+    ):
         if whole >= length:
             rest = whole % length // below
-            return f"{whole // length}{unit} {rest}{below_unit}" if rest else f"{whole // length}{unit}"
+            return (
+                f"{whole // length}{unit} {rest}{below_unit}"
+                if rest
+                else f"{whole // length}{unit}"
+            )
     return f"{whole} s"
 
 

@@ -62,10 +62,29 @@ class Told(Enum):
 class Worker:
     """One worker of a host, for the life of its process. `me` is its record: `me.id` is unique, also among its predecessors."""
 
-    def __init__(self, store: Store, settings: EngineSettings, me: WorkerRecord, home: Home, launcher: Launcher, clock: Clock) -> None:
-        self.store, self.settings, self.me, self.home, self.launcher, self.clock = store, settings, me, home, launcher, clock
-        self.elector = Elector(store, worker_office(me.id), me.id, me.address, settings.worker.lease_ms, clock)
-        self.follower = Follower(store, {ASSIGNMENTS: Assignment, DRIVERS: DriverRecord}, clock.monotonic_s)
+    def __init__(
+        self,
+        store: Store,
+        settings: EngineSettings,
+        me: WorkerRecord,
+        home: Home,
+        launcher: Launcher,
+        clock: Clock,
+    ) -> None:
+        self.store, self.settings, self.me, self.home, self.launcher, self.clock = (
+            store,
+            settings,
+            me,
+            home,
+            launcher,
+            clock,
+        )
+        self.elector = Elector(
+            store, worker_office(me.id), me.id, me.address, settings.worker.lease_ms, clock
+        )
+        self.follower = Follower(
+            store, {ASSIGNMENTS: Assignment, DRIVERS: DriverRecord}, clock.monotonic_s
+        )
         self.held: dict[ProcessRef, Held] = {}
         self._begun: dict[int, int] = {}  # the newest generation of each job that was started here
         self._announced = 0  # the version of the lease under which the record was written
@@ -74,7 +93,9 @@ class Worker:
 
     def step(self) -> None:
         """One turn. A store that is out of reach ends it early: drivers go on without us."""
-        looks = {ref: held.grip.look() for ref, held in self.held.items()}  # also reaps the children, whatever the store says
+        looks = {
+            ref: held.grip.look() for ref, held in self.held.items()
+        }  # also reaps the children, whatever the store says
         self.launcher.tend()
         standing = self.elector.claim()
         if not isinstance(standing, Leading):
@@ -84,10 +105,19 @@ class Worker:
             self.follower.refresh()
         except WEATHER:
             return
-        mine = [seen.value for seen in self.follower.all(ASSIGNMENTS).values() if seen.value.worker == self.me.id]
+        mine = [
+            seen.value
+            for seen in self.follower.all(ASSIGNMENTS).values()
+            if seen.value.worker == self.me.id
+        ]
         for assignment in mine:
             self._guarded(self._take_up, assignment)
-        for ref, look in looks.items():  # last: what is reported now, our copy of the store will know only at the next turn
+        for (
+            ref,
+            look,
+        ) in (
+            looks.items()
+        ):  # last: what is reported now, our copy of the store will know only at the next turn
             self._guarded(self._look_after, standing, self.held[ref], look)
         self._forget(self.follower.all(ASSIGNMENTS))
 
@@ -131,20 +161,40 @@ class Worker:
     def _take_up(self, assignment: Assignment) -> None:
         """Start the driver of an assignment, or adopt the one that is there."""
         seen = self.follower.get(DRIVERS, str(assignment.job_id))
-        record: DriverRecord | None = seen.value if seen is not None and seen.value.generation >= assignment.generation else None
+        record: DriverRecord | None = (
+            seen.value
+            if seen is not None and seen.value.generation >= assignment.generation
+            else None
+        )
         if record is None:
-            if assignment.order is Order.RUN and self._begun.get(assignment.job_id, 0) < assignment.generation:
+            if (
+                assignment.order is Order.RUN
+                and self._begun.get(assignment.job_id, 0) < assignment.generation
+            ):
                 self._start(assignment)
-        elif record.generation == assignment.generation and record.end is None and record.process not in self.held:
+        elif (
+            record.generation == assignment.generation
+            and record.end is None
+            and record.process not in self.held
+        ):
             self._adopt(record)
 
     def _start(self, assignment: Assignment) -> None:
         plain = self._is_plain(assignment.job_id)
         self._begun[assignment.job_id] = assignment.generation
-        order = driver_order(self.settings, self.home, job_id=assignment.job_id, generation=assignment.generation, worker=self.me.id, detached=True)
+        order = driver_order(
+            self.settings,
+            self.home,
+            job_id=assignment.job_id,
+            generation=assignment.generation,
+            worker=self.me.id,
+            detached=True,
+        )
         grip = self.launcher.start(order, plain=plain)
         self._hold(assignment.job_id, assignment.generation, grip)
-        self._log("driver started", assignment.job_id, assignment.generation, f"process {grip.ref.pid}")
+        self._log(
+            "driver started", assignment.job_id, assignment.generation, f"process {grip.ref.pid}"
+        )
 
     def _is_plain(self, job_id: int) -> bool:
         """Whether a driver that waits with a started JVM can run this job: it asks for nothing of Spark that the engine does not give to all."""
@@ -158,13 +208,24 @@ class Worker:
         if record.process.host != self.me.host:
             if (record.job_id, record.generation) not in self._strange:
                 self._strange.add((record.job_id, record.generation))
-                self._log("driver out of sight", record.job_id, record.generation, f"it runs on {record.process.host}")
+                self._log(
+                    "driver out of sight",
+                    record.job_id,
+                    record.generation,
+                    f"it runs on {record.process.host}",
+                )
             return
-        self._hold(record.job_id, record.generation, self.launcher.adopt(record.process, record.job_id))
-        self._log("driver adopted", record.job_id, record.generation, f"process {record.process.pid}")
+        self._hold(
+            record.job_id, record.generation, self.launcher.adopt(record.process, record.job_id)
+        )
+        self._log(
+            "driver adopted", record.job_id, record.generation, f"process {record.process.pid}"
+        )
 
     def _hold(self, job_id: int, generation: int, grip: Grip) -> None:
-        self.held[grip.ref] = Held(job_id=job_id, generation=generation, grip=grip, started_ms=self.clock.now_ms())
+        self.held[grip.ref] = Held(
+            job_id=job_id, generation=generation, grip=grip, started_ms=self.clock.now_ms()
+        )
 
     def _look_after(self, standing: Leading, held: Held, look: Living | Dead) -> None:
         if isinstance(look, Dead):
@@ -197,19 +258,39 @@ class Worker:
         checks = [standing.check(), Check(DRIVERS, key, entry.version if entry else 0)]
         if record is not None and record.generation >= held.generation:
             if record.process != held.grip.ref:
-                self._log("late report", held.job_id, held.generation, "another driver is on record")
+                self._log(
+                    "late report", held.job_id, held.generation, "another driver is on record"
+                )
                 return Told.LATE if record.generation > held.generation else Told.OF_ANOTHER
             if record.end is not None:
                 return Told.LATE
         else:
             state = self.store.get(STATES, key)
             current = from_document(JobState, state.value, f"state of job {key}") if state else None
-            if state is None or current is None or current.generation != held.generation or current.status.terminal:
-                self._log("late report", held.job_id, held.generation, "the job has moved on, or is gone")
+            if (
+                state is None
+                or current is None
+                or current.generation != held.generation
+                or current.status.terminal
+            ):
+                self._log(
+                    "late report", held.job_id, held.generation, "the job has moved on, or is gone"
+                )
                 return Told.LATE
             checks.append(Check(STATES, key, state.version))
-            record = DriverRecord(job_id=held.job_id, generation=held.generation, process=held.grip.ref, worker=self.me.id, started_ms=held.started_ms)
-        end = DriverEnd(at_ms=self.clock.now_ms(), code=dead.code, proof=dead.proof, last_words=dead.last_words[-LAST_WORDS_MAX:])
+            record = DriverRecord(
+                job_id=held.job_id,
+                generation=held.generation,
+                process=held.grip.ref,
+                worker=self.me.id,
+                started_ms=held.started_ms,
+            )
+        end = DriverEnd(
+            at_ms=self.clock.now_ms(),
+            code=dead.code,
+            proof=dead.proof,
+            last_words=dead.last_words[-LAST_WORDS_MAX:],
+        )
         failpoint("worker.report.before")
         self.store.transact(checks, [Put(DRIVERS, key, to_document(replace(record, end=end)))])
         failpoint("worker.report.after")
@@ -220,7 +301,11 @@ class Worker:
         """Of jobs that are assigned to nobody nothing need be remembered: generations only grow."""
         for job_id in [job_id for job_id in self._begun if str(job_id) not in assignments]:
             del self._begun[job_id]
-        self._strange = {(job_id, generation) for job_id, generation in self._strange if str(job_id) in assignments}
+        self._strange = {
+            (job_id, generation)
+            for job_id, generation in self._strange
+            if str(job_id) in assignments
+        }
 
     def _log(self, event: str, job_id: int, generation: int, why: str) -> None:
         LOG.info(event, extra={"job_id": job_id, "generation": generation, "why": why})

@@ -15,7 +15,14 @@ from tidegate.pipeline.clock import Clock
 from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, last_words, launch
 from tidegate.runner.orders import driver_order
 from tidegate.runner.pool import WarmPool
-from tidegate.runner.process import boot_id, is_alive, kill_session, reference, session_members, terminate_session
+from tidegate.runner.process import (
+    boot_id,
+    is_alive,
+    kill_session,
+    reference,
+    session_members,
+    terminate_session,
+)
 from tidegate.runner.scratch import Sweeper, remove
 from tidegate.store import Store
 from tidegate.worker.agent import Worker
@@ -25,7 +32,9 @@ from tidegate.worker.slots import memory_bytes, slots
 LOG = logging.getLogger("tidegate.worker")
 TURN_S = 0.2
 END_WITHIN_S = 5.0
-NOWHERE = ProcessRef(pid=0, started=0, boot="", host="")  # of a driver that could not be started: no process is ever taken for it
+NOWHERE = ProcessRef(
+    pid=0, started=0, boot="", host=""
+)  # of a driver that could not be started: no process is ever taken for it
 
 
 class Session:
@@ -42,7 +51,9 @@ class Session:
     def kill(self) -> None:
         """Begin to kill it, unless that is under way; a process that does not die is tried again when the deadline of the last try is over."""
         if self._killing is None or not self._killing.is_alive():
-            self._killing = threading.Thread(target=kill_session, args=(self.ref,), name=f"kill-{self.ref.pid}", daemon=True)
+            self._killing = threading.Thread(
+                target=kill_session, args=(self.ref,), name=f"kill-{self.ref.pid}", daemon=True
+            )
             self._killing.start()
 
 
@@ -111,9 +122,14 @@ class HostLauncher:
         """One that waits, else a new one."""
         try:
             waiting = self.pool.take(order) if plain else None
-            return Child(waiting if isinstance(waiting, DriverProcess) else launch(order, self.program))
+            return Child(
+                waiting if isinstance(waiting, DriverProcess) else launch(order, self.program)
+            )
         except OSError as error:
-            LOG.error("a driver cannot be started", extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)})
+            LOG.error(
+                "a driver cannot be started",
+                extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)},
+            )
             return Stillborn(f"the driver cannot be started: {error}")
 
     def adopt(self, process: ProcessRef, job_id: int) -> Grip:
@@ -122,9 +138,14 @@ class HostLauncher:
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
         """In a thread: there may be much to remove."""
-        for place in (self.home.work(job_id, generation), self.home.warm_work(process.pid, process.started)):
+        for place in (
+            self.home.work(job_id, generation),
+            self.home.warm_work(process.pid, process.started),
+        ):
             if place.exists():
-                threading.Thread(target=remove, args=(place,), name=f"clear-{job_id}", daemon=True).start()
+                threading.Thread(
+                    target=remove, args=(place,), name=f"clear-{job_id}", daemon=True
+                ).start()
 
     def tend(self) -> None:
         """Drivers that wait, and what dead ones have left."""
@@ -140,7 +161,14 @@ class HostLauncher:
 
 
 def open_worker(
-    store: Store, settings: EngineSettings, home: Home, clock: Clock, environ: Mapping[str, str], *, address: str = "", module: str = "tidegate.driver"
+    store: Store,
+    settings: EngineSettings,
+    home: Home,
+    clock: Clock,
+    environ: Mapping[str, str],
+    *,
+    address: str = "",
+    module: str = "tidegate.driver",
 ) -> Worker:
     """A worker of this host and this process."""
     process = reference(os.getpid())
@@ -156,8 +184,20 @@ def open_worker(
         address=address,
     )
     program = Program(environ=dict(environ), module=module)
-    pool = WarmPool(program, driver_order(settings, home, job_id=0, generation=0, worker=me.id, detached=True), settings.worker.warm, clock.monotonic_s)
-    return Worker(store, settings, me, home, HostLauncher(home, program, pool, Sweeper(home, process.host, clock.monotonic_s)), clock)
+    pool = WarmPool(
+        program,
+        driver_order(settings, home, job_id=0, generation=0, worker=me.id, detached=True),
+        settings.worker.warm,
+        clock.monotonic_s,
+    )
+    return Worker(
+        store,
+        settings,
+        me,
+        home,
+        HostLauncher(home, program, pool, Sweeper(home, process.host, clock.monotonic_s)),
+        clock,
+    )
 
 
 class WorkerThread:
@@ -169,7 +209,12 @@ class WorkerThread:
         beat_s = worker.settings.worker.lease_ms / 10_000
         self._threads = [
             threading.Thread(target=self._turns, name="worker", daemon=True),
-            threading.Thread(target=self._again, args=(worker.elector.claim, beat_s), name="worker-lease", daemon=True),
+            threading.Thread(
+                target=self._again,
+                args=(worker.elector.claim, beat_s),
+                name="worker-lease",
+                daemon=True,
+            ),
         ]
 
     def start(self) -> None:

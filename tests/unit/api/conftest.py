@@ -85,7 +85,9 @@ class Caller:
 
     def __init__(self, app: Starlette) -> None:
         self._runner = asyncio.Runner()
-        self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        )
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._client.get(path, **options))
@@ -109,9 +111,18 @@ class Site:
         self.solid = open_store("memory:")
         self.store, _ = faulty_store(self.solid, self._choose)
         self.picture = Picture(self.store, self.clock)
-        commands = Commands(self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock)
+        commands = Commands(
+            self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock
+        )
         me = Me(id="server-1", address="http://127.0.0.1:8080")
-        self.desk = Desk(picture=self.picture, commands=commands, store=self.store, settings=settings, clock=self.clock, me=me)
+        self.desk = Desk(
+            picture=self.picture,
+            commands=commands,
+            store=self.store,
+            settings=settings,
+            clock=self.clock,
+            me=me,
+        )
         self.app = make_app(self.desk)
         self.http = Caller(self.app)
 
@@ -130,37 +141,115 @@ class Site:
         return self.http.get(path, **options)
 
     def running(
-        self, job_id: int, status: JobStatus = JobStatus.RUNNING, *, name: str = "stream", at_ms: int = NOW_MS - 60_000, env: str = "", **state: Any
+        self,
+        job_id: int,
+        status: JobStatus = JobStatus.RUNNING,
+        *,
+        name: str = "stream",
+        at_ms: int = NOW_MS - 60_000,
+        env: str = "",
+        **state: Any,
     ) -> None:
         """A job and its state."""
-        self.put(JOBS, job_id, JobRecord(job_id=job_id, name=name, initialization_ms=at_ms, lineage="l", plan=planned(env=env)))
+        self.put(
+            JOBS,
+            job_id,
+            JobRecord(
+                job_id=job_id,
+                name=name,
+                initialization_ms=at_ms,
+                lineage="l",
+                plan=planned(env=env),
+            ),
+        )
         entered = {JobStatus.RUNNING.value: at_ms + 1000}
-        self.put(STATES, job_id, JobState(**{"job_id": job_id, "status": status, "initialization_ms": at_ms, "generation": 1, "entered": entered, **state}))
+        self.put(
+            STATES,
+            job_id,
+            JobState(
+                **{
+                    "job_id": job_id,
+                    "status": status,
+                    "initialization_ms": at_ms,
+                    "generation": 1,
+                    "entered": entered,
+                    **state,
+                }
+            ),
+        )
 
-    def place(self, job_id: int, pipeline: int = 1, *, checkpoint: int = 0, age_s: float = 0, **more: Any) -> None:
+    def place(
+        self, job_id: int, pipeline: int = 1, *, checkpoint: int = 0, age_s: float = 0, **more: Any
+    ) -> None:
         """A pipeline with a checkpoint of this age."""
         completed_ms = NOW_MS - round(age_s * 1000)
-        ref = CheckpointRef(checkpoint=checkpoint, path="p", generation=1, begun_ms=completed_ms - 10, completed_ms=completed_ms)
-        state = PipelineState(job_id=job_id, pipeline=pipeline, lineage="l", generation=1, retained=(ref,) if checkpoint else (), **more)
+        ref = CheckpointRef(
+            checkpoint=checkpoint,
+            path="p",
+            generation=1,
+            begun_ms=completed_ms - 10,
+            completed_ms=completed_ms,
+        )
+        state = PipelineState(
+            job_id=job_id,
+            pipeline=pipeline,
+            lineage="l",
+            generation=1,
+            retained=(ref,) if checkpoint else (),
+            **more,
+        )
         self.put(PIPELINES, f"{job_id}/{pipeline}", state)
 
     def figures(self, job_id: int, pipeline: int = 1, **figures: Any) -> None:
         """What the driver has counted."""
-        self.put(METRICS, f"{job_id}/{pipeline}", PipelineMetrics(pipeline=pipeline, generation=1, **figures))
+        self.put(
+            METRICS,
+            f"{job_id}/{pipeline}",
+            PipelineMetrics(pipeline=pipeline, generation=1, **figures),
+        )
 
     def ended(self, job_id: int, status: JobStatus = JobStatus.FINISHED, **more: Any) -> None:
         """The outcome of a job, as it is after its terminal transition."""
-        values = {"name": "batch", "initialization_ms": NOW_MS - 5000, "finished_ms": NOW_MS - 1000, "rows_read": 5, "rows_written": 5}
-        outcome = JobOutcome(job_id=job_id, lineage="l", status=status, plan=planned("BATCH"), **{**values, **more})
+        values = {
+            "name": "batch",
+            "initialization_ms": NOW_MS - 5000,
+            "finished_ms": NOW_MS - 1000,
+            "rows_read": 5,
+            "rows_written": 5,
+        }
+        outcome = JobOutcome(
+            job_id=job_id, lineage="l", status=status, plan=planned("BATCH"), **{**values, **more}
+        )
         self.put(FINISHED, job_id, outcome)
-        self.put(STATES, job_id, JobState(job_id=job_id, status=status, initialization_ms=outcome.initialization_ms))
+        self.put(
+            STATES,
+            job_id,
+            JobState(job_id=job_id, status=status, initialization_ms=outcome.initialization_ms),
+        )
 
-    def worker(self, name: str, *, slots: int = 4, tags: dict[str, str] | None = None, holds: tuple[int, ...] = ()) -> None:
+    def worker(
+        self,
+        name: str,
+        *,
+        slots: int = 4,
+        tags: dict[str, str] | None = None,
+        holds: tuple[int, ...] = (),
+    ) -> None:
         """A worker, with the jobs that are in its hands."""
         process = ProcessRef(pid=1, started=1, boot="b", host="h")
-        self.put(WORKERS, name, WorkerRecord(id=name, host="h", boot="b", process=process, slots=slots, tags=tags or {}))
+        self.put(
+            WORKERS,
+            name,
+            WorkerRecord(
+                id=name, host="h", boot="b", process=process, slots=slots, tags=tags or {}
+            ),
+        )
         for job_id in holds:
-            self.put(ASSIGNMENTS, job_id, Assignment(job_id=job_id, initialization_ms=0, generation=1, worker=name))
+            self.put(
+                ASSIGNMENTS,
+                job_id,
+                Assignment(job_id=job_id, initialization_ms=0, generation=1, worker=name),
+            )
 
     def leader(self, name: str = "server-1") -> None:
         """Who leads."""
@@ -197,6 +286,18 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[EngineSettings], Site]]:
 def guarded_site(tmp_path: Path) -> Iterator[Site]:
     """One with a password, below a context path."""
     settings = EngineSettings()
-    made = Site(tmp_path, replace(settings, http=replace(settings.http, basic_auth=True, username="ann", password="sesame", context_path="/flow")))
+    made = Site(
+        tmp_path,
+        replace(
+            settings,
+            http=replace(
+                settings.http,
+                basic_auth=True,
+                username="ann",
+                password="sesame",
+                context_path="/flow",
+            ),
+        ),
+    )
     yield made
     made.http.close()

@@ -10,10 +10,23 @@ from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.registry import look
 from tidegate.model.change import ChangeChoice, ChangeStop
-from tidegate.model.records import JOBS, PIPELINES, CheckpointRef, Failure, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    JOBS,
+    PIPELINES,
+    CheckpointRef,
+    Failure,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.ui.app import routes as pages
 
-STOP = ChangeStop(table="shop.orders", at="bin.4:120", statement="ALTER TABLE orders DROP COLUMN v", choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD))
+STOP = ChangeStop(
+    table="shop.orders",
+    at="bin.4:120",
+    statement="ALTER TABLE orders DROP COLUMN v",
+    choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD),
+)
 SOURCE = "Source[0]-FakeSource"
 DECISION = {"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}
 
@@ -21,9 +34,19 @@ DECISION = {"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}
 def stopped(site, stop: ChangeStop | None = STOP) -> None:
     """A job with a checkpoint that has failed with this."""
     site.running(5, JobStatus.RUNNING)
-    manifest = Manifest(job_id=5, pipeline=1, checkpoint=1, lineage="l", generation=1, begun_ms=0, files={})
+    manifest = Manifest(
+        job_id=5, pipeline=1, checkpoint=1, lineage="l", generation=1, begun_ms=0, files={}
+    )
     published = site.desk.commands.storage.publish(manifest, {SOURCE: {"offset": 1}})
-    failure = Failure(at_ms=1, generation=1, pipeline=1, condition="table-changed", domain="user", message="it was changed", change=stop)
+    failure = Failure(
+        at_ms=1,
+        generation=1,
+        pipeline=1,
+        condition="table-changed",
+        domain="user",
+        message="it was changed",
+        change=stop,
+    )
     state = PipelineState(
         job_id=5,
         pipeline=1,
@@ -31,7 +54,11 @@ def stopped(site, stop: ChangeStop | None = STOP) -> None:
         generation=1,
         status=PipelineStatus.FAILED,
         initial={SOURCE: 0},
-        retained=(CheckpointRef(checkpoint=1, path=published.path, generation=1, begun_ms=0, completed_ms=1),),
+        retained=(
+            CheckpointRef(
+                checkpoint=1, path=published.path, generation=1, begun_ms=0, completed_ms=1
+            ),
+        ),
         next_checkpoint=2,
         error=failure,
     )
@@ -46,9 +73,18 @@ def shown(site) -> dict[str, Any]:
 
 def test_a_stopped_job_says_what_it_is_stopped_at(site) -> None:
     stopped(site)
-    stop = {"table": "shop.orders", "at": "bin.4:120", "statement": STOP.statement, "choices": ["adopt", "reread"]}
+    stop = {
+        "table": "shop.orders",
+        "at": "bin.4:120",
+        "statement": STOP.statement,
+        "choices": ["adopt", "reread"],
+    }
     job = shown(site)
-    assert (job["stopped_at"], job["failures"][0]["change"], job["failures"][0]["condition"]) == ([stop], stop, "table-changed")
+    assert (job["stopped_at"], job["failures"][0]["change"], job["failures"][0]["condition"]) == (
+        [stop],
+        stop,
+        "table-changed",
+    )
     assert site.get("/job-info/5/failures").json()[0]["change"] == stop
 
 
@@ -56,25 +92,38 @@ def test_a_decision_resumes_the_job_and_says_what_is_left_to_do(site) -> None:
     stopped(site)
     answer = site.http.post("/api/v1/jobs/5/accept-change", json=DECISION)
     assert answer.status_code == 202, answer.text
-    assert any("rows that it no longer has stay in the target" in note for note in answer.json()["notes"])
+    assert any(
+        "rows that it no longer has stay in the target" in note for note in answer.json()["notes"]
+    )
     record = site.solid.get(JOBS, "5").value
-    assert record["accepted_changes"] == [{"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}]
+    assert record["accepted_changes"] == [
+        {"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}
+    ]
     assert record["restored"] is True
-    assert site.http.post("/api/v1/jobs/5/accept-change", json=DECISION).status_code == 202  # an answer that was lost is asked for again
+    assert (
+        site.http.post("/api/v1/jobs/5/accept-change", json=DECISION).status_code == 202
+    )  # an answer that was lost is asked for again
     assert shown(site)["stopped_at"] == []
 
 
 @pytest.mark.parametrize(
     ("change", "status", "condition", "word"),
     [
-        ({"at": "bin.4:121"}, 409, "not-stopped-at-change", "it is stopped at bin.4:120 of shop.orders"),
+        (
+            {"at": "bin.4:121"},
+            409,
+            "not-stopped-at-change",
+            "it is stopped at bin.4:120 of shop.orders",
+        ),
         ({"table": "shop.other"}, 409, "not-stopped-at-change", "Nothing was done"),
         ({"choice": "skip"}, 400, "choice-not-offered", "the choices are adopt, reread"),
         ({"choice": "drop"}, 400, "invalid", "choice"),
         ({"at": ""}, 400, "invalid", "at"),
     ],
 )
-def test_a_decision_that_does_not_fit_is_refused(site, change: dict[str, str], status: int, condition: str, word: str) -> None:
+def test_a_decision_that_does_not_fit_is_refused(
+    site, change: dict[str, str], status: int, condition: str, word: str
+) -> None:
     stopped(site)
     answer = site.http.post("/api/v1/jobs/5/accept-change", json={**DECISION, **change})
     assert (answer.status_code in (status, 422), word in answer.text) == (True, True), answer.text
@@ -92,9 +141,21 @@ def test_a_job_that_runs_or_is_not_there_has_nothing_to_decide(site) -> None:
 def test_a_submit_can_carry_decisions(site) -> None:
     stopped(site)
     query = "jobId=5&restore=latest&acceptChange=shop.orders@bin.4:120%3Dadopt"
-    body = {"env": {"job.mode": "STREAMING"}, "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "schema": {"fields": {"id": "bigint"}}}]}
+    body = {
+        "env": {"job.mode": "STREAMING"},
+        "source": [
+            {
+                "plugin_name": "FakeSource",
+                "plugin_output": "t",
+                "schema": {"fields": {"id": "bigint"}},
+            }
+        ],
+    }
     sink = {"transform": [], "sink": [{"plugin_name": "Console", "plugin_input": "t"}]}
-    assert "acceptChange='x' is not understood" in site.http.post("/submit-job?acceptChange=x", json={**body, **sink}).json()["message"]
+    assert (
+        "acceptChange='x' is not understood"
+        in site.http.post("/submit-job?acceptChange=x", json={**body, **sink}).json()["message"]
+    )
     answer = site.http.post(f"/submit-job?{query}", json={**body, **sink})
     assert answer.status_code == 200, answer.text
     assert [c["choice"] for c in site.solid.get(JOBS, "5").value["accepted_changes"]] == ["adopt"]
@@ -108,7 +169,9 @@ def paged(site) -> Any:
     return site
 
 
-def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out(paged: Any) -> None:
+def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out(
+    paged: Any,
+) -> None:
     site = paged
     stopped(site)
     page = site.get("/ui/jobs/5").text
@@ -118,7 +181,9 @@ def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out
     assert "choice=skip" not in page
     asked = site.get(link.replace("&amp;", "&"))
     assert asked.status_code == 200
-    assert "tidegate accept-change 5 --at bin.4:120 --table shop.orders --choice reread" in asked.text
+    assert (
+        "tidegate accept-change 5 --at bin.4:120 --table shop.orders --choice reread" in asked.text
+    )
     assert "rows that it no longer has stay in the target" in asked.text
     done = site.http.post("/ui/jobs/5/accept-change", data=DECISION)
     assert (done.status_code, done.headers["location"]) == (303, "/ui/jobs/5")
@@ -128,8 +193,14 @@ def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out
 def test_a_page_for_a_decision_that_does_not_fit_says_why(paged: Any) -> None:
     site = paged
     stopped(site)
-    assert "it is stopped at bin.4:120" in site.get("/ui/jobs/5/accept-change?at=bin.4%3A9&choice=adopt").text
-    assert "the choices are adopt, reread" in site.get("/ui/jobs/5/accept-change?at=bin.4%3A120&choice=skip").text
+    assert (
+        "it is stopped at bin.4:120"
+        in site.get("/ui/jobs/5/accept-change?at=bin.4%3A9&choice=adopt").text
+    )
+    assert (
+        "the choices are adopt, reread"
+        in site.get("/ui/jobs/5/accept-change?at=bin.4%3A120&choice=skip").text
+    )
     assert site.solid.get(JOBS, "5") is None
 
 

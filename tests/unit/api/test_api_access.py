@@ -24,11 +24,36 @@ READS = (
         "/running-job/1",
         "/finished-jobs",
     ),
-    *("/finished-jobs/FAILED", "/jobs/checkpoints/1", "/jobs/checkpoints/history/1", "/system-monitoring-information", "/thread-dump", "/running-threads"),
-    *("/logs", "/logs/a.log", "/log", "/log/a.log", "/get-all-log-name", "/option-rules", "/metrics", "/openmetrics", "/loggers", "/loggers/x"),
+    *(
+        "/finished-jobs/FAILED",
+        "/jobs/checkpoints/1",
+        "/jobs/checkpoints/history/1",
+        "/system-monitoring-information",
+        "/thread-dump",
+        "/running-threads",
+    ),
+    *(
+        "/logs",
+        "/logs/a.log",
+        "/log",
+        "/log/a.log",
+        "/get-all-log-name",
+        "/option-rules",
+        "/metrics",
+        "/openmetrics",
+        "/loggers",
+        "/loggers/x",
+    ),
 )
 PROBES = ("/health", "/ready")  # tests/unit/api/test_api_outage.py
-WISHES = ("/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/encrypt-config")
+WISHES = (
+    "/submit-job",
+    "/submit-job/upload",
+    "/submit-jobs",
+    "/stop-job",
+    "/stop-jobs",
+    "/encrypt-config",
+)
 ADMINS = ("/update-tags", "/loggers/tidegate.api")
 
 
@@ -46,8 +71,19 @@ def holder(site: Any, role: Role, lives_ms: int | None = None) -> dict[str, str]
 
 def test_every_route_is_in_one_of_the_lists(closed) -> None:
     paths = {getattr(route, "path", "") for route in closed.app.routes}
-    known = {path.replace("{job_id}", "1").replace("{state}", "FAILED").replace("{name:path}", "a.log").replace("{name}", "x") for path in paths}
-    assert known - {"/job-info", "/running-job", "/loggers/x", "/api/v1"} == {*READS, *PROBES, *WISHES, "/update-tags"} - {"/loggers/x"}
+    known = {
+        path.replace("{job_id}", "1")
+        .replace("{state}", "FAILED")
+        .replace("{name:path}", "a.log")
+        .replace("{name}", "x")
+        for path in paths
+    }
+    assert known - {"/job-info", "/running-job", "/loggers/x", "/api/v1"} == {
+        *READS,
+        *PROBES,
+        *WISHES,
+        "/update-tags",
+    } - {"/loggers/x"}
 
 
 @pytest.mark.parametrize("path", READS)
@@ -144,7 +180,13 @@ def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogR
     closed.http.post("/stop-job", json={"jobId": 1}, headers=operator)
     closed.http.post("/submit-job?jobId=7", content=b"password = hunter2", headers=operator)
     closed.http.get("/overview", headers=operator)
-    lines = [(r.__dict__["by"], r.__dict__["what"], r.__dict__["answer"], r.__dict__["asked"]) for r in audit]
+    lines = [
+        (r.__dict__["by"], r.__dict__["what"], r.__dict__["answer"], r.__dict__["asked"])
+        for r in audit
+    ]
     stopped = {"jobId": "1", "action": "cancel"}
-    assert lines == [("some operator", "POST /stop-job", 200, stopped), ("some operator", "POST /submit-job", 400, {"jobId": "7"})]
+    assert lines == [
+        ("some operator", "POST /stop-job", 200, stopped),
+        ("some operator", "POST /submit-job", 400, {"jobId": "7"}),
+    ]
     assert "hunter2" not in str([r.__dict__ for r in audit])

@@ -39,12 +39,23 @@ def test_of_many_ended_jobs_only_the_new_one_is_looked_at(site, peeks: list[str]
     site.get("/overview")
     site.get("/metrics")
     peeks.clear()
-    for path in ("/finished-jobs/FINISHED?page=1&rows=5", "/api/v1/jobs?limit=5", "/overview", "/metrics", "/api/v1/overview"):
+    for path in (
+        "/finished-jobs/FINISHED?page=1&rows=5",
+        "/api/v1/jobs?limit=5",
+        "/overview",
+        "/metrics",
+        "/api/v1/overview",
+    ):
         site.get(path)
-    assert not {int(key) for key in peeks} - set(range(96, 101))  # the text of a job is made from its own record
+    assert not {int(key) for key in peeks} - set(
+        range(96, 101)
+    )  # the text of a job is made from its own record
     peeks.clear()
     site.ended(500, JobStatus.FAILED, finished_ms=NOW_MS)
-    assert [job["jobId"] for job in site.get("/finished-jobs?page=1&rows=2").json()["data"]] == ["500", "100"]
+    assert [job["jobId"] for job in site.get("/finished-jobs?page=1&rows=2").json()["data"]] == [
+        "500",
+        "100",
+    ]
     assert site.get("/overview").json()["failedJobs"] == "1"
     assert {int(key) for key in peeks} <= {500, 100}
 
@@ -68,11 +79,17 @@ def test_pages_by_cursor_hold_every_job_once_in_the_order_of_submission(site) ->
 def test_a_job_that_ends_and_one_that_runs_again_change_places(site) -> None:
     site.running(1)
     site.ended(2)
-    assert (listed(site, "/api/v1/jobs?ended=false"), listed(site, "/api/v1/jobs?ended=true")) == ([1], [2])
+    assert (listed(site, "/api/v1/jobs?ended=false"), listed(site, "/api/v1/jobs?ended=true")) == (
+        [1],
+        [2],
+    )
     site.take(JOBS, 1)
     site.ended(1, JobStatus.CANCELED)
     site.running(2)
-    assert (listed(site, "/api/v1/jobs?ended=false"), listed(site, "/api/v1/jobs?ended=true&status=CANCELED")) == ([2], [1])
+    assert (
+        listed(site, "/api/v1/jobs?ended=false"),
+        listed(site, "/api/v1/jobs?ended=true&status=CANCELED"),
+    ) == ([2], [1])
     assert sorted(listed(site, "/api/v1/jobs")) == [1, 2]
     assert {job["jobId"] for job in site.get("/finished-jobs").json()} == {"1", "2"}
     site.take(FINISHED, 1)
@@ -86,7 +103,10 @@ def test_rows_are_found_by_status_health_and_name(site) -> None:
     site.desk.catch_up()
     rows = site.desk.roll.rows()
     assert {row.job_id for row in matching(rows, name="ORDERS")} == {1, 2}
-    assert {row.job_id for row in matching(rows, status=[JobStatus.FAILED, JobStatus.PENDING])} == {2, 3}
+    assert {row.job_id for row in matching(rows, status=[JobStatus.FAILED, JobStatus.PENDING])} == {
+        2,
+        3,
+    }
     assert matching(rows, name="orders", status=[JobStatus.FAILED]) == []
 
 
@@ -106,8 +126,16 @@ def test_the_text_of_a_job_in_a_list_is_what_its_model_says(site) -> None:
         site.clock.turn(turned_s)
         shown = site.get("/api/v1/jobs").json()
         rows, now_ms = site.desk.roll.rows(), site.clock.now_ms()
-        assert shown == {"jobs": [job_of(site.picture, row, now_ms).model_dump(mode="json") for row in rows], "next": None, "total": 3}
-    assert {job["id"]: job["seconds_since_checkpoint"] for job in shown["jobs"]} == {"1": 9.5, "2": None, "3": None}
+        assert shown == {
+            "jobs": [job_of(site.picture, row, now_ms).model_dump(mode="json") for row in rows],
+            "next": None,
+            "total": 3,
+        }
+    assert {job["id"]: job["seconds_since_checkpoint"] for job in shown["jobs"]} == {
+        "1": 9.5,
+        "2": None,
+        "3": None,
+    }
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(site) -> None:
@@ -118,12 +146,21 @@ def test_a_page_that_has_not_changed_is_not_sent_again(site) -> None:
     known = {"If-None-Match": first.headers["etag"]}
     site.figures(1, rows_read=5, at_ms=NOW_MS)  # a sign of life
     again = site.get("/api/v1/jobs", headers=known)
-    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
-    assert site.get("/api/v1/jobs?limit=1&status=RUNNING", headers=known).status_code == 304  # the same jobs
+    assert (again.status_code, again.content, again.headers["etag"]) == (
+        304,
+        b"",
+        first.headers["etag"],
+    )
+    assert (
+        site.get("/api/v1/jobs?limit=1&status=RUNNING", headers=known).status_code == 304
+    )  # the same jobs
     site.figures(1, rows_read=6)
     assert site.get("/api/v1/jobs", headers=known).status_code == 200
     one = site.get("/api/v1/jobs/1")
-    assert site.get("/api/v1/jobs/1", headers={"If-None-Match": one.headers["etag"]}).status_code == 304
+    assert (
+        site.get("/api/v1/jobs/1", headers={"If-None-Match": one.headers["etag"]}).status_code
+        == 304
+    )
     assert site.get("/api/v1/jobs/99", headers=known).status_code == 404
 
 

@@ -8,7 +8,11 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 from starlette.routing import Route
 
 from tidegate.api.described import OPERATIONS
@@ -17,7 +21,12 @@ from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Role
 
 NOW_MS = 1_790_000_000_000
-CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
 
 
 @pytest.fixture
@@ -31,11 +40,17 @@ def furnished(site: Any) -> Any:
     """Something of everything."""
     site.leader()
     site.worker("w1", slots=2, holds=(1,))
-    site.running(1, health=CheckpointHealth.LATE, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),))
+    site.running(
+        1,
+        health=CheckpointHealth.LATE,
+        failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),),
+    )
     site.place(1, checkpoint=3, checkpoints=3)
     site.running(2, JobStatus.PENDING, reason="no slot")
     site.ended(3)
-    site.ended(4, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),))
+    site.ended(
+        4, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),)
+    )
     site.desk.catch_up()
     return site
 
@@ -71,7 +86,11 @@ def test_every_route_is_described_and_every_description_is_a_route(site) -> None
         for method in route.methods or ()
         if method != "HEAD"
     }
-    assert routes - described == {("GET", "/openapi.json"), ("GET", "/job-info"), ("GET", "/running-job")}
+    assert routes - described == {
+        ("GET", "/openapi.json"),
+        ("GET", "/job-info"),
+        ("GET", "/running-job"),
+    }
     assert described <= routes
 
 
@@ -90,27 +109,45 @@ def test_much_that_a_description_allows_breaks_no_server(site, path: str) -> Non
 def role_holders(site: Any) -> dict[Role, dict[str, str]]:
     """The header of a caller of each role."""
     tokens = Tokens(site.solid, site.clock)
-    holders = {role: {"Authorization": f"Bearer {tokens.create(role.value, role)[1]}"} for role in Role}
+    holders = {
+        role: {"Authorization": f"Bearer {tokens.create(role.value, role)[1]}"} for role in Role
+    }
     site.desk.catch_up()
     return holders
 
 
-@pytest.mark.parametrize(("path", "prefix"), [("/openapi.json", ""), ("/api/v1/openapi.json", "/api/v1")])
-def test_the_role_that_a_description_names_is_the_one_that_the_route_needs(make_site: Any, path: str, prefix: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "prefix"), [("/openapi.json", ""), ("/api/v1/openapi.json", "/api/v1")]
+)
+def test_the_role_that_a_description_names_is_the_one_that_the_route_needs(
+    make_site: Any, path: str, prefix: str
+) -> None:
     default = EngineSettings()
     site = furnished(make_site(replace(default, http=replace(default.http, tokens=True))))
     holders = role_holders(site)
     described = site.http.get(path, headers=holders[Role.VIEWER]).json()["paths"]
-    operations = [(method, where, Role(each["x-role"])) for where, methods in described.items() for method, each in methods.items()]
-    assert {Role.VIEWER, Role.OPERATOR, Role.ADMIN} >= {role for _, _, role in operations} >= {Role.VIEWER, Role.OPERATOR}
+    operations = [
+        (method, where, Role(each["x-role"]))
+        for where, methods in described.items()
+        for method, each in methods.items()
+    ]
+    assert (
+        {Role.VIEWER, Role.OPERATOR, Role.ADMIN}
+        >= {role for _, _, role in operations}
+        >= {Role.VIEWER, Role.OPERATOR}
+    )
     for method, where, needed in operations:
         if method == "put":  # as its POST
             assert needed is Role.ADMIN
             continue
         place = prefix + re.sub(r"\{\w+\}", "1", where)
         for role in Role:
-            answer = getattr(site.http, method)(place, headers=holders[role], **({"json": {}} if method == "post" else {}))
-            assert (answer.status_code == 403) is not role.may(needed), f"{method} {place} as {role}"
+            answer = getattr(site.http, method)(
+                place, headers=holders[role], **({"json": {}} if method == "post" else {})
+            )
+            assert (answer.status_code == 403) is not role.may(needed), (
+                f"{method} {place} as {role}"
+            )
 
 
 def test_the_description_says_where_the_api_is(make_site: Any) -> None:

@@ -5,7 +5,15 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tidegate.api.v1.live import ALIVE_EVERY_S, BEHIND_MAX, EVERYTHING, IDS_MAX, PROGRESS_EVERY_S, Live, News
+from tidegate.api.v1.live import (
+    ALIVE_EVERY_S,
+    BEHIND_MAX,
+    EVERYTHING,
+    IDS_MAX,
+    PROGRESS_EVERY_S,
+    Live,
+    News,
+)
 from tidegate.model.records import JOBS, JobStatus
 from tidegate.testing.faulty_store import Fault
 
@@ -66,7 +74,9 @@ def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
     assert live._last.text is EVERYTHING
 
 
-def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(site) -> None:
+def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(
+    site,
+) -> None:
     live, changed = Live(site.desk), site.picture.listen()
     site.desk.catch_up()
     live.turn(changed.take())

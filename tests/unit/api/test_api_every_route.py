@@ -32,7 +32,11 @@ VALUES = {
     "token_id": "0" * 12,
     "kind": "source",
 }
-FOR_ALL = {("GET", "/ui/login"), ("POST", "/ui/login"), *(("GET", f"{root}/{name}") for root in ("", "/api/v1") for name in ("health", "ready"))}
+FOR_ALL = {
+    ("GET", "/ui/login"),
+    ("POST", "/ui/login"),
+    *(("GET", f"{root}/{name}") for root in ("", "/api/v1") for name in ("health", "ready")),
+}
 LOOKERS_MAY = {*FOR_ALL, ("POST", "/ui/logout")}
 ENDLESS = ("GET", "/api/v1/events")  # a stream: who may come in gets it for ever
 NONSENSE = {
@@ -46,8 +50,32 @@ NONSENSE = {
     "deep": b'{"a":' * 3_000,
     "a form": b"how=nonsense&id=..%2f..&restore=nowhere&text=%00&jobId=x",
 }
-STRANGE = ("%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%5c..%5cetc", "%00", "9" * 30, "x" * 4000, "%F0%9F%92%A5", "1%0a2")
-NUMBERS = ("9" * 5000, "0" * 5000 + "1", str(2**63), str(2**64), "-1", "-" + "9" * 5000, "0", "+1", "1_0", "1e3", "0x1", "%D9%A3", "%EF%BC%91", "%20", "NaN")
+STRANGE = (
+    "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+    "..%5c..%5cetc",
+    "%00",
+    "9" * 30,
+    "x" * 4000,
+    "%F0%9F%92%A5",
+    "1%0a2",
+)
+NUMBERS = (
+    "9" * 5000,
+    "0" * 5000 + "1",
+    str(2**63),
+    str(2**64),
+    "-1",
+    "-" + "9" * 5000,
+    "0",
+    "+1",
+    "1_0",
+    "1e3",
+    "0x1",
+    "%D9%A3",
+    "%EF%BC%91",
+    "%20",
+    "NaN",
+)
 COUNTED = ("page", "rows", "limit", "pipelineId", "pipeline", "jobId", "job", "cursor")
 
 
@@ -60,7 +88,11 @@ class Place:
 
     @property
     def path(self) -> str:
-        return re.sub(r"\{(\w+)(:\w+)?\}", lambda found: VALUES["path" if found[2] else found[1]], self.template)
+        return re.sub(
+            r"\{(\w+)(:\w+)?\}",
+            lambda found: VALUES["path" if found[2] else found[1]],
+            self.template,
+        )
 
     @property
     def parameters(self) -> list[str]:
@@ -74,12 +106,24 @@ def places(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[Place]:
     for route in routes:
         if isinstance(route, Mount) and isinstance(route.app, FastAPI):
             described = route.app.openapi()["paths"]
-            yield from (Place(method.upper(), prefix + route.path + path) for path, methods in described.items() for method in methods)
-            yield from places([each for each in route.app.routes if isinstance(each, Route)], prefix + route.path)
+            yield from (
+                Place(method.upper(), prefix + route.path + path)
+                for path, methods in described.items()
+                for method in methods
+            )
+            yield from places(
+                [each for each in route.app.routes if isinstance(each, Route)], prefix + route.path
+            )
         elif isinstance(route, Mount):
-            yield from places(getattr(route.app, "routes", []), prefix + route.path)  # static files have none
+            yield from places(
+                getattr(route.app, "routes", []), prefix + route.path
+            )  # static files have none
         elif isinstance(route, Route):
-            yield from (Place(method, prefix + route.path) for method in sorted(route.methods or ()) if method != "HEAD")
+            yield from (
+                Place(method, prefix + route.path)
+                for method in sorted(route.methods or ())
+                if method != "HEAD"
+            )
 
 
 class Building:
@@ -88,9 +132,13 @@ class Building:
     def __init__(self, site: Any) -> None:
         self.site = site
         self.app = make_app(site.desk, pages(site.desk))
-        self.places = sorted(set(places(self.app.routes)), key=lambda place: (place.template, place.method))
+        self.places = sorted(
+            set(places(self.app.routes)), key=lambda place: (place.template, place.method)
+        )
         self.runner = asyncio.Runner()
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://localhost")
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://localhost"
+        )
         site.running(1)
         site.ended(2)
         site.desk.catch_up()
@@ -103,12 +151,17 @@ class Building:
         self.runner.close()
 
     def holder(self, role: Role, lives_ms: int | None = None) -> dict[str, str]:
-        _, text = Tokens(self.site.solid, self.site.clock).create(f"some {role.value}", role, lives_ms)
+        _, text = Tokens(self.site.solid, self.site.clock).create(
+            f"some {role.value}", role, lives_ms
+        )
         self.site.desk.catch_up()
         return {"Authorization": f"Bearer {text}"}
 
     def kept(self) -> dict[str, list[Any]]:
-        return {map: [(entry.key, entry.version) for entry in self.site.solid.list(map)] for map in KINDS}
+        return {
+            map: [(entry.key, entry.version) for entry in self.site.solid.list(map)]
+            for map in KINDS
+        }
 
 
 @pytest.fixture
@@ -128,7 +181,12 @@ def open_house(site: Any) -> Iterator[Building]:
 
 def test_all_three_tables_are_walked(closed: Building) -> None:
     found = {(place.method, place.template) for place in closed.places}
-    assert {("POST", "/submit-job"), ("DELETE", "/api/v1/tokens/{token_id}"), ("GET", "/api/v1/events"), ("POST", "/ui/jobs/{job_id}/stop")} <= found
+    assert {
+        ("POST", "/submit-job"),
+        ("DELETE", "/api/v1/tokens/{token_id}"),
+        ("GET", "/api/v1/events"),
+        ("POST", "/ui/jobs/{job_id}/stop"),
+    } <= found
     assert len(found) > 80
 
 
@@ -137,16 +195,29 @@ def test_a_stranger_comes_in_nowhere(closed: Building) -> None:
     token_id = expired["Authorization"].split("_")[1]
     closed.site.clock.turn(2)
     closed.site.desk.catch_up()
-    wrong = [{}, expired, {"Authorization": f"Bearer tg_{token_id}_{'x' * 43}"}, {"Authorization": "Basic YWRtaW46YWRtaW4="}, {"Cookie": "tidegate_token=tg_x"}]
+    wrong = [
+        {},
+        expired,
+        {"Authorization": f"Bearer tg_{token_id}_{'x' * 43}"},
+        {"Authorization": "Basic YWRtaW46YWRtaW4="},
+        {"Cookie": "tidegate_token=tg_x"},
+    ]
     before = closed.kept()
     for place in closed.places:
         if (place.method, place.template) in FOR_ALL:
             continue
         for headers in wrong:
             answer = closed.ask(place, headers=headers)
-            to_the_door = answer.status_code == 303 and answer.headers["location"].partition("?")[0] == "/ui/login"
-            page = place.method == "GET" and (place.template == "/" or place.template.startswith("/ui/"))
-            assert to_the_door if page else answer.status_code == 401, f"{place} {headers} {answer.status_code}"
+            to_the_door = (
+                answer.status_code == 303
+                and answer.headers["location"].partition("?")[0] == "/ui/login"
+            )
+            page = place.method == "GET" and (
+                place.template == "/" or place.template.startswith("/ui/")
+            )
+            assert to_the_door if page else answer.status_code == 401, (
+                f"{place} {headers} {answer.status_code}"
+            )
             assert "stream" not in answer.text  # the name of the job
     assert closed.kept() == before
 
@@ -156,7 +227,11 @@ def test_who_may_only_look_changes_nothing(closed: Building) -> None:
     before = closed.kept()
     for place in closed.places:
         if place.method != "GET" and (place.method, place.template) not in LOOKERS_MAY:
-            answer = closed.ask(place, headers=viewer, json={"name": "x", "text": "x", "how": "cancel", "jobId": 1, "level": "INFO"})
+            answer = closed.ask(
+                place,
+                headers=viewer,
+                json={"name": "x", "text": "x", "how": "cancel", "jobId": 1, "level": "INFO"},
+            )
             allowed = place.template in ("/api/v1/validate",)  # judges a text, and keeps nothing
             assert answer.status_code == 403 or allowed, f"{place} {answer.status_code}"
     assert closed.kept() == before
@@ -167,12 +242,22 @@ def test_a_body_that_makes_no_sense_is_no_mistake_of_ours(open_house: Building, 
     before = open_house.kept()
     types = ("application/json", "multipart/form-data; boundary=x", "multipart/form-data")
     for place in open_house.places:
-        if place.method in ("POST", "PUT") and place.template != "/api/v1/storage/collect" and not place.template.startswith("/ui/jobs/{job_id}/savepoint"):
+        if (
+            place.method in ("POST", "PUT")
+            and place.template != "/api/v1/storage/collect"
+            and not place.template.startswith("/ui/jobs/{job_id}/savepoint")
+        ):
             for content_type in types:
-                answer = open_house.ask(place, content=NONSENSE[what], headers={"Content-Type": content_type})
-                assert answer.status_code < 500, f"{place} {content_type} {answer.status_code} {answer.text[:300]}"
+                answer = open_house.ask(
+                    place, content=NONSENSE[what], headers={"Content-Type": content_type}
+                )
+                assert answer.status_code < 500, (
+                    f"{place} {content_type} {answer.status_code} {answer.text[:300]}"
+                )
     after = open_house.kept()
-    assert {map: rows for map, rows in after.items() if map != TOKENS} == {map: rows for map, rows in before.items() if map != TOKENS}
+    assert {map: rows for map, rows in after.items() if map != TOKENS} == {
+        map: rows for map, rows in before.items() if map != TOKENS
+    }
 
 
 def test_a_body_that_is_too_large_is_refused_everywhere(open_house: Building) -> None:
@@ -187,18 +272,28 @@ def test_a_body_that_is_too_large_is_refused_everywhere(open_house: Building) ->
             answer = open_house.ask(place, content=large)
             assert answer.status_code == 413, f"{place} {answer.status_code}"
     for path in ("/submit-job", "/api/v1/jobs", "/ui/submit"):
-        answer = open_house.ask(Place("POST", path), content=unannounced(), headers={"Content-Type": "application/json"})
+        answer = open_house.ask(
+            Place("POST", path), content=unannounced(), headers={"Content-Type": "application/json"}
+        )
         assert answer.status_code in (400, 413), f"{path} {answer.status_code}"
     assert open_house.kept() == before
 
 
-def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(open_house: Building) -> None:
+def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(
+    open_house: Building,
+) -> None:
     before = open_house.kept()
     for place in open_house.places:
         for parameter in place.parameters:
             for value in (*STRANGE, *NUMBERS):
-                answer = open_house.ask(place, place.with_value(parameter, value), **({} if place.method == "GET" else {"json": {}}))
-                assert answer.status_code < 500, f"{place} {value} {answer.status_code} {answer.text[:300]}"
+                answer = open_house.ask(
+                    place,
+                    place.with_value(parameter, value),
+                    **({} if place.method == "GET" else {"json": {}}),
+                )
+                assert answer.status_code < 500, (
+                    f"{place} {value} {answer.status_code} {answer.text[:300]}"
+                )
                 assert "root:" not in answer.text
                 if place.method != "GET" and "loggers" not in place.template:
                     assert answer.status_code >= 400, f"{place} {value} {answer.status_code}"
@@ -214,7 +309,9 @@ def test_strange_questions_are_no_mistake_of_ours(open_house: Building) -> None:
                 "?limit=9999999999",
             ):
                 answer = open_house.ask(place, place.path + query)
-                assert answer.status_code < 500, f"{place} {query} {answer.status_code} {answer.text[:300]}"
+                assert answer.status_code < 500, (
+                    f"{place} {query} {answer.status_code} {answer.text[:300]}"
+                )
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -223,8 +320,12 @@ def test_numbers_of_any_length_in_a_question_are_bad_input(open_house: Building,
         if place.method == "GET" and (place.method, place.template) != ENDLESS:
             for value in ("9" * 5000, str(2**64), "-1", "%D9%A3", ""):
                 answer = open_house.ask(place, f"{place.path}?{name}={value}")
-                assert answer.status_code < 500, f"{place} {name} {value[:20]} {answer.status_code} {answer.text[:300]}"
-                assert len(answer.text) < 3_000 or answer.status_code == 200, "the number is not repeated whole"
+                assert answer.status_code < 500, (
+                    f"{place} {name} {value[:20]} {answer.status_code} {answer.text[:300]}"
+                )
+                assert len(answer.text) < 3_000 or answer.status_code == 200, (
+                    "the number is not repeated whole"
+                )
 
 
 def test_numbers_of_any_length_are_answered_as_seatunnel_does(open_house: Building) -> None:
@@ -244,24 +345,44 @@ def test_numbers_of_any_length_are_answered_as_seatunnel_does(open_house: Buildi
 
 
 @pytest.mark.parametrize(
-    "value", [*("9" * 5000, "-1", "path:%00", "savepoint:%00", "path:" + "x" * 5000, "savepoint:" + "9" * 5000, "checkpoint:" + "9" * 5000)]
+    "value",
+    [
+        *(
+            "9" * 5000,
+            "-1",
+            "path:%00",
+            "savepoint:%00",
+            "path:" + "x" * 5000,
+            "savepoint:" + "9" * 5000,
+            "checkpoint:" + "9" * 5000,
+        )
+    ],
 )
 def test_a_submit_with_hostile_parameters_is_bad_input(open_house: Building, value: str) -> None:
-    body = (
-        b'{"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "FakeSource", "schema": {"fields": {"id": "int"}}}], "sink": [{"plugin_name": "Console"}]}'
-    )
+    body = b'{"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "FakeSource", "schema": {"fields": {"id": "int"}}}], "sink": [{"plugin_name": "Console"}]}'
     before = open_house.kept()
     for name in ("jobId", "restore", "restoreFrom", "restoreSourceJobId"):
-        answer = open_house.ask(Place("POST", "/submit-job"), f"/submit-job?{name}={value}&restoreMode=CHECKPOINT", content=body)
+        answer = open_house.ask(
+            Place("POST", "/submit-job"),
+            f"/submit-job?{name}={value}&restoreMode=CHECKPOINT",
+            content=body,
+        )
         assert 400 <= answer.status_code < 500, f"{name} {answer.status_code} {answer.text[:300]}"
-    answer = open_house.ask(Place("POST", "/stop-job"), "/stop-job", content=f'{{"jobId": {value!r}}}'.replace("'", '"').encode())
+    answer = open_house.ask(
+        Place("POST", "/stop-job"),
+        "/stop-job",
+        content=f'{{"jobId": {value!r}}}'.replace("'", '"').encode(),
+    )
     assert answer.status_code == 400
     assert open_house.kept() == before
 
 
 @pytest.mark.parametrize("path", ["/job-info/1", "/api/v1/jobs/1", "/ui/jobs/1"])
 def test_an_internal_error_names_the_line_of_the_log_and_nothing_else(
-    open_house: Building, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_house: Building,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("of hunter2")
@@ -272,7 +393,13 @@ def test_an_internal_error_names_the_line_of_the_log_and_nothing_else(
     answer = open_house.runner.run(client.get(path))
     assert answer.status_code == 500
     assert "hunter2" not in answer.text
-    found = re.search(r"Internal server error; see the server log, request id ([0-9a-f]{12})", answer.text)
+    found = re.search(
+        r"Internal server error; see the server log, request id ([0-9a-f]{12})", answer.text
+    )
     assert found is not None, answer.text
-    lines = {record.__dict__["request"]: record for record in caplog.records if record.getMessage() == "request_failed"}
+    lines = {
+        record.__dict__["request"]: record
+        for record in caplog.records
+        if record.getMessage() == "request_failed"
+    }
     assert lines[found[1]].exc_info is not None

@@ -9,7 +9,9 @@ from tidegate.testing.faulty_store import Fault
 
 JSON = {
     "env": {"job.mode": "BATCH"},
-    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "schema": {"fields": {"id": "bigint"}}}],
+    "source": [
+        {"plugin_name": "FakeSource", "plugin_output": "t", "schema": {"fields": {"id": "bigint"}}}
+    ],
     "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
 }
 READS = ("/overview", "/running-jobs", "/job-info/1", "/finished-jobs", "/health")
@@ -22,7 +24,9 @@ def test_a_server_that_has_not_read_the_store_yet_does_not_guess(site, path: str
 
 
 @pytest.mark.parametrize("path", READS)
-def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themselves(site, path: str) -> None:
+def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themselves(
+    site, path: str
+) -> None:
     site.running(1)
     assert site.get(path).status_code == 200
     site.fault = Fault.UNAVAILABLE
@@ -37,11 +41,16 @@ def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themsel
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.REQUEST_LOST])
-def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(site, fault: Fault) -> None:
+def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(
+    site, fault: Fault
+) -> None:
     site.running(5)
     site.desk.catch_up()
     site.fault = fault
-    for answer in (site.http.post("/submit-job", json=JSON), site.http.post("/stop-job", json={"jobId": 5})):
+    for answer in (
+        site.http.post("/submit-job", json=JSON),
+        site.http.post("/stop-job", json={"jobId": 5}),
+    ):
         assert (answer.status_code, answer.json()["status"]) == (503, "fail")
         assert answer.json()["message"]
     site.fault = Fault.NONE
@@ -82,7 +91,11 @@ def test_every_line_of_the_metrics_is_a_comment_or_a_sample(site) -> None:
 
 
 def test_an_unknown_path_and_a_wrong_method_are_answered_in_json(site) -> None:
-    for answer, status in ((site.http.get("/nowhere"), 404), (site.http.get("/submit-job"), 405), (site.http.post("/overview"), 405)):
+    for answer, status in (
+        (site.http.get("/nowhere"), 404),
+        (site.http.get("/submit-job"), 405),
+        (site.http.post("/overview"), 405),
+    ):
         assert (answer.status_code, answer.json()["status"]) == (status, "fail")
         assert answer.headers["content-type"].startswith("application/json")
 
@@ -99,8 +112,16 @@ def test_a_mistake_of_ours_is_an_answer_without_a_trace_and_a_log_line_with_one(
 
 
 def test_a_page_of_another_web_site_cannot_write(site) -> None:
-    for origin, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
-        assert site.http.post("/submit-job", json=JSON, headers={"Sec-Fetch-Site": origin}).status_code == status, origin
+    for origin, status in (
+        ("cross-site", 403),
+        ("same-site", 403),
+        ("same-origin", 200),
+        ("none", 200),
+    ):
+        assert (
+            site.http.post("/submit-job", json=JSON, headers={"Sec-Fetch-Site": origin}).status_code
+            == status
+        ), origin
 
 
 def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> None:
@@ -110,7 +131,10 @@ def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> N
         assert (answer.status_code, answer.json()["status"]) == (401, "fail")
         assert answer.headers["www-authenticate"].startswith("Basic")
     for header in ("Basic !!!", "Bearer x", "Basic", "basic YW5u"):
-        assert guarded_site.http.get("/flow/overview", headers={"Authorization": header}).status_code == 401
+        assert (
+            guarded_site.http.get("/flow/overview", headers={"Authorization": header}).status_code
+            == 401
+        )
     assert guarded_site.http.get("/flow/overview", auth=("ann", "sesame")).status_code == 200
     assert guarded_site.http.get("/overview", auth=("ann", "sesame")).status_code == 404
 

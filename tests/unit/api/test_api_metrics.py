@@ -6,14 +6,24 @@ from pathlib import Path
 import pytest
 
 from tidegate.api.job_figures import FAMILIES
-from tidegate.model.records import CLEANUP, PIPELINES, CheckpointHealth, CheckpointRef, CleanupRecord, JobStatus, PipelineState
+from tidegate.model.records import (
+    CLEANUP,
+    PIPELINES,
+    CheckpointHealth,
+    CheckpointRef,
+    CleanupRecord,
+    JobStatus,
+    PipelineState,
+)
 from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.model.upkeep import COLLECTOR, LAST_PASS, CollectorReport
 from tidegate.model.volume import PipelineRates, Rate
 from tidegate.testing.faulty_store import Fault
 
 NOW_MS = 1_790_000_000_000
-SAMPLE = re.compile(r'([a-z_][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.]+)')
+SAMPLE = re.compile(
+    r'([a-z_][a-z0-9_]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (-?[0-9.]+)'
+)
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
@@ -36,7 +46,9 @@ def families(text: str, *, open_format: bool = False) -> dict[str, dict[str, flo
         else:
             match = SAMPLE.fullmatch(line)
             assert match, line
-            assert match[1] == (f"{family}_total" if open_format and kinds[family] == "counter" else family), line
+            assert match[1] == (
+                f"{family}_total" if open_format and kinds[family] == "counter" else family
+            ), line
             assert kinds[family] in ("gauge", "counter")
             assert (match[2] or "") not in found[family], line
             found[family][match[2] or ""] = float(match[3])
@@ -47,23 +59,62 @@ def families(text: str, *, open_format: bool = False) -> dict[str, dict[str, flo
 @pytest.fixture
 def busy(site):
     """A server with something of everything."""
-    site.running(7, name='a "quoted"\nname \\ here', restarts=2, restarts_total=5, health=CheckpointHealth.LATE)
-    refs = tuple(CheckpointRef(checkpoint=n, path="p", generation=1, begun_ms=NOW_MS - 9_500, completed_ms=NOW_MS - 9_000, bytes=100 * n) for n in (1, 2))
+    site.running(
+        7,
+        name='a "quoted"\nname \\ here',
+        restarts=2,
+        restarts_total=5,
+        health=CheckpointHealth.LATE,
+    )
+    refs = tuple(
+        CheckpointRef(
+            checkpoint=n,
+            path="p",
+            generation=1,
+            begun_ms=NOW_MS - 9_500,
+            completed_ms=NOW_MS - 9_000,
+            bytes=100 * n,
+        )
+        for n in (1, 2)
+    )
     figures = {"rows_read": 11, "rows_written": 10, "checkpoints": 2}
-    site.put(PIPELINES, "7/1", PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures))
+    site.put(
+        PIPELINES,
+        "7/1",
+        PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures),
+    )
     runway = (
         RunwayFigure(source="a", level=RunwayLevel.LOW, seconds_left=90.5, bytes_left=500),
         RunwayFigure(source="b", seconds_left=3600, bytes_left=None),
     )
-    rates = PipelineRates(rows_read=2.5, rows_written=2, operators={"Source[0]-FakeSource": {"db.t": Rate(2.5, 20)}, "Sink[0]-Console": {"db.t": Rate(2, 16)}})
+    rates = PipelineRates(
+        rows_read=2.5,
+        rows_written=2,
+        operators={
+            "Source[0]-FakeSource": {"db.t": Rate(2.5, 20)},
+            "Sink[0]-Console": {"db.t": Rate(2, 16)},
+        },
+    )
     site.figures(7, rows_read=15, done=3, total=10, unit="files", runway=runway, rates=rates)
     site.running(8, JobStatus.PENDING)
     site.ended(9, JobStatus.FAILED)
     site.worker("w")
     site.leader()
     for job_id, due_ms, attempts in ((9, NOW_MS - 4_000, 1), (10, NOW_MS + 1_000, 0)):
-        site.put(CLEANUP, job_id, CleanupRecord(job_id=job_id, initialization_ms=1, due_ms=due_ms, attempts=attempts))
-    report = CollectorReport(at_ms=NOW_MS - 30_000, took_ms=1_500, bytes={"live": 10, "orphan": 5}, units={"live": 2}, due=1, deleted=3, quota_bytes=1_000)
+        site.put(
+            CLEANUP,
+            job_id,
+            CleanupRecord(job_id=job_id, initialization_ms=1, due_ms=due_ms, attempts=attempts),
+        )
+    report = CollectorReport(
+        at_ms=NOW_MS - 30_000,
+        took_ms=1_500,
+        bytes={"live": 10, "orphan": 5},
+        units={"live": 2},
+        due=1,
+        deleted=3,
+        quota_bytes=1_000,
+    )
     site.put(COLLECTOR, LAST_PASS, report)
     return site
 
@@ -99,7 +150,10 @@ def test_every_job_has_its_figures(busy) -> None:
         "tidegate_job_bytes_written_per_second": 16,
     }
     assert found["tidegate_job_lag"] == {f'{job},unit="files"': 7}
-    assert found["tidegate_job_status"] == {f'{job},status="RUNNING"': 1, 'job_id="8",job_name="stream",status="PENDING"': 1}
+    assert found["tidegate_job_status"] == {
+        f'{job},status="RUNNING"': 1,
+        'job_id="8",job_name="stream",status="PENDING"': 1,
+    }
 
 
 def test_the_installation_has_its_figures(busy) -> None:
@@ -107,7 +161,11 @@ def test_the_installation_has_its_figures(busy) -> None:
     assert found["tidegate_store_bytes"]['map="running-job-info"'] > 0
     assert found["tidegate_store_entries"]['map="finished-job-state"'] == 1
     single = {name: samples[""] for name, samples in found.items() if "" in samples}
-    assert {name: single[name] for name in single if "cleanup" in name or "collector" in name or "quota" in name} == {
+    assert {
+        name: single[name]
+        for name in single
+        if "cleanup" in name or "collector" in name or "quota" in name
+    } == {
         "tidegate_cleanup_pending": 2,
         "tidegate_cleanup_due": 1,
         "tidegate_cleanup_late_seconds": 4,
@@ -121,20 +179,29 @@ def test_the_installation_has_its_figures(busy) -> None:
         "tidegate_checkpoint_storage_quota_bytes": 1000,
     }
     assert found["tidegate_checkpoint_storage_bytes"] == {'kind="live"': 10, 'kind="orphan"': 5}
-    assert (found["job_count"]['type="pending"'], found["job_count"]['type="failed"'], found["job_count"]['type="running"']) == (1, 1, 1)
+    assert (
+        found["job_count"]['type="pending"'],
+        found["job_count"]['type="failed"'],
+        found["job_count"]['type="running"'],
+    ) == (1, 1, 1)
 
 
 def test_both_formats_hold_the_same(busy) -> None:
     plain, opened = busy.get("/metrics").text, busy.get("/openmetrics").text
     assert opened.count("# EOF") == 1
     strict = families(opened, open_format=True)
-    assert strict == {name.removesuffix("_total"): samples for name, samples in families(plain).items()}
+    assert strict == {
+        name.removesuffix("_total"): samples for name, samples in families(plain).items()
+    }
 
 
 def test_figures_follow_what_changes_and_forget_what_ends(busy) -> None:
     busy.get("/metrics")
     busy.running(8, JobStatus.RUNNING, name="other")
-    assert 'job_id="8",job_name="other",status="RUNNING"' in families(busy.get("/metrics").text)["tidegate_job_status"]
+    assert (
+        'job_id="8",job_name="other",status="RUNNING"'
+        in families(busy.get("/metrics").text)["tidegate_job_status"]
+    )
     busy.clock.turn(1)
     assert 10 in families(busy.get("/metrics").text)["tidegate_job_checkpoint_age_seconds"].values()
     busy.running(8, JobStatus.CANCELED)

@@ -25,7 +25,9 @@ PROBES = ("/health", "/ready", "/api/v1/health", "/api/v1/ready")
 @pytest.fixture(params=AUTHENTICATIONS)
 def probed(request: pytest.FixtureRequest, make_site: Any) -> Any:
     settings = EngineSettings()
-    return make_site(replace(settings, http=replace(settings.http, **AUTHENTICATIONS[request.param])))
+    return make_site(
+        replace(settings, http=replace(settings.http, **AUTHENTICATIONS[request.param]))
+    )
 
 
 def full(site: Any) -> None:
@@ -44,7 +46,11 @@ def streaming(site: Any, job_id: int) -> None:
 def damaged(site: Any, map: str, key: str, old: str, new: str) -> None:
     row = site.solid.backend.read(map, key)
     write = Write(map, key, row.text.replace(old, new))
-    site.solid.backend.apply(Transaction(token=Token(id=os.urandom(16), since=site.solid.revision()), checks=(), writes=(write,)))
+    site.solid.backend.apply(
+        Transaction(
+            token=Token(id=os.urandom(16), since=site.solid.revision()), checks=(), writes=(write,)
+        )
+    )
 
 
 @pytest.mark.parametrize("path", PROBES)
@@ -61,7 +67,10 @@ def test_probes_tell_strangers_neither_names_nor_texts(make_site: Any) -> None:
     _, token = Tokens(site.solid, site.clock).create("x", Role.VIEWER)
     site.desk.catch_up()
     full(site)
-    stranger, viewer = (site.http.get("/health", headers=headers) for headers in ({}, {"Authorization": f"Bearer {token}"}))
+    stranger, viewer = (
+        site.http.get("/health", headers=headers)
+        for headers in ({}, {"Authorization": f"Bearer {token}"})
+    )
     assert (stranger.status_code, viewer.status_code) == (503, 503)
     assert stranger.json()["store"]["reachable"] is False
     assert "cannot be written" in stranger.json()["message"]
@@ -92,9 +101,15 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
         typed = site.get("/api/v1/jobs/1").json()
         assert shown["checkpointHealth"] == listed["checkpointHealth"] == typed["health"] == level
         assert shown["jobStatus"] == "RUNNING"
-        assert (FULL in shown["healthReason"], FULL in typed["health_reason"]) == (level != "OK", level != "OK")
+        assert (FULL in shown["healthReason"], FULL in typed["health_reason"]) == (
+            level != "OK",
+            level != "OK",
+        )
     assert len(tags) == 3
-    assert 'tidegate_job_checkpoint_health{job_id="1",job_name="stream"} 2\n' in site.get("/metrics").text
+    assert (
+        'tidegate_job_checkpoint_health{job_id="1",job_name="stream"} 2\n'
+        in site.get("/metrics").text
+    )
     assert site.get("/api/v1/overview").json()["attention"] == ["1"]
     site.desk.write_trouble = lambda _after_s: ""
     assert site.get("/job-info/1").json()["checkpointHealth"] == "OK"
@@ -104,13 +119,19 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
 def test_a_store_that_cannot_be_read_is_answered_with_the_jobs_as_they_were_last_seen(site) -> None:
     streaming(site, 1)
     site.fault = Fault.UNAVAILABLE
-    for seconds, words in ((6, "job 1 is RUNNING"), (40, "job 1 is RUNNING and LATE"), (30, "job 1 is RUNNING and STALLED")):
+    for seconds, words in (
+        (6, "job 1 is RUNNING"),
+        (40, "job 1 is RUNNING and LATE"),
+        (30, "job 1 is RUNNING and STALLED"),
+    ):
         site.clock.turn(seconds)
         site.get("/health")
         for path in ("/job-info/1", "/running-jobs", "/health", "/ready"):
             answer = site.get(path)
             assert answer.status_code == 503
-            assert answer.json()["message"].endswith(f"As last seen: {words}"), answer.json()["message"]
+            assert answer.json()["message"].endswith(f"As last seen: {words}"), answer.json()[
+                "message"
+            ]
         typed = site.get("/api/v1/jobs/1")
         assert (typed.status_code, typed.json()["detail"].endswith(words)) == (503, True)
     site.fault = Fault.NONE
@@ -159,4 +180,6 @@ def test_a_write_on_damaged_records_is_refused_by_name_and_no_mistake_of_ours(si
     streaming(site, 1)
     damaged(site, JOBS, "1", '"job_id":1', '"job_id":3')
     answer = site.http.post("/stop-job", json={"jobId": 1})
-    assert (answer.status_code, "running-job-info/1 is damaged" in answer.text) == (503, True), answer.text
+    assert (answer.status_code, "running-job-info/1 is damaged" in answer.text) == (503, True), (
+        answer.text
+    )

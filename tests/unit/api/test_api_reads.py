@@ -6,33 +6,102 @@ from typing import Any
 
 import pytest
 
-from tidegate.model.records import FINISHED, JOBS, STATES, CheckpointHealth, Failure, JobState, JobStatus, PipelineStatus
+from tidegate.model.records import (
+    FINISHED,
+    JOBS,
+    STATES,
+    CheckpointHealth,
+    Failure,
+    JobState,
+    JobStatus,
+    PipelineStatus,
+)
 from tidegate.model.runway import RunwayFigure, RunwayLevel
 from tidegate.store.base import Put
 
 GOLDEN = Path("/work/shared/seatunnel_rest")
 NOW_MS = 1_790_000_000_000
-FREE = {"envOptions", "pipelineEdges", "pluginJarsUrls", "metrics"}  # what is in there depends on the job
+FREE = {
+    "envOptions",
+    "pipelineEdges",
+    "pluginJarsUrls",
+    "metrics",
+}  # what is in there depends on the job
 
-RUNNING_KEYS = {"jobId", "jobName", "jobStatus", "envOptions", "createTime", "startTime", "jobDag", "pluginJarsUrls", "isStartWithSavePoint", "metrics"}
-CHECKPOINT_KEYS = {"lastCheckpointId", "lastCheckpointTime", "secondsSinceLastCheckpoint", "checkpointHealth", "healthReason", "restorable", "runway"}
-FINISHED_KEYS = {"jobId", "jobName", "jobStatus", "errorMsg", "createTime", "finishTime", "jobDag", "pluginJarsUrls", "metrics"}
+RUNNING_KEYS = {
+    "jobId",
+    "jobName",
+    "jobStatus",
+    "envOptions",
+    "createTime",
+    "startTime",
+    "jobDag",
+    "pluginJarsUrls",
+    "isStartWithSavePoint",
+    "metrics",
+}
+CHECKPOINT_KEYS = {
+    "lastCheckpointId",
+    "lastCheckpointTime",
+    "secondsSinceLastCheckpoint",
+    "checkpointHealth",
+    "healthReason",
+    "restorable",
+    "runway",
+}
+FINISHED_KEYS = {
+    "jobId",
+    "jobName",
+    "jobStatus",
+    "errorMsg",
+    "createTime",
+    "finishTime",
+    "jobDag",
+    "pluginJarsUrls",
+    "metrics",
+}
 
 
 def shape(value: Any, path: str = "") -> dict[str, str]:
     """Every path of a document with its JSON type; nothing below what depends on the job."""
     if isinstance(value, dict):
-        inner = {} if path.rpartition(".")[2] in FREE else {k: t for key, each in value.items() for k, t in shape(each, f"{path}.{key}").items()}
+        inner = (
+            {}
+            if path.rpartition(".")[2] in FREE
+            else {
+                k: t for key, each in value.items() for k, t in shape(each, f"{path}.{key}").items()
+            }
+        )
         return {path: "object", **inner}
     if isinstance(value, list):
-        return {path: "array", **(shape(value[0], f"{path}[]") if value and path.rpartition(".")[2] not in FREE else {})}
-    return {path: {bool: "boolean", int: "number", float: "number", str: "string", type(None): "null"}[type(value)]}
+        return {
+            path: "array",
+            **(
+                shape(value[0], f"{path}[]")
+                if value and path.rpartition(".")[2] not in FREE
+                else {}
+            ),
+        }
+    return {
+        path: {bool: "boolean", int: "number", float: "number", str: "string", type(None): "null"}[
+            type(value)
+        ]
+    }
 
 
 def test_an_empty_server_counts_nothing_and_everything_is_text(site) -> None:
     answer = site.get("/overview")
     assert answer.status_code == 200
-    counts = ("totalSlot", "unassignedSlot", "workers", "runningJobs", "pendingJobs", "finishedJobs", "failedJobs", "cancelledJobs")
+    counts = (
+        "totalSlot",
+        "unassignedSlot",
+        "workers",
+        "runningJobs",
+        "pendingJobs",
+        "finishedJobs",
+        "failedJobs",
+        "cancelledJobs",
+    )
     assert {key: answer.json()[key] for key in counts} == dict.fromkeys(counts, "0")
     assert all(isinstance(value, str) for value in answer.json().values())
 
@@ -48,10 +117,21 @@ def test_the_overview_counts_jobs_by_state_and_slots_of_workers(site) -> None:
     site.worker("w1", slots=4, holds=(1, 4))
     site.worker("w2", slots=3, tags={"group": "a"})
     seen = site.get("/overview").json()
-    assert (seen["runningJobs"], seen["pendingJobs"], seen["finishedJobs"], seen["failedJobs"], seen["cancelledJobs"]) == ("2", "2", "1", "1", "1")
+    assert (
+        seen["runningJobs"],
+        seen["pendingJobs"],
+        seen["finishedJobs"],
+        seen["failedJobs"],
+        seen["cancelledJobs"],
+    ) == ("2", "2", "1", "1", "1")
     assert (seen["workers"], seen["totalSlot"], seen["unassignedSlot"]) == ("2", "7", "5")
     tagged = site.get("/overview?group=a").json()
-    assert (tagged["workers"], tagged["totalSlot"], tagged["unassignedSlot"], tagged["runningJobs"]) == ("1", "3", "3", "2")
+    assert (
+        tagged["workers"],
+        tagged["totalSlot"],
+        tagged["unassignedSlot"],
+        tagged["runningJobs"],
+    ) == ("1", "3", "3", "2")
     assert site.get("/overview?group=b").json()["workers"] == "0"
 
 
@@ -61,11 +141,29 @@ def test_a_running_job_has_the_fields_of_the_reference_and_its_checkpoints(site)
     site.figures(77, rows_read=120, rows_written=110, at_ms=NOW_MS)
     (job,) = site.get("/running-jobs").json()
     assert job.keys() >= RUNNING_KEYS | CHECKPOINT_KEYS
-    assert (job["jobId"], job["jobName"], job["jobStatus"], job["isStartWithSavePoint"]) == ("77", "stream", "RUNNING", False)
-    assert (job["lastCheckpointId"], job["secondsSinceLastCheckpoint"], job["checkpointHealth"]) == ("12", "30", "OK")
-    assert (job["metrics"]["SourceReceivedCount"], job["metrics"]["SinkWriteCount"], job["metrics"]["SinkCommittedCount"]) == ("120", "110", "90")
+    assert (job["jobId"], job["jobName"], job["jobStatus"], job["isStartWithSavePoint"]) == (
+        "77",
+        "stream",
+        "RUNNING",
+        False,
+    )
+    assert (
+        job["lastCheckpointId"],
+        job["secondsSinceLastCheckpoint"],
+        job["checkpointHealth"],
+    ) == ("12", "30", "OK")
+    assert (
+        job["metrics"]["SourceReceivedCount"],
+        job["metrics"]["SinkWriteCount"],
+        job["metrics"]["SinkCommittedCount"],
+    ) == ("120", "110", "90")
     assert len(job["lastCheckpointTime"]) == len(job["createTime"]) == len("2026-11-15 09:57:27")
-    assert job["envOptions"] == {"job.mode": "STREAMING", "job.name": "stream", "parallelism": "1", "checkpoint.interval": "2000"}
+    assert job["envOptions"] == {
+        "job.mode": "STREAMING",
+        "job.name": "stream",
+        "parallelism": "1",
+        "checkpoint.interval": "2000",
+    }
     assert job["jobDag"]["pipelineEdges"] == {"1": [{"inputVertexId": "1", "targetVertexId": "2"}]}
     assert job["jobDag"]["vertexInfoMap"][0] == {
         "vertexId": 1,
@@ -104,7 +202,11 @@ def test_the_pipeline_that_lags_most_tells_the_age_and_finished_ones_do_not_coun
 def test_a_job_without_a_checkpoint_has_empty_text_there(site) -> None:
     site.running(1, JobStatus.PENDING, reason="no worker has a free slot")
     (job,) = site.get("/running-jobs").json()
-    assert (job["lastCheckpointId"], job["lastCheckpointTime"], job["secondsSinceLastCheckpoint"]) == ("", "", "")
+    assert (
+        job["lastCheckpointId"],
+        job["lastCheckpointTime"],
+        job["secondsSinceLastCheckpoint"],
+    ) == ("", "", "")
     assert job["statusReason"] == "no worker has a free slot"
 
 
@@ -118,10 +220,31 @@ def test_the_runway_of_every_source_is_shown_and_the_worst_one_first(site) -> No
     site.running(1)
     (job,) = site.get("/running-jobs").json()
     assert job["runway"] == {"level": "OK", "reason": "", "sources": []}
-    site.figures(1, runway=(RunwayFigure(source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=50.0, reason="binlog.7"),))
+    site.figures(
+        1,
+        runway=(
+            RunwayFigure(
+                source="orders",
+                level=RunwayLevel.LOW,
+                checkpoint=3,
+                seconds_left=50.0,
+                reason="binlog.7",
+            ),
+        ),
+    )
     (job,) = site.get("/running-jobs").json()
-    assert (job["runway"]["level"], job["runway"]["reason"]) == ("LOW", "orders will not hold checkpoint 3 for long: 50 s left, binlog.7")
-    told = {"source": "orders", "level": "LOW", "checkpointId": "3", "secondsLeft": 50.0, "bytesLeft": None, "reason": "binlog.7"}
+    assert (job["runway"]["level"], job["runway"]["reason"]) == (
+        "LOW",
+        "orders will not hold checkpoint 3 for long: 50 s left, binlog.7",
+    )
+    told = {
+        "source": "orders",
+        "level": "LOW",
+        "checkpointId": "3",
+        "secondsLeft": 50.0,
+        "bytesLeft": None,
+        "reason": "binlog.7",
+    }
     assert job["runway"]["sources"] == [told]
 
 
@@ -179,12 +302,20 @@ def test_a_finished_job_has_the_fields_of_the_reference(site) -> None:
     site.ended(5)
     job = site.get("/job-info/5").json()
     assert job.keys() >= FINISHED_KEYS
-    assert (job["jobStatus"], job["errorMsg"], job["pluginJarsUrls"], job["metrics"]["SinkWriteCount"]) == ("FINISHED", None, [], "5")
+    assert (
+        job["jobStatus"],
+        job["errorMsg"],
+        job["pluginJarsUrls"],
+        job["metrics"]["SinkWriteCount"],
+    ) == ("FINISHED", None, [], "5")
     assert site.get("/finished-jobs").json() == [job]
 
 
 def test_a_failed_job_says_what_its_last_failure_was(site) -> None:
-    failures = (Failure(at_ms=1, generation=1, message="first"), Failure(at_ms=2, generation=2, message="the disk is full"))
+    failures = (
+        Failure(at_ms=1, generation=1, message="first"),
+        Failure(at_ms=2, generation=2, message="the disk is full"),
+    )
     site.ended(5, JobStatus.FAILED, failures=failures)
     site.ended(6, JobStatus.CANCELED, failures=failures)
     assert site.get("/job-info/5").json()["errorMsg"] == "the disk is full"
@@ -204,7 +335,9 @@ def test_finished_jobs_are_filtered_in_any_case_and_come_newest_first(site) -> N
 def test_an_outcome_that_cannot_be_read_hides_no_other(site) -> None:
     site.ended(1)
     document = site.solid.get(FINISHED, "1").value
-    site.solid.transact([], [Put(FINISHED, "2", {**document, "job_id": 2, "version": 99, "finished_ms": NOW_MS})])
+    site.solid.transact(
+        [], [Put(FINISHED, "2", {**document, "job_id": 2, "version": 99, "finished_ms": NOW_MS})]
+    )
     newer, good = site.get("/finished-jobs").json()
     assert (newer["jobId"], newer["jobStatus"], good["jobId"]) == ("2", "FINISHED", "1")
     assert "upgrade" in newer["errorMsg"]
@@ -213,7 +346,10 @@ def test_an_outcome_that_cannot_be_read_hides_no_other(site) -> None:
 def test_pages_hold_rows_and_the_total(site) -> None:
     for job_id in range(1, 26):
         site.running(job_id, at_ms=NOW_MS - job_id)
-    first, last = site.get("/running-jobs?page=1").json(), site.get("/running-jobs?page=3&rows=10").json()
+    first, last = (
+        site.get("/running-jobs?page=1").json(),
+        site.get("/running-jobs?page=3&rows=10").json(),
+    )
     assert first["total"] == last["total"] == 25
     assert [job["jobId"] for job in first["data"]] == [str(n) for n in range(1, 11)]
     assert [job["jobId"] for job in last["data"]] == [str(n) for n in range(21, 26)]
@@ -226,7 +362,14 @@ def test_pages_hold_rows_and_the_total(site) -> None:
 def test_an_unknown_id_is_answered_with_itself_and_nonsense_is_refused(site) -> None:
     assert site.get("/job-info/12345").json() == {"jobId": "12345"}
     assert site.get("/running-job/12345").json() == {"jobId": "12345"}
-    for bad in ("/job-info", "/job-info/abc", "/job-info/0", "/job-info/-1", f"/job-info/{2**63}", "/job-info/%D9%A1"):
+    for bad in (
+        "/job-info",
+        "/job-info/abc",
+        "/job-info/0",
+        "/job-info/-1",
+        f"/job-info/{2**63}",
+        "/job-info/%D9%A1",
+    ):
         answer = site.get(bad)
         assert (answer.status_code, answer.json()["status"]) == (400, "fail"), bad
 
@@ -247,12 +390,19 @@ def test_secrets_in_env_are_masked(site) -> None:
 def test_health_says_who_leads_and_whether_the_store_answers(site) -> None:
     site.leader("another")
     seen = site.get("/health")
-    assert (seen.status_code, seen.json()["leading"], seen.json()["leader"]["id"], seen.json()["leader"]["term"]) == (200, False, "another", 3)
+    assert (
+        seen.status_code,
+        seen.json()["leading"],
+        seen.json()["leader"]["id"],
+        seen.json()["leader"]["term"],
+    ) == (200, False, "another", 3)
     site.leader("server-1")
     assert site.get("/health").json()["leading"] is True
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the recorded answers of the reference are not here")
+@pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason="the recorded answers of the reference are not here"
+)
 @pytest.mark.parametrize(
     ("golden", "path"),
     [
@@ -274,5 +424,8 @@ def test_an_answer_has_every_key_and_type_of_the_references(site, golden: str, p
     site.ended(2)
     site.ended(3, JobStatus.FAILED, failures=(Failure(at_ms=1, generation=1, message="no"),))
     site.ended(4, JobStatus.CANCELED)
-    wanted, found = shape(json.loads((GOLDEN / f"{golden}.json").read_text())), shape(site.get(path).json())
+    wanted, found = (
+        shape(json.loads((GOLDEN / f"{golden}.json").read_text())),
+        shape(site.get(path).json()),
+    )
     assert {key: kind for key, kind in wanted.items() if found.get(key) != kind} == {}

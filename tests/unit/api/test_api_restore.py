@@ -14,12 +14,29 @@ from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.wish import From, RestoreWish
 from tidegate.model.document import from_document
 from tidegate.model.errors import UserError
-from tidegate.model.records import JOBS, PIPELINES, STATES, WORKERS, CheckpointRef, JobState, JobStatus, PipelineState, WorkerRecord
+from tidegate.model.records import (
+    JOBS,
+    PIPELINES,
+    STATES,
+    WORKERS,
+    CheckpointRef,
+    JobState,
+    JobStatus,
+    PipelineState,
+    WorkerRecord,
+)
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
 
 JSON: dict[str, Any] = {
     "env": {"job.mode": "STREAMING"},
-    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "row.num": 5, "schema": {"fields": {"id": "bigint"}}}],
+    "source": [
+        {
+            "plugin_name": "FakeSource",
+            "plugin_output": "t",
+            "row.num": 5,
+            "schema": {"fields": {"id": "bigint"}},
+        }
+    ],
     "transform": [],
     "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
 }
@@ -32,16 +49,42 @@ def refusal(answer: Any) -> str:
     return answer.json()["message"]
 
 
-def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobStatus.CANCELED) -> None:
+def ended(
+    site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobStatus.CANCELED
+) -> None:
     """A job that has ended, with checkpoints on the disk."""
     site.running(job_id, JobStatus.RUNNING)
     refs = []
     for number in range(1, checkpoints + 1):
-        manifest = Manifest(job_id=job_id, pipeline=1, checkpoint=number, lineage="l", generation=1, begun_ms=0, files={})
+        manifest = Manifest(
+            job_id=job_id,
+            pipeline=1,
+            checkpoint=number,
+            lineage="l",
+            generation=1,
+            begun_ms=0,
+            files={},
+        )
         published = site.desk.commands.storage.publish(manifest, {SOURCE: {"offset": number}})
-        refs.append(CheckpointRef(checkpoint=number, path=published.path, generation=1, begun_ms=0, completed_ms=number, rows_read=10))
+        refs.append(
+            CheckpointRef(
+                checkpoint=number,
+                path=published.path,
+                generation=1,
+                begun_ms=0,
+                completed_ms=number,
+                rows_read=10,
+            )
+        )
     state = PipelineState(
-        job_id=job_id, pipeline=1, lineage="l", generation=1, retained=tuple(refs), next_checkpoint=checkpoints + 1, initial={SOURCE: 0}, rows_read=20
+        job_id=job_id,
+        pipeline=1,
+        lineage="l",
+        generation=1,
+        retained=tuple(refs),
+        next_checkpoint=checkpoints + 1,
+        initial={SOURCE: 0},
+        rows_read=20,
     )
     site.put(PIPELINES, f"{job_id}/1", state)
     if status.terminal:
@@ -55,12 +98,27 @@ def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobSt
         ({}, RestoreWish(From.ASK)),
         ({"restore": "auto"}, RestoreWish(From.AUTO)),
         ({"jobId": "5", "isStartWithSavePoint": "true"}, RestoreWish(From.LATEST)),
-        ({"jobId": "5", "isStartWithSavePoint": "TRUE", "restore": "checkpoint:3"}, RestoreWish(From.CHECKPOINT, 3)),
-        ({"restore": "savepoint:1700000000000"}, RestoreWish(From.SAVEPOINT, where="1700000000000")),
-        ({"restoreMode": "CHECKPOINT", "restoreSourceJobId": "5"}, RestoreWish(From.LATEST, source_job=5)),
-        ({"restoreFrom": "5", "restore": "checkpoint:2", "jobId": "6"}, RestoreWish(From.CHECKPOINT, 2, source_job=5)),
+        (
+            {"jobId": "5", "isStartWithSavePoint": "TRUE", "restore": "checkpoint:3"},
+            RestoreWish(From.CHECKPOINT, 3),
+        ),
+        (
+            {"restore": "savepoint:1700000000000"},
+            RestoreWish(From.SAVEPOINT, where="1700000000000"),
+        ),
+        (
+            {"restoreMode": "CHECKPOINT", "restoreSourceJobId": "5"},
+            RestoreWish(From.LATEST, source_job=5),
+        ),
+        (
+            {"restoreFrom": "5", "restore": "checkpoint:2", "jobId": "6"},
+            RestoreWish(From.CHECKPOINT, 2, source_job=5),
+        ),
         ({"restoreFrom": "5", "jobId": "5", "restore": "latest"}, RestoreWish(From.LATEST)),
-        ({"takeover": "true", "allowDuplicates": "true"}, RestoreWish(From.ASK, takeover=True, duplicates=True)),
+        (
+            {"takeover": "true", "allowDuplicates": "true"},
+            RestoreWish(From.ASK, takeover=True, duplicates=True),
+        ),
         (
             {"restore": "latest", "skipFile": "/in/b.csv\nfile:///in/c", "acceptFile": "/d/"},
             RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",)),
@@ -70,7 +128,14 @@ def ended(site, job_id: int = 5, checkpoints: int = 2, status: JobStatus = JobSt
             RestoreWish(From.LATEST, skip_files=("/a", "/b")),
         ),
         (
-            {"restore": "latest", "onMissing": "fresh", "onDamaged": "fail", "onIncompatible": "DROP", "onNotHeld": "initial", "onSinkLost": "continue"},
+            {
+                "restore": "latest",
+                "onMissing": "fresh",
+                "onDamaged": "fail",
+                "onIncompatible": "DROP",
+                "onNotHeld": "initial",
+                "onSinkLost": "continue",
+            },
             RestoreWish(
                 From.LATEST,
                 on_missing=OnMissing.FRESH,
@@ -119,7 +184,13 @@ def test_files_that_are_left_out_are_in_the_record_and_in_the_report(site) -> No
 
 def test_the_typed_api_takes_files_that_are_left_out(site) -> None:
     ended(site)
-    body = {"text": json.dumps(JSON), "format": "json", "id": "5", "restore": "latest", "skip_files": ["/in/b"]}
+    body = {
+        "text": json.dumps(JSON),
+        "format": "json",
+        "id": "5",
+        "restore": "latest",
+        "skip_files": ["/in/b"],
+    }
     planned = site.http.post("/api/v1/restore-plan", json=body)
     assert planned.status_code == 200, planned.text
     assert [note for note in planned.json()["notes"] if note.startswith("/in/b is left out")]
@@ -131,7 +202,10 @@ def test_the_typed_api_takes_files_that_are_left_out(site) -> None:
 
 def test_a_restored_job_shows_its_report(site) -> None:
     ended(site)
-    assert site.http.post("/submit-job?jobId=5&isStartWithSavePoint=true", json=JSON).status_code == 200
+    assert (
+        site.http.post("/submit-job?jobId=5&isStartWithSavePoint=true", json=JSON).status_code
+        == 200
+    )
     seen = site.get("/job-info/5").json()
     assert seen["isStartWithSavePoint"] is True
     report = seen["restoreReport"]
@@ -150,27 +224,60 @@ def test_the_last_checkpoint_of_another_job_starts_a_new_one(site) -> None:
     answer = site.http.post("/submit-job?restoreMode=CHECKPOINT&restoreSourceJobId=5", json=JSON)
     assert answer.status_code == 200
     assert answer.json()["jobId"] != "5"
-    assert site.get(f"/job-info/{answer.json()['jobId']}").json()["restoreReport"]["source_job"] == 5
+    assert (
+        site.get(f"/job-info/{answer.json()['jobId']}").json()["restoreReport"]["source_job"] == 5
+    )
 
 
 def test_going_back_asks_for_consent_where_rows_would_come_twice(site) -> None:
     ended(site, checkpoints=3)
-    assert "allowDuplicates=true" in refusal(site.http.post("/submit-job?jobId=5&restore=checkpoint:1", json=JSON))
-    assert site.http.post("/submit-job?jobId=5&restore=checkpoint:1&allowDuplicates=true", json=JSON).status_code == 200
+    assert "allowDuplicates=true" in refusal(
+        site.http.post("/submit-job?jobId=5&restore=checkpoint:1", json=JSON)
+    )
+    assert (
+        site.http.post(
+            "/submit-job?jobId=5&restore=checkpoint:1&allowDuplicates=true", json=JSON
+        ).status_code
+        == 200
+    )
 
 
 def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
     """A job that has ended, whose file sink has nothing of it any more, and a worker on this host or another one."""
     sink = "Sink[0]-LocalFile"
     ended(site)
-    state = {SOURCE: {"offset": 2}, sink: {"state": {"version": 1, "checkpoint": 2, "filled": 2}, "lineage": "l"}}
-    site.desk.commands.storage.publish(Manifest(job_id=5, pipeline=1, checkpoint=2, lineage="l", generation=1, begun_ms=0, files={}), state)
+    state = {
+        SOURCE: {"offset": 2},
+        sink: {"state": {"version": 1, "checkpoint": 2, "filled": 2}, "lineage": "l"},
+    }
+    site.desk.commands.storage.publish(
+        Manifest(
+            job_id=5, pipeline=1, checkpoint=2, lineage="l", generation=1, begun_ms=0, files={}
+        ),
+        state,
+    )
     site.worker("w")
-    site.put(WORKERS, "w", replace(from_document(WorkerRecord, site.solid.get(WORKERS, "w").value), host=host))
-    return {**JSON, "sink": [{"plugin_name": "LocalFile", "plugin_input": "t", "path": str(tmp_path / "gone"), "file_format_type": "json"}]}
+    site.put(
+        WORKERS,
+        "w",
+        replace(from_document(WorkerRecord, site.solid.get(WORKERS, "w").value), host=host),
+    )
+    return {
+        **JSON,
+        "sink": [
+            {
+                "plugin_name": "LocalFile",
+                "plugin_input": "t",
+                "path": str(tmp_path / "gone"),
+                "file_format_type": "json",
+            }
+        ],
+    }
 
 
-def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(site, tmp_path: Path) -> None:
+def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(
+    site, tmp_path: Path
+) -> None:
     job = lost(site, tmp_path, socket.gethostname())
     said = refusal(site.http.post("/submit-job?jobId=5&restore=latest", json=job))
     assert "has lost its record: checkpoint 2" in said
@@ -179,18 +286,32 @@ def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(site,
     plan = site.http.post("/api/v1/restore-plan", json=body).json()
     assert plan["verdict"] == "needs consent"
     assert "has lost its record" in plan["consents"][0]
-    assert site.http.post("/api/v1/restore-plan", json={**body, "on_sink_lost": "continue"}).json()["verdict"] == "ok"
-    assert site.http.post("/submit-job?jobId=5&restore=latest&onSinkLost=continue", json=job).status_code == 200
+    assert (
+        site.http.post("/api/v1/restore-plan", json={**body, "on_sink_lost": "continue"}).json()[
+            "verdict"
+        ]
+        == "ok"
+    )
+    assert (
+        site.http.post(
+            "/submit-job?jobId=5&restore=latest&onSinkLost=continue", json=job
+        ).status_code
+        == 200
+    )
 
 
-def test_a_server_whose_workers_are_elsewhere_leaves_the_question_to_the_driver(site, tmp_path: Path) -> None:
+def test_a_server_whose_workers_are_elsewhere_leaves_the_question_to_the_driver(
+    site, tmp_path: Path
+) -> None:
     job = lost(site, tmp_path, "another-host")
     assert site.http.post("/submit-job?jobId=5&restore=latest", json=job).status_code == 200
 
 
 def test_a_running_job_is_taken_over(site) -> None:
     ended(site, status=JobStatus.RUNNING)
-    assert "RUNNING already" in refusal(site.http.post("/submit-job?jobId=5&restore=latest", json=JSON))
+    assert "RUNNING already" in refusal(
+        site.http.post("/submit-job?jobId=5&restore=latest", json=JSON)
+    )
     assert site.http.post("/submit-job?jobId=5&takeover=true", json=JSON).status_code == 200
     assert site.get("/job-info/5").json()["jobStatus"] == "CREATED"
 
@@ -198,4 +319,7 @@ def test_a_running_job_is_taken_over(site) -> None:
 def test_a_refusal_keeps_its_condition() -> None:
     error = UserError("say --restore latest, or --on-damaged older, or --takeover")
     error.condition = "x"
-    assert (str(refused(error)), refused(error).condition) == ("say restore=latest, or onDamaged=older, or takeover=true", "x")
+    assert (str(refused(error)), refused(error).condition) == (
+        "say restore=latest, or onDamaged=older, or takeover=true",
+        "x",
+    )

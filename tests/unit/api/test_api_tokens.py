@@ -39,11 +39,20 @@ def audit() -> Iterator[list[logging.LogRecord]]:
     log.setLevel(level)
 
 
-def test_a_token_is_made_used_listed_and_revoked(closed: Any, audit: list[logging.LogRecord]) -> None:
+def test_a_token_is_made_used_listed_and_revoked(
+    closed: Any, audit: list[logging.LogRecord]
+) -> None:
     admin = holder(closed, Role.ADMIN)
-    answer = closed.http.post(PATH, json={"name": "ci", "role": "operator", "lives_s": 60}, headers=admin)
+    answer = closed.http.post(
+        PATH, json={"name": "ci", "role": "operator", "lives_s": 60}, headers=admin
+    )
     made = answer.json()
-    assert (answer.status_code, answer.headers["cache-control"], made["role"], made["name"]) == (201, "no-store", "operator", "ci")
+    assert (answer.status_code, answer.headers["cache-control"], made["role"], made["name"]) == (
+        201,
+        "no-store",
+        "operator",
+        "ci",
+    )
     theirs = {"Authorization": f"Bearer {made['token']}"}
     assert closed.http.get("/overview", headers=theirs).status_code == 200
     listed = closed.http.get(PATH, headers=admin)
@@ -56,7 +65,10 @@ def test_a_token_is_made_used_listed_and_revoked(closed: Any, audit: list[loggin
     again = closed.http.delete(f"{PATH}/{made['id']}", headers=admin)
     assert (again.status_code, again.json()["condition"]) == (404, "unknown-token")
     lines = [(r.__dict__["by"], r.__dict__["what"]) for r in audit if r.getMessage() == "token"]
-    assert lines == [("some admin", f"made token {made['id']} 'ci', operator"), ("some admin", f"revoked token {made['id']}")]
+    assert lines == [
+        ("some admin", f"made token {made['id']} 'ci', operator"),
+        ("some admin", f"revoked token {made['id']}"),
+    ]
     assert secret not in str([r.__dict__ for r in audit])
 
 
@@ -66,7 +78,10 @@ def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> N
     before = [entry.key for entry in closed.solid.list(TOKENS)]
     status = 403 if role else 401
     assert closed.http.get(PATH, headers=theirs).status_code == status
-    assert closed.http.post(PATH, json={"name": "me", "role": "admin"}, headers=theirs).status_code == status
+    assert (
+        closed.http.post(PATH, json={"name": "me", "role": "admin"}, headers=theirs).status_code
+        == status
+    )
     for key in before:
         assert closed.http.delete(f"{PATH}/{key}", headers=theirs).status_code == status
     assert [entry.key for entry in closed.solid.list(TOKENS)] == before
@@ -75,7 +90,17 @@ def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> N
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"name": ""}, {"name": "x" * 101}, {"name": 7}, {"name": "x", "role": "king"}, {"name": "x", "lives_s": 0}, {"name": "x", "more": 1}, [], "x"],
+    [
+        {},
+        {"name": ""},
+        {"name": "x" * 101},
+        {"name": 7},
+        {"name": "x", "role": "king"},
+        {"name": "x", "lives_s": 0},
+        {"name": "x", "more": 1},
+        [],
+        "x",
+    ],
 )
 def test_a_bad_wish_makes_nothing(site: Any, body: Any) -> None:
     answer = site.http.post(PATH, json=body)
@@ -89,24 +114,40 @@ def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
     assert site.http.delete(f"{PATH}/{word}").status_code in (404, 405, 422)
 
 
-@pytest.mark.parametrize("lives", [0, -1, "", "0d", "90d", 1.5, 10**12, 10**400, "9" * 5000, [], {}], ids=lambda lives: str(lives)[:20])
+@pytest.mark.parametrize(
+    "lives",
+    [0, -1, "", "0d", "90d", 1.5, 10**12, 10**400, "9" * 5000, [], {}],
+    ids=lambda lives: str(lives)[:20],
+)
 def test_a_lifetime_that_makes_no_sense_is_unprocessable(site: Any, lives: Any) -> None:
     answer = site.http.post(PATH, json={"name": "x", "role": "admin", "lives_s": lives})
     assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
     for text in ("NaN", "Infinity", "-Infinity", "1e400"):
         body = f'{{"name": "x", "role": "admin", "lives_s": {text}}}'.encode()
-        assert site.http.post(PATH, content=body, headers={"Content-Type": "application/json"}).status_code == 422
+        assert (
+            site.http.post(
+                PATH, content=body, headers={"Content-Type": "application/json"}
+            ).status_code
+            == 422
+        )
     assert list(site.solid.list(TOKENS)) == []
 
 
-def test_a_record_with_an_impossible_date_breaks_neither_the_list_nor_authentication(closed: Any) -> None:
+def test_a_record_with_an_impossible_date_breaks_neither_the_list_nor_authentication(
+    closed: Any,
+) -> None:
     admin = holder(closed, Role.ADMIN)
     far, text = Tokens(closed.solid, closed.clock).create("far", Role.ADMIN)
     closed.put(TOKENS, far.id, replace(far, expires_ms=8_640_001_790_000_000_000))
     closed.desk.catch_up()
-    assert closed.http.get("/overview", headers={"Authorization": f"Bearer {text}"}).status_code == 401
+    assert (
+        closed.http.get("/overview", headers={"Authorization": f"Bearer {text}"}).status_code == 401
+    )
     listed = closed.http.get(PATH, headers=admin)
     assert listed.status_code == 200, listed.text
-    assert {each["name"]: each["status"] for each in listed.json()} == {"some admin": "active", "far": "damaged"}
+    assert {each["name"]: each["status"] for each in listed.json()} == {
+        "some admin": "active",
+        "far": "damaged",
+    }
     assert closed.http.delete(f"{PATH}/{far.id}", headers=admin).status_code == 204
     assert [each["name"] for each in closed.http.get(PATH, headers=admin).json()] == ["some admin"]

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from tidegate.model.engine import EngineSettings
-from tidegate.model.records import JOBS, MONITOR, CheckpointHealth, CheckpointHistory, CheckpointRef, CleanupRecord, Failure, JobStatus
+from tidegate.model.records import (
+    JOBS,
+    MONITOR,
+    CheckpointHealth,
+    CheckpointHistory,
+    CheckpointRef,
+    CleanupRecord,
+    Failure,
+    JobStatus,
+)
 
 NOW_MS = 1_790_000_000_000
 HOCON = """
@@ -18,7 +27,10 @@ sink { Console { plugin_input = "t" } }
 
 
 def problem(answer: Any, status: int, condition: str) -> dict[str, Any]:
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        status,
+        "application/problem+json",
+    )
     document: dict[str, Any] = answer.json()
     assert (document["status"], document["condition"]) == (status, condition)
     assert "Traceback" not in answer.text
@@ -33,7 +45,12 @@ def test_jobs_are_listed_with_numbers_and_times(site) -> None:
     assert (seen["total"], seen["next"]) == (2, None)
     by_id = {job["id"]: job for job in seen["jobs"]}
     job = by_id["7"]
-    assert (job["status"], job["health"], job["last_checkpoint"], job["seconds_since_checkpoint"]) == ("RUNNING", "LATE", 12, 30.0)
+    assert (
+        job["status"],
+        job["health"],
+        job["last_checkpoint"],
+        job["seconds_since_checkpoint"],
+    ) == ("RUNNING", "LATE", 12, 30.0)
     assert job["submitted"].endswith("Z")
     assert job["figures"]["rows_committed"] == 90
     assert by_id["8"]["ended"] is not None
@@ -46,7 +63,15 @@ def test_pages_go_on_after_the_last_row_whatever_comes_meanwhile(site) -> None:
     site.running(50, at_ms=NOW_MS + 50)
     second = site.get("/api/v1/jobs", params={"limit": 3, "cursor": first["next"]}).json()
     third = site.get("/api/v1/jobs", params={"limit": 3, "cursor": second["next"]}).json()
-    assert [job["id"] for page in (first, second, third) for job in page["jobs"]] == ["7", "6", "5", "4", "3", "2", "1"]
+    assert [job["id"] for page in (first, second, third) for job in page["jobs"]] == [
+        "7",
+        "6",
+        "5",
+        "4",
+        "3",
+        "2",
+        "1",
+    ]
     assert third["next"] is None
 
 
@@ -62,7 +87,18 @@ def test_jobs_are_filtered(site) -> None:
     assert sorted(ask("health=OK")) == ["1", "2"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "status=GREEN", "cursor=nonsense", "cursor=W10", "cursor=Ww", "cursor=WyJhIiwgMV0"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "status=GREEN",
+        "cursor=nonsense",
+        "cursor=W10",
+        "cursor=Ww",
+        "cursor=WyJhIiwgMV0",
+    ],
+)
 def test_nonsense_in_a_list_is_a_problem(site, query: str) -> None:
     site.running(1)
     answer = site.get(f"/api/v1/jobs?{query}")
@@ -73,17 +109,31 @@ def test_nonsense_in_a_list_is_a_problem(site, query: str) -> None:
 
 def test_a_path_with_a_line_break_is_a_problem_like_any_other(site) -> None:
     answer = site.get("/api/v1/connectors/transform/a%0Ab")
-    assert (answer.status_code, answer.headers["content-type"], answer.json()["condition"]) == (404, "application/problem+json", "unknown-path")
+    assert (answer.status_code, answer.headers["content-type"], answer.json()["condition"]) == (
+        404,
+        "application/problem+json",
+        "unknown-path",
+    )
 
 
 def test_one_job_with_all_that_belongs_to_it(site) -> None:
-    site.running(7, failures=(Failure(at_ms=NOW_MS, generation=1, message="first"), Failure(at_ms=NOW_MS + 1, generation=1, message="second")))
+    site.running(
+        7,
+        failures=(
+            Failure(at_ms=NOW_MS, generation=1, message="first"),
+            Failure(at_ms=NOW_MS + 1, generation=1, message="second"),
+        ),
+    )
     site.place(7, checkpoint=3, checkpoints=3)
     site.figures(7, rows_read=9, phase="writing", done=5, total=10, unit="rows")
     site.worker("w1", holds=(7,))
     answer = site.get("/api/v1/jobs/7")
     job = answer.json()
-    assert (job["worker"], job["pipelines"][0]["phase"], job["pipelines"][0]["total"]) == ("w1", "writing", 10.0)
+    assert (job["worker"], job["pipelines"][0]["phase"], job["pipelines"][0]["total"]) == (
+        "w1",
+        "writing",
+        10.0,
+    )
     assert [vertex["kind"] for vertex in job["graph"]] == ["source", "sink"]
     assert [failure["message"] for failure in job["failures"]] == ["second", "first"]
     tag = answer.headers["etag"]
@@ -98,11 +148,21 @@ def test_checkpoints_of_a_job(site) -> None:
     site.running(7)
     site.place(7, checkpoint=3, checkpoints=3)
     refs = tuple(
-        CheckpointRef(checkpoint=n, path="p", generation=1, begun_ms=NOW_MS + 1000 * n, completed_ms=NOW_MS + 1000 * n + 40, bytes=10) for n in (1, 2, 3)
+        CheckpointRef(
+            checkpoint=n,
+            path="p",
+            generation=1,
+            begun_ms=NOW_MS + 1000 * n,
+            completed_ms=NOW_MS + 1000 * n + 40,
+            bytes=10,
+        )
+        for n in (1, 2, 3)
     )
     site.put(MONITOR, "7/1", CheckpointHistory(entries=refs))
     first = site.get("/api/v1/jobs/7/checkpoints?limit=2").json()
-    assert [(each["checkpoint"], each["retained"], each["seconds"]) for each in first["checkpoints"]] == [(3, True, 0.04), (2, False, 0.04)]
+    assert [
+        (each["checkpoint"], each["retained"], each["seconds"]) for each in first["checkpoints"]
+    ] == [(3, True, 0.04), (2, False, 0.04)]
     rest = site.get("/api/v1/jobs/7/checkpoints", params={"cursor": first["next"]}).json()
     assert [each["checkpoint"] for each in rest["checkpoints"]] == [1]
     assert site.get("/api/v1/jobs/7/failures").json() == []
@@ -116,18 +176,43 @@ def test_a_job_is_submitted_once_for_each_key(site) -> None:
     assert (made.status_code, made.json()) == (201, again.json())
     assert other.json()["id"] != made.json()["id"]
     named = {"text": HOCON, "id": "5"}
-    assert site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "five"}).status_code == 201
-    assert site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "five"}).status_code == 201
-    problem(site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "six"}), 409, "job-exists")
+    assert (
+        site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "five"}).status_code
+        == 201
+    )
+    assert (
+        site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "five"}).status_code
+        == 201
+    )
+    problem(
+        site.http.post("/api/v1/jobs", json=named, headers={"Idempotency-Key": "six"}),
+        409,
+        "job-exists",
+    )
     problem(site.http.post("/api/v1/jobs", json=named), 409, "job-exists")
     assert site.solid.get(JOBS, "5").value["intent"]["by"] == "local"
 
 
 def test_a_bad_job_file_is_told_as_a_whole(site) -> None:
-    document = problem(site.http.post("/api/v1/jobs", json={"text": 'env { job.mode = "BATCH" }\nsource { Nothing { } }\nsink { Consle { } }'}), 422, "bad-job")
+    document = problem(
+        site.http.post(
+            "/api/v1/jobs",
+            json={
+                "text": 'env { job.mode = "BATCH" }\nsource { Nothing { } }\nsink { Consle { } }'
+            },
+        ),
+        422,
+        "bad-job",
+    )
     assert len(document["problems"]) >= 2
-    problem(site.http.post("/api/v1/jobs", json={"text": HOCON, "restore": "latest"}), 409, "nothing-to-restore")
-    problem(site.http.post("/api/v1/jobs", json={"text": HOCON, "surprise": 1}), 422, "invalid-request")
+    problem(
+        site.http.post("/api/v1/jobs", json={"text": HOCON, "restore": "latest"}),
+        409,
+        "nothing-to-restore",
+    )
+    problem(
+        site.http.post("/api/v1/jobs", json={"text": HOCON, "surprise": 1}), 422, "invalid-request"
+    )
     problem(site.http.post("/api/v1/jobs", content=b"nonsense"), 422, "invalid-request")
 
 
@@ -141,8 +226,13 @@ def test_a_job_is_wanted_to_stop(site) -> None:
 
 def test_a_job_file_is_judged_and_nothing_is_started(site) -> None:
     seen = site.http.post("/api/v1/validate", json={"text": HOCON}).json()
-    assert (seen["good"], [vertex["plugin"] for vertex in seen["graph"]]) == (True, ["FakeSource", "Console"])
-    bad = site.http.post("/api/v1/validate", json={"text": HOCON.replace("Console", "Consle")}).json()
+    assert (seen["good"], [vertex["plugin"] for vertex in seen["graph"]]) == (
+        True,
+        ["FakeSource", "Console"],
+    )
+    bad = site.http.post(
+        "/api/v1/validate", json={"text": HOCON.replace("Console", "Consle")}
+    ).json()
     assert (bad["good"], bad["graph"]) == (False, [])
     assert [(each["line"], each["suggestion"]) for each in bad["problems"]] == [(4, "Console")]
     assert site.get("/api/v1/jobs").json()["total"] == 0
@@ -152,16 +242,34 @@ def test_the_installation_in_figures_workers_and_servers(site) -> None:
     site.leader()
     site.running(1, health=CheckpointHealth.STALLED)
     site.worker("w1", slots=3, tags={"group": "a"}, holds=(1,))
-    site.put("pending-job-cleanup", 9, CleanupRecord(job_id=9, initialization_ms=1, due_ms=NOW_MS, attempts=2, error="disk"))
+    site.put(
+        "pending-job-cleanup",
+        9,
+        CleanupRecord(job_id=9, initialization_ms=1, due_ms=NOW_MS, attempts=2, error="disk"),
+    )
     seen = site.get("/api/v1/overview").json()
-    assert (seen["jobs"], seen["attention"], seen["free_slots"], seen["cleanups"]) == ({"RUNNING": 1}, ["1"], 2, 1)
-    assert site.get("/api/v1/workers").json()[0] | {"jobs": ["1"], "tags": {"group": "a"}} == site.get("/api/v1/workers").json()[0]
-    assert [(each["leads"], each["answers"]) for each in site.get("/api/v1/coordinators").json()] == [(True, True)]
+    assert (seen["jobs"], seen["attention"], seen["free_slots"], seen["cleanups"]) == (
+        {"RUNNING": 1},
+        ["1"],
+        2,
+        1,
+    )
+    assert (
+        site.get("/api/v1/workers").json()[0] | {"jobs": ["1"], "tags": {"group": "a"}}
+        == site.get("/api/v1/workers").json()[0]
+    )
+    assert [
+        (each["leads"], each["answers"]) for each in site.get("/api/v1/coordinators").json()
+    ] == [(True, True)]
     assert site.get("/api/v1/cleanups").json()[0]["error"] == "disk"
 
 
 def test_connectors_and_their_options(site) -> None:
-    assert {each["kind"] for each in site.get("/api/v1/connectors").json()} == {"source", "transform", "sink"}
+    assert {each["kind"] for each in site.get("/api/v1/connectors").json()} == {
+        "source",
+        "transform",
+        "sink",
+    }
     assert {each["kind"] for each in site.get("/api/v1/connectors?kind=sink").json()} == {"sink"}
     fake = site.get("/api/v1/connectors/source/fakesource").json()
     assert "row.num" in {option["key"] for option in fake["options"]}
@@ -179,12 +287,16 @@ def test_roles_hold_here_too(make_site: Any) -> None:
     viewer = {"Authorization": f"Bearer {text}"}
     assert site.http.get("/api/v1/jobs").status_code == 401
     assert site.http.get("/api/v1/jobs", headers=viewer).status_code == 200
-    problem(site.http.post("/api/v1/jobs", json={"text": HOCON}, headers=viewer), 403, "not-allowed")
+    problem(
+        site.http.post("/api/v1/jobs", json={"text": HOCON}, headers=viewer), 403, "not-allowed"
+    )
     problem(site.http.post("/api/v1/jobs/1/stop", json={}, headers=viewer), 403, "not-allowed")
     described = site.http.get("/api/v1/openapi.json", headers=viewer).json()
     for path, operations in described["paths"].items():
         for method in operations:
-            asked = path.replace("{job_id}", "1").replace("{kind}", "sink").replace("{name}", "Console")
+            asked = (
+                path.replace("{job_id}", "1").replace("{kind}", "sink").replace("{name}", "Console")
+            )
             call = getattr(site.http, method)
             assert call(f"/api/v1{asked}").status_code == 401
 
@@ -196,7 +308,11 @@ def test_paths_and_methods_that_are_not_there(site) -> None:
 
 def test_the_description_has_every_route_with_a_name_and_its_errors(site) -> None:
     described = site.get("/api/v1/openapi.json").json()
-    names = [operation["operationId"] for path in described["paths"].values() for operation in path.values()]
+    names = [
+        operation["operationId"]
+        for path in described["paths"].values()
+        for operation in path.values()
+    ]
     assert len(names) == len(set(names)) >= 12
     for path in described["paths"].values():
         for operation in path.values():
@@ -228,7 +344,13 @@ def test_savepoints_are_wanted_listed_and_deleted(site) -> None:
 def test_a_restore_is_planned_before_it_is_done(site) -> None:
     fresh = site.http.post("/api/v1/restore-plan", json={"text": HOCON, "id": "5"}).json()
     assert (fresh["verdict"], fresh["start"]) == ("ok", "fresh")
-    problem(site.http.post("/api/v1/restore-plan", json={"text": HOCON, "id": "5", "restore": "latest"}), 409, "nothing-to-restore")
+    problem(
+        site.http.post(
+            "/api/v1/restore-plan", json={"text": HOCON, "id": "5", "restore": "latest"}
+        ),
+        409,
+        "nothing-to-restore",
+    )
 
 
 def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) -> None:
@@ -236,7 +358,9 @@ def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) 
     (tmp_path / "checkpoints").mkdir(exist_ok=True)
     (tmp_path / "checkpoints" / "stranger.txt").write_text("not ours")
     seen = site.http.post("/api/v1/storage/survey").json()
-    assert [(each["path"], each["kind"], each["due"]) for each in seen["findings"]] == [("stranger.txt", "unknown", False)]
+    assert [(each["path"], each["kind"], each["due"]) for each in seen["findings"]] == [
+        ("stranger.txt", "unknown", False)
+    ]
     after = site.http.post("/api/v1/storage/collect").json()
     assert after["at"] is not None
     assert (tmp_path / "checkpoints" / "stranger.txt").exists()
@@ -244,6 +368,12 @@ def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) 
 
 
 def test_a_job_that_has_ended_is_shown_whole(site) -> None:
-    site.ended(8, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="broke"),))
+    site.ended(
+        8, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="broke"),)
+    )
     job = site.get("/api/v1/jobs/8").json()
-    assert (job["status"], job["failures"][0]["message"], len(job["graph"])) == ("FAILED", "broke", 2)
+    assert (job["status"], job["failures"][0]["message"], len(job["graph"])) == (
+        "FAILED",
+        "broke",
+        2,
+    )

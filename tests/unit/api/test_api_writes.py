@@ -15,7 +15,14 @@ sink { Console { plugin_input = "t" } }
 """
 JSON: dict[str, Any] = {
     "env": {"job.mode": "BATCH"},
-    "source": [{"plugin_name": "FakeSource", "plugin_output": "t", "row.num": 5, "schema": {"fields": {"id": "bigint"}}}],
+    "source": [
+        {
+            "plugin_name": "FakeSource",
+            "plugin_output": "t",
+            "row.num": 5,
+            "schema": {"fields": {"id": "bigint"}},
+        }
+    ],
     "transform": [],
     "sink": [{"plugin_name": "Console", "plugin_input": "t"}],
 }
@@ -39,10 +46,23 @@ def intent(site, job_id: int) -> str:
     return site.solid.get(JOBS, str(job_id)).value["intent"]["wish"]
 
 
-@pytest.mark.parametrize(("body", "form"), [(json.dumps(JSON), ""), (json.dumps(JSON), "&format=json"), (HOCON, "&format=hocon"), (SQL, "&format=sql")])
+@pytest.mark.parametrize(
+    ("body", "form"),
+    [
+        (json.dumps(JSON), ""),
+        (json.dumps(JSON), "&format=json"),
+        (HOCON, "&format=hocon"),
+        (SQL, "&format=sql"),
+    ],
+)
 def test_a_job_in_any_form_is_taken_in_and_known_at_once(site, body: str, form: str) -> None:
-    answer = site.http.post(f"/submit-job?jobId=733584788375666689&jobName=mine{form}", content=body)
-    assert (answer.status_code, answer.json()) == (200, {"jobId": "733584788375666689", "jobName": "mine"})
+    answer = site.http.post(
+        f"/submit-job?jobId=733584788375666689&jobName=mine{form}", content=body
+    )
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"jobId": "733584788375666689", "jobName": "mine"},
+    )
     seen = site.http.get("/job-info/733584788375666689").json()
     assert (seen["jobName"], seen["jobStatus"]) == ("mine", "CREATED")
     assert [job["jobId"] for job in site.http.get("/running-jobs").json()] == ["733584788375666689"]
@@ -54,11 +74,17 @@ def test_a_job_without_an_id_gets_one_of_its_own_each_time(site) -> None:
     assert int(first) > 0
 
 
-def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then_has_one(site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then_has_one(
+    site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.get("/overview")
     turns: list[float] = []
     real = site.desk.picture.refresh
-    monkeypatch.setattr(site.desk.picture, "refresh", lambda behind_s=float("inf"): (turns.append(behind_s), real(behind_s))[1])
+    monkeypatch.setattr(
+        site.desk.picture,
+        "refresh",
+        lambda behind_s=float("inf"): (turns.append(behind_s), real(behind_s))[1],
+    )
     jobs = [site.http.post("/submit-job", json=JSON).json()["jobId"] for _ in range(3)]
     assert site.http.post("/stop-job", json={"jobId": jobs[0]}).status_code == 200
     assert turns == []
@@ -69,7 +95,9 @@ def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then
     assert len(turns) == 1
 
 
-def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(
+    site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.get("/overview")
     assert site.http.post("/submit-job", json=JSON).status_code == 200
     asked: list[float] = []
@@ -97,23 +125,41 @@ def test_all_problems_of_a_job_are_in_the_answer_a_line_each(site) -> None:
     assert site.solid.list(JOBS) == []
 
 
-@pytest.mark.parametrize("line", ['include "{path}"', 'include required("{path}")', 'include file("{path}")', 'source {{ include "{path}" }}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'include "{path}"',
+        'include required("{path}")',
+        'include file("{path}")',
+        'source {{ include "{path}" }}',
+    ],
+)
 def test_files_of_the_server_cannot_be_included(site, tmp_path, line: str) -> None:
     secret = tmp_path / "secret.conf"
     secret.write_text("env { job.name = s3cr3t }")
-    message = refusal(site.http.post("/submit-job?format=hocon", content=f"{line.format(path=secret)}\n{HOCON}"))
+    message = refusal(
+        site.http.post("/submit-job?format=hocon", content=f"{line.format(path=secret)}\n{HOCON}")
+    )
     assert "include" in message
     assert "s3cr3t" not in message
 
 
-def test_the_environment_of_the_server_is_not_for_jobs(site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_server_is_not_for_jobs(
+    site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STORE_PASSWORD", "s3cr3t")
-    answer = site.http.post("/submit-job?format=hocon", content=HOCON.replace('"BATCH"', '"BATCH", job.name = ${STORE_PASSWORD}'))
+    answer = site.http.post(
+        "/submit-job?format=hocon",
+        content=HOCON.replace('"BATCH"', '"BATCH", job.name = ${STORE_PASSWORD}'),
+    )
     assert "STORE_PASSWORD" in refusal(answer)
     assert "s3cr3t" not in answer.text
 
 
-@pytest.mark.parametrize("body", [b"", b"this is not json", b"{}", b"[1]", b'"text"', b"\xff\xfe\x00", b"{" * 100_000, b"null"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"this is not json", b"{}", b"[1]", b'"text"', b"\xff\xfe\x00", b"{" * 100_000, b"null"],
+)
 def test_a_body_that_is_no_job_is_refused_in_a_sentence(site, body: bytes) -> None:
     assert len(refusal(site.http.post("/submit-job", content=body))) > 10
     assert len(refusal(site.http.post("/stop-job", content=body))) > 10
@@ -183,21 +229,40 @@ def test_a_stop_of_a_job_that_nobody_knows_or_that_has_ended_changes_nothing(sit
 def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(site) -> None:
     site.running(5)
     for flag in (True, "true"):
-        assert site.http.post("/stop-job", json={"jobId": 5, "isStopWithSavePoint": flag}).json() == {"jobId": "5"}
+        assert site.http.post(
+            "/stop-job", json={"jobId": 5, "isStopWithSavePoint": flag}
+        ).json() == {"jobId": "5"}
     (entry,) = site.solid.list(SAVEPOINTS)
-    assert (entry.key, entry.value["stop"], entry.value["status"], entry.value["by"]) == ("5", True, "wanted", "local")
+    assert (entry.key, entry.value["stop"], entry.value["status"], entry.value["by"]) == (
+        "5",
+        True,
+        "wanted",
+        "local",
+    )
     assert intent(site, 5) == Wish.RUN.value
 
 
 def test_a_stop_with_a_savepoint_of_a_job_that_has_ended_or_never_was_changes_nothing(site) -> None:
     site.ended(6)
     for job in (6, 12345):
-        assert site.http.post("/stop-job", json={"jobId": job, "isStopWithSavePoint": True}).json() == {"jobId": str(job)}
+        assert site.http.post(
+            "/stop-job", json={"jobId": job, "isStopWithSavePoint": True}
+        ).json() == {"jobId": str(job)}
     assert site.solid.list(SAVEPOINTS) == []
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"jobId": None}, {"jobId": ""}, {"jobId": "x"}, {"jobId": [1]}, {"jobId": True}, {"jobId": 1.5}, {"jobId": 5, "force": 1}]
+    "body",
+    [
+        {},
+        {"jobId": None},
+        {"jobId": ""},
+        {"jobId": "x"},
+        {"jobId": [1]},
+        {"jobId": True},
+        {"jobId": 1.5},
+        {"jobId": 5, "force": 1},
+    ],
 )
 def test_a_stop_that_names_no_job_is_refused(site, body: dict[str, Any]) -> None:
     refusal(site.http.post("/stop-job", json=body))

@@ -38,7 +38,9 @@ class Place:
         self.now_s = 0.0
         self.protocols: list[Any] = []
         http = HttpSettings(header_timeout_ms=10_000, body_timeout_ms=60_000)
-        self.table = Connections(http, Limits(total, per_peer), lambda: self.protocols, lambda: self.now_s)
+        self.table = Connections(
+            http, Limits(total, per_peer), lambda: self.protocols, lambda: self.now_s
+        )
         self.listener = Listener.around(socket.create_server(("127.0.0.1", 0)), self.table)
         self.clients: list[socket.socket] = []
 
@@ -49,7 +51,11 @@ class Place:
             return made
         done = phase in (Phase.HEAD, Phase.IDLE)
         cycle = SimpleNamespace(response_complete=done, more_body=phase is Phase.BODY)
-        protocol = SimpleNamespace(transport=Transport(made), cycle=cycle, timeout_keep_alive_task=object() if phase is Phase.IDLE else None)
+        protocol = SimpleNamespace(
+            transport=Transport(made),
+            cycle=cycle,
+            timeout_keep_alive_task=object() if phase is Phase.IDLE else None,
+        )
         self.protocols.append(protocol)
         assert doing_of(protocol)[0] is phase
         return protocol
@@ -93,13 +99,19 @@ def test_one_peer_cannot_take_every_place() -> None:
         each.close()
 
 
-@pytest.mark.parametrize(("phase", "after_s"), [(Phase.HANDSHAKE, 11), (Phase.HEAD, 11), (Phase.BODY, 61)])
+@pytest.mark.parametrize(
+    ("phase", "after_s"), [(Phase.HANDSHAKE, 11), (Phase.HEAD, 11), (Phase.BODY, 61)]
+)
 def test_what_waits_too_long_is_closed(place: Place, phase: Phase, after_s: float) -> None:
     made = place.accept(phase)
     place.table.sweep()
     place.now_s = after_s - 2
     place.table.sweep()
-    waiting = place.table.open[made if phase is Phase.HANDSHAKE else made.transport.made] if place.table.open else None
+    waiting = (
+        place.table.open[made if phase is Phase.HANDSHAKE else made.transport.made]
+        if place.table.open
+        else None
+    )
     assert waiting is not None
     assert waiting.closed_s is None
     place.now_s = after_s
@@ -125,7 +137,9 @@ def test_some_descriptors_are_never_given_to_connections() -> None:
     assert limits(http, 64, 60) == Limits(16, 8)
     assert limits(http, resource.RLIM_INFINITY) == Limits(10_000, 5_000)
     assert limits(HttpSettings(connections_max=5_000), 1024, 60).total == 708
-    assert limits(HttpSettings(connections_max=100, connections_per_peer_max=500), 1024, 60) == Limits(100, 100)
+    assert limits(
+        HttpSettings(connections_max=100, connections_per_peer_max=500), 1024, 60
+    ) == Limits(100, 100)
 
 
 def test_a_network_of_ipv6_is_one_peer() -> None:

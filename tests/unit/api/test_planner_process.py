@@ -29,7 +29,9 @@ def large(job: dict[str, object]) -> str:
 
 
 def test_a_large_text_gets_the_plan_and_the_problems_of_a_small_one() -> None:
-    assert judge_isolated(large(JOB), "json", "lenient") == judge_here(json.dumps(JOB), Format.JSON, Strictness.LENIENT)
+    assert judge_isolated(large(JOB), "json", "lenient") == judge_here(
+        json.dumps(JOB), Format.JSON, Strictness.LENIENT
+    )
     wrong = {**JOB, "sink": [{"plugin_name": "Consol", "plugin_input": "t"}]}
     plan, problems = judge_isolated(large(wrong), "json", "normal")
     assert plan is None
@@ -38,7 +40,9 @@ def test_a_large_text_gets_the_plan_and_the_problems_of_a_small_one() -> None:
 
 def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, str]] = []
-    monkeypatch.setattr(job_text, "judge_isolated", lambda _, form, how: (seen.append((form, how)), []))
+    monkeypatch.setattr(
+        job_text, "judge_isolated", lambda _, form, how: (seen.append((form, how)), [])
+    )
     judged(json.dumps(JOB), Format.JSON)
     assert seen == []
     judged(large(JOB), Format.JSON)
@@ -46,7 +50,9 @@ def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("limit", "value"), [("CPU_S_MAX", 0), ("MEMORY_BYTES_MAX", 1 << 20)])
-def test_a_text_that_exceeds_a_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+def test_a_text_that_exceeds_a_limit_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
     """The limits are the child's own: they are set where it is started, by its arguments."""
     monkeypatch.setattr(planner_process, limit, value)
     with pytest.raises(JobTooLarge, match="too large or too complex"):

@@ -72,7 +72,9 @@ MALFORMED = (
 
 def status(site: Any, method: str, path: str, headers: Any) -> int:
     """The answer to a request with exactly these headers."""
-    request = httpx.Request(method, f"http://localhost{path}", headers=headers, content=b'{"jobId": 1}')
+    request = httpx.Request(
+        method, f"http://localhost{path}", headers=headers, content=b'{"jobId": 1}'
+    )
     return int(site.http._runner.run(site.http._client.send(request)).status_code)
 
 
@@ -87,8 +89,25 @@ def test_loopback_names_are_served_in_every_spelling(site, host: str) -> None:
 def test_other_names_are_refused_for_every_method(site, host: str) -> None:
     for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE"):
         assert status(site, method, "/overview", {"Host": host}) == 421, method
-    for path in ("/", "/ui/", "/ui/login", "/ui/static/live.js", "/api/v1/events", "/api/v1/jobs", "/metrics", "/nowhere"):
-        assert status(site, "GET", path, {"Host": host, "X-Forwarded-Host": "localhost", "Forwarded": "host=localhost"}) == 421, path
+    for path in (
+        "/",
+        "/ui/",
+        "/ui/login",
+        "/ui/static/live.js",
+        "/api/v1/events",
+        "/api/v1/jobs",
+        "/metrics",
+        "/nowhere",
+    ):
+        assert (
+            status(
+                site,
+                "GET",
+                path,
+                {"Host": host, "X-Forwarded-Host": "localhost", "Forwarded": "host=localhost"},
+            )
+            == 421
+        ), path
 
 
 @pytest.mark.parametrize("host", MALFORMED)
@@ -107,7 +126,9 @@ def refused(check: RequestCheck, headers: list[tuple[str, str]], **scope: Any) -
     from starlette.datastructures import Headers
 
     given = Headers(raw=[(name.lower().encode(), value.encode()) for name, value in headers])
-    found = check.refusal({"path": "/x", "method": "POST", "server": ("10.0.0.5", 8080), **scope}, given)
+    found = check.refusal(
+        {"path": "/x", "method": "POST", "server": ("10.0.0.5", 8080), **scope}, given
+    )
     return found.status if found else 0
 
 
@@ -121,21 +142,50 @@ def test_missing_and_repeated_hosts_and_foreign_targets_are_bad_input() -> None:
 
 
 def test_a_server_for_others_answers_to_its_names_and_addresses() -> None:
-    http = HttpSettings(host="0.0.0.0", allowed_hosts=("etl.example", "tidegate.ns.svc:8080", "Ünused"))
+    http = HttpSettings(
+        host="0.0.0.0", allowed_hosts=("etl.example", "tidegate.ns.svc:8080", "Ünused")
+    )
     check = RequestCheck(http, "http://node-1:8080")
-    for host in ("node-1:8080", "NODE-1.", "etl.example", "etl.example:7", "tidegate.ns.svc:8080", "10.0.0.5:8080", "localhost:8080"):
+    for host in (
+        "node-1:8080",
+        "NODE-1.",
+        "etl.example",
+        "etl.example:7",
+        "tidegate.ns.svc:8080",
+        "10.0.0.5:8080",
+        "localhost:8080",
+    ):
         assert refused(check, [("Host", host)]) == 0, host
-    for host in ("tidegate.ns.svc", "tidegate.ns.svc:81", "10.0.0.6:8080", "other.example", "sub.etl.example"):
+    for host in (
+        "tidegate.ns.svc",
+        "tidegate.ns.svc:81",
+        "10.0.0.6:8080",
+        "other.example",
+        "sub.etl.example",
+    ):
         assert refused(check, [("Host", host)]) == 421, host
     bound = RequestCheck(HttpSettings(host="2001:db8::5"), "http://[2001:db8::5]:8080")
     assert refused(bound, [("Host", "[2001:DB8:0::5]:8080")]) == 0
     assert refused(bound, [("Host", "[2001:db8::6]")], server=("2001:db8::6%eth0", 80)) == 0
     local = RequestCheck(HttpSettings(), "http://127.0.0.1:8080")
-    assert refused(local, [("Host", "10.0.0.5:8080")]) == 421, "bound to loopback: only loopback names"
+    assert refused(local, [("Host", "10.0.0.5:8080")]) == 421, (
+        "bound to loopback: only loopback names"
+    )
 
 
 UNSAFE = (
-    *(("POST", path) for path in ("/submit-job", "/submit-jobs", "/submit-job/upload", "/stop-job", "/stop-jobs", "/encrypt-config", "/update-tags")),
+    *(
+        ("POST", path)
+        for path in (
+            "/submit-job",
+            "/submit-jobs",
+            "/submit-job/upload",
+            "/stop-job",
+            "/stop-jobs",
+            "/encrypt-config",
+            "/update-tags",
+        )
+    ),
     ("POST", "/api/v1/jobs"),
     ("POST", "/api/v1/jobs/1/stop"),
     ("POST", "/api/v1/tokens"),
@@ -174,7 +224,12 @@ FOREIGN_PAGES: tuple[dict[str, str], ...] = (
 @pytest.mark.parametrize("headers", FOREIGN_PAGES, ids=str)
 def test_a_page_of_another_origin_changes_nothing(site, headers: dict[str, str]) -> None:
     for method, path in UNSAFE:
-        for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        for kind in (
+            "application/json",
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+        ):
             given = {"Host": "localhost:8080", "Content-Type": kind, **headers}
             assert status(site, method, path, given) == 403, (method, path, kind)
 
@@ -199,15 +254,25 @@ def test_own_pages_and_plain_clients_may_act(site, headers: dict[str, str]) -> N
 
 def test_no_answer_lets_another_origin_read_it(site) -> None:
     for method in ("GET", "OPTIONS", "POST"):
-        request = httpx.Request(method, "http://localhost/overview", headers={"Origin": "http://localhost", "Access-Control-Request-Method": "POST"})
+        request = httpx.Request(
+            method,
+            "http://localhost/overview",
+            headers={"Origin": "http://localhost", "Access-Control-Request-Method": "POST"},
+        )
         answer = site.http._runner.run(site.http._client.send(request))
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 def test_a_proxy_needs_its_address_in_the_settings(make_site: Any) -> None:
     settings = EngineSettings()
-    site = make_site(replace(settings, http=replace(settings.http, external_url="https://etl.example/")))
-    behind = {"Host": "127.0.0.1:8080", "Origin": "https://etl.example", "Sec-Fetch-Site": "same-origin"}
+    site = make_site(
+        replace(settings, http=replace(settings.http, external_url="https://etl.example/"))
+    )
+    behind = {
+        "Host": "127.0.0.1:8080",
+        "Origin": "https://etl.example",
+        "Sec-Fetch-Site": "same-origin",
+    }
     assert status(site, "POST", "/stop-job", behind) == 200, "the proxy sets its own Host"
     assert status(site, "POST", "/stop-job", {**behind, "Host": "etl.example"}) == 200
     assert status(site, "POST", "/stop-job", {**behind, "Origin": "http://etl.example"}) == 403
@@ -226,24 +291,44 @@ def test_refused_pages_are_in_the_audit_log(site, caplog: pytest.LogCaptureFixtu
     log.addHandler(caplog.handler)
     log.setLevel(logging.INFO)
     try:
-        status(site, "POST", "/stop-job", {"Host": "localhost:8080", "Origin": "http://evil.example"})
+        status(
+            site, "POST", "/stop-job", {"Host": "localhost:8080", "Origin": "http://evil.example"}
+        )
     finally:
         log.removeHandler(caplog.handler)
         log.setLevel(logging.NOTSET)
     (line,) = [record.__dict__ for record in caplog.records if record.name == "tidegate.audit"][:1]
-    assert (line["what"], line["answer"], line["by"], line["role"]) == ("POST /stop-job", 403, "", "")
+    assert (line["what"], line["answer"], line["by"], line["role"]) == (
+        "POST /stop-job",
+        403,
+        "",
+        "",
+    )
 
 
-@pytest.mark.parametrize("name", ["https://etl.example", "*.example", "a b", "etl.example/x", "user@etl.example"])
+@pytest.mark.parametrize(
+    "name", ["https://etl.example", "*.example", "a b", "etl.example/x", "user@etl.example"]
+)
 def test_a_name_that_is_no_host_is_an_error_of_the_engine_file(name: str) -> None:
-    _, _, problems = read_engine(f"tidegate:\n  http:\n    allowed-hosts: ['{name}']\n", "tidegate.yaml", {})
-    assert [problem.path for problem in problems if problem.severity is Severity.ERROR] == ["tidegate.http.allowed-hosts"]
+    _, _, problems = read_engine(
+        f"tidegate:\n  http:\n    allowed-hosts: ['{name}']\n", "tidegate.yaml", {}
+    )
+    assert [problem.path for problem in problems if problem.severity is Severity.ERROR] == [
+        "tidegate.http.allowed-hosts"
+    ]
 
 
-@pytest.mark.parametrize("url", ["etl.example", "ftp://etl.example", "https://user:pw@etl.example", "https://etl.example/path"])
+@pytest.mark.parametrize(
+    "url",
+    ["etl.example", "ftp://etl.example", "https://user:pw@etl.example", "https://etl.example/path"],
+)
 def test_an_external_url_that_is_none_is_an_error_of_the_engine_file(url: str) -> None:
-    _, _, problems = read_engine(f"tidegate:\n  http:\n    external-url: {url}\n", "tidegate.yaml", {})
-    assert [problem.path for problem in problems if problem.severity is Severity.ERROR] == ["tidegate.http.external-url"]
+    _, _, problems = read_engine(
+        f"tidegate:\n  http:\n    external-url: {url}\n", "tidegate.yaml", {}
+    )
+    assert [problem.path for problem in problems if problem.severity is Severity.ERROR] == [
+        "tidegate.http.external-url"
+    ]
 
 
 def test_names_of_the_engine_file_become_settings() -> None:

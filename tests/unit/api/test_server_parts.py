@@ -30,13 +30,17 @@ class Script:
 
 def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     down = StoreUnavailable("the store is away")
-    loop = Loop("picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock())
+    loop = Loop(
+        "picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock()
+    )
     with caplog.at_level(logging.INFO, "tidegate.server"):
         assert [loop.turn() for _ in range(5)] == [0.5] * 5
     assert [record.getMessage() for record in caplog.records] == ["held up", "going on"]
 
 
-def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     loop = Loop("leader", Script(ValueError("no"), None), 0.5, SystemClock())
     assert [loop.turn(), loop.turn()] == [AFTER_A_MISTAKE_S, 0.5]
     assert [record.exc_info is not None for record in caplog.records] == [True]
@@ -77,20 +81,33 @@ def test_a_taken_port_is_refused_by_name() -> None:
             assert other.getsockname()[1] > port
 
 
-@pytest.mark.parametrize("http", [replace(LOCAL, host="no such host"), replace(LOCAL, port=65535, host="203.0.113.7"), replace(LOCAL, port=70_000)])
+@pytest.mark.parametrize(
+    "http",
+    [
+        replace(LOCAL, host="no such host"),
+        replace(LOCAL, port=65535, host="203.0.113.7"),
+        replace(LOCAL, port=70_000),
+    ],
+)
 def test_a_place_where_nobody_can_listen_is_refused(http: HttpSettings) -> None:
     with pytest.raises(PortTaken):
         listen(http)
 
 
 def test_a_server_without_an_api_listens_nowhere() -> None:
-    with listen(replace(LOCAL, enabled=False)) as unused, socket.socket() as caller, pytest.raises(ConnectionRefusedError):
+    with (
+        listen(replace(LOCAL, enabled=False)) as unused,
+        socket.socket() as caller,
+        pytest.raises(ConnectionRefusedError),
+    ):
         caller.connect(unused.getsockname())
 
 
 def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -> None:
     with listen(replace(LOCAL, host="0.0.0.0")) as everywhere, listen(LOCAL) as here:
-        assert address_of(everywhere) == f"http://{socket.gethostname()}:{everywhere.getsockname()[1]}"
+        assert (
+            address_of(everywhere) == f"http://{socket.gethostname()}:{everywhere.getsockname()[1]}"
+        )
         assert address_of(here) == f"http://127.0.0.1:{here.getsockname()[1]}"
 
 

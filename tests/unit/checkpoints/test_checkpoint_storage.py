@@ -17,7 +17,16 @@ STATES = {"Source[0]-FakeSource": {"offset": {"at": 7}}, "my sink/../x": {"state
 
 
 def manifest(checkpoint: int = 1, generation: int = 1, token: str = "") -> Manifest:
-    return Manifest(job_id=5, pipeline=1, checkpoint=checkpoint, lineage="5-a", generation=generation, begun_ms=1, files={}, token=token)
+    return Manifest(
+        job_id=5,
+        pipeline=1,
+        checkpoint=checkpoint,
+        lineage="5-a",
+        generation=generation,
+        begun_ms=1,
+        files={},
+        token=token,
+    )
 
 
 @pytest.fixture
@@ -37,9 +46,13 @@ def test_what_is_published_is_read_back_whole(storage: CheckpointStorage, tmp_pa
     assert storage.operators(published.path) == set(STATES)
 
 
-def test_an_operator_name_cannot_leave_the_checkpoint(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_an_operator_name_cannot_leave_the_checkpoint(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     storage.publish(manifest(), STATES)
-    assert {p.relative_to(tmp_path).parts[:3] for p in tmp_path.rglob("state-data")} == {("5", "1", "1")}
+    assert {p.relative_to(tmp_path).parts[:3] for p in tmp_path.rglob("state-data")} == {
+        ("5", "1", "1")
+    }
 
 
 def test_no_draft_is_left_after_publishing(storage: CheckpointStorage, tmp_path: Path) -> None:
@@ -49,27 +62,35 @@ def test_no_draft_is_left_after_publishing(storage: CheckpointStorage, tmp_path:
 
 @pytest.mark.parametrize("harm", ["truncate", "empty", "missing", "flip"])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_every_damage_to_every_file_is_detected_and_named(storage: CheckpointStorage, tmp_path: Path, harm: str, which: int) -> None:
+def test_every_damage_to_every_file_is_detected_and_named(
+    storage: CheckpointStorage, tmp_path: Path, harm: str, which: int
+) -> None:
     path = storage.publish(manifest(), STATES).path
     victim = files_of(tmp_path, path)[which]
     data = victim.read_bytes()
     if harm == "missing":
         victim.unlink()
     else:
-        victim.write_bytes({"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm])
+        victim.write_bytes(
+            {"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm]
+        )
     with pytest.raises(Damaged) as caught:
         storage.read(path)
     assert caught.value.file == victim.relative_to(tmp_path / path).as_posix()
     assert storage.damage(path)
 
 
-def test_every_single_flipped_bit_of_a_manifest_is_detected(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_every_single_flipped_bit_of_a_manifest_is_detected(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     path = storage.publish(manifest(), {"a": {"offset": 1}}).path
     victim = tmp_path / path / "_manifest.json"
     data = victim.read_bytes()
     for position in range(len(data)):
         for bit in (1, 8, 64):
-            victim.write_bytes(data[:position] + bytes([data[position] ^ bit]) + data[position + 1 :])
+            victim.write_bytes(
+                data[:position] + bytes([data[position] ^ bit]) + data[position + 1 :]
+            )
             assert storage.damage(path), f"byte {position} bit {bit}"
 
 
@@ -77,7 +98,9 @@ def test_a_whole_missing_directory_is_damage_too(storage: CheckpointStorage) -> 
     assert "whole directory" in storage.damage("5/1/9")
 
 
-def test_a_manifest_of_a_newer_version_is_refused_by_name(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_a_manifest_of_a_newer_version_is_refused_by_name(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     path = storage.publish(manifest(), STATES).path
     victim = tmp_path / path / "_manifest.json"
     victim.write_text(json.dumps({**json.loads(victim.read_text()), "version": 2}))
@@ -85,16 +108,22 @@ def test_a_manifest_of_a_newer_version_is_refused_by_name(storage: CheckpointSto
         storage.read(path)
 
 
-def test_publishing_the_same_again_changes_only_the_owner(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_publishing_the_same_again_changes_only_the_owner(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     path = storage.publish(manifest(generation=1), STATES).path
     states = [file.stat().st_ino for file in files_of(tmp_path, path) if file.name == "state-data"]
     storage.publish(manifest(generation=2), STATES)
-    assert [file.stat().st_ino for file in files_of(tmp_path, path) if file.name == "state-data"] == states
+    assert [
+        file.stat().st_ino for file in files_of(tmp_path, path) if file.name == "state-data"
+    ] == states
     assert storage.read(path).manifest.generation == 2
     assert os.listdir(tmp_path / "5/1") == ["1"]
 
 
-def test_a_damaged_leftover_of_the_same_id_is_replaced(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_a_damaged_leftover_of_the_same_id_is_replaced(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     path = storage.publish(manifest(generation=1), STATES).path
     files_of(tmp_path, path)[0].write_bytes(b"")
     storage.publish(manifest(generation=2), STATES)
@@ -108,7 +137,9 @@ def test_an_older_generation_cannot_replace_a_newer_checkpoint(storage: Checkpoi
     assert storage.read(path).states == STATES
 
 
-def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_sweep_removes_drafts_and_unrecorded_checkpoints_and_nothing_else(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     for n in (1, 2, 3):
         storage.publish(manifest(n), STATES)
     (tmp_path / "5/1/.4-g1-abc").mkdir()
@@ -124,7 +155,9 @@ def test_deleting_what_is_not_there_is_fine(storage: CheckpointStorage) -> None:
     assert storage.sweep(5, 1, set(), 1) == []
 
 
-def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     for n in (1, 2, 3):
         storage.publish(manifest(n), STATES)
     (tmp_path / "5/1/.2-g1-abc").mkdir()
@@ -161,7 +194,9 @@ def test_a_restore_and_a_cleanup_list_only_what_belongs_to_their_job(tmp_path: P
     assert {path.split("/")[0] for path in files.listed} == {"5"}
 
 
-def test_the_checkpoint_of_another_driver_of_the_same_generation_is_neither_replaced_nor_deleted(storage: CheckpointStorage) -> None:
+def test_the_checkpoint_of_another_driver_of_the_same_generation_is_neither_replaced_nor_deleted(
+    storage: CheckpointStorage,
+) -> None:
     path = storage.publish(manifest(token="aa"), STATES).path
     for states in (STATES, {"Source[0]-FakeSource": {"offset": {"at": 8}}}):
         with pytest.raises(OtherCopy, match="another copy of this installation"):
@@ -175,7 +210,9 @@ def test_the_checkpoint_of_another_driver_of_the_same_generation_is_neither_repl
     assert storage.damage(path)
 
 
-def test_a_driver_that_was_quicker_since_the_look_is_not_overwritten(storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_was_quicker_since_the_look_is_not_overwritten(
+    storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     delete = storage.delete
 
     def other_one_publishes(path: str, generation: int, token: str = "") -> None:
@@ -189,7 +226,9 @@ def test_a_driver_that_was_quicker_since_the_look_is_not_overwritten(storage: Ch
     assert storage.read("5/1/1").states == STATES
 
 
-def test_a_manifest_without_a_token_is_written_as_older_releases_wrote_it(storage: CheckpointStorage, tmp_path: Path) -> None:
+def test_a_manifest_without_a_token_is_written_as_older_releases_wrote_it(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
     path = storage.publish(manifest(), STATES).path
     assert "token" not in json.loads((tmp_path / path / "_manifest.json").read_text())
     assert storage.damage(path) == ""

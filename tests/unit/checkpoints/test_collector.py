@@ -20,7 +20,9 @@ from tidegate.checkpoints.usage import Quota, Usage, sooner_ms
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-STEPS = re.findall(r'failpoint\("(collector\.\w+\.\w+)"\)', Path(quarantine_module.__file__).read_text())
+STEPS = re.findall(
+    r'failpoint\("(collector\.\w+\.\w+)"\)', Path(quarantine_module.__file__).read_text()
+)
 
 
 class Store:
@@ -72,7 +74,15 @@ KEPT = {
     "3/1/backup": Kind.UNKNOWN,
     "_installation.json": Kind.RECORD,
 }
-TAKEN = ["2/1/6", "3/1/1", "3/1/2", "3/2/.9-g4-abcdef01", "6/1/1", "savepoint/9/1700000000005", "._installation.json.abcdef01.tmp"]
+TAKEN = [
+    "2/1/6",
+    "3/1/1",
+    "3/1/2",
+    "3/2/.9-g4-abcdef01",
+    "6/1/1",
+    "savepoint/9/1700000000005",
+    "._installation.json.abcdef01.tmp",
+]
 
 
 @pytest.fixture
@@ -89,17 +99,32 @@ def root(tmp_path: Path) -> Path:
         put(root, f"{path}/_savepoint.json")
     checkpoint(root, "savepoint/1/1700000000009/1")
     checkpoint(root, "savepoint/9/1700000000005/1")
-    for path in ("notes/todo.txt", "3/readme.txt", "3/1/backup/a/b", "_installation.json", "._installation.json.abcdef01.tmp"):
+    for path in (
+        "notes/todo.txt",
+        "3/readme.txt",
+        "3/1/backup/a/b",
+        "_installation.json",
+        "._installation.json.abcdef01.tmp",
+    ):
         put(root, path)
     return root
 
 
-def rules(now_ms: int = NOW_MS, ttl_ms: int | None = 7 * DAY_MS, quota: Quota | None = None) -> Rules:
-    return Rules(policy=Policy(now_ms=now_ms, grace_ms=HOUR_MS, ttl_ms=ttl_ms), delay_ms=DAY_MS, orphans_ms=7 * DAY_MS, quota=quota or Quota())
+def rules(
+    now_ms: int = NOW_MS, ttl_ms: int | None = 7 * DAY_MS, quota: Quota | None = None
+) -> Rules:
+    return Rules(
+        policy=Policy(now_ms=now_ms, grace_ms=HOUR_MS, ttl_ms=ttl_ms),
+        delay_ms=DAY_MS,
+        orphans_ms=7 * DAY_MS,
+        quota=quota or Quota(),
+    )
 
 
 def there(root: Path) -> set[str]:
-    return {unit_of(p.relative_to(root).as_posix()).path for p in root.rglob("*") if p.is_file()} - {QUARANTINE}
+    return {
+        unit_of(p.relative_to(root).as_posix()).path for p in root.rglob("*") if p.is_file()
+    } - {QUARANTINE}
 
 
 def outside(root: Path) -> set[str]:
@@ -112,7 +137,12 @@ def inside(root: Path) -> set[str]:
 
 
 def bytes_of(root: Path, paths: dict[str, Kind]) -> dict[str, bytes]:
-    files = [p for path in paths for p in ([root / path] if (root / path).is_file() else (root / path).rglob("*")) if p.is_file()]
+    files = [
+        p
+        for path in paths
+        for p in ([root / path] if (root / path).is_file() else (root / path).rglob("*"))
+        if p.is_file()
+    ]
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in files}
 
 
@@ -139,7 +169,10 @@ def crash_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def test_everything_is_classified_and_only_old_orphans_are_due(root: Path) -> None:
-    seen = {verdict.unit.path: verdict for verdict in Collector(LocalFiles(root), Store()).survey(rules())}
+    seen = {
+        verdict.unit.path: verdict
+        for verdict in Collector(LocalFiles(root), Store()).survey(rules())
+    }
     assert {path: seen[path].kind for path in KEPT} == KEPT
     assert {path for path, verdict in seen.items() if verdict.due} == set(TAKEN)
     assert {seen[path].kind for path in TAKEN} == {Kind.ORPHAN}
@@ -184,7 +217,9 @@ def test_what_was_collected_can_be_taken_back_and_is_left_alone_then(root: Path)
     held = Quarantines(LocalFiles(root))
     assert held.take_back(held.find("latest"), NOW_MS + 1) == (len(TAKEN), [])
     assert bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN)) == before
-    assert collect(root, now_ms=NOW_MS + DAY_MS).moved <= 1, "only the file without a name, which belongs to no job"
+    assert collect(root, now_ms=NOW_MS + DAY_MS).moved <= 1, (
+        "only the file without a name, which belongs to no job"
+    )
     assert {"3/1/1", "2/1/6"} <= outside(root)
     assert collect(root, now_ms=NOW_MS + 8 * DAY_MS).moved > 0, "its time has come again"
 
@@ -206,8 +241,12 @@ def test_a_quarantine_that_is_not_there_is_named_with_those_that_are(root: Path)
         held.find("x")
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if not step.startswith(("collector.undo", "collector.return"))])
-def test_a_pass_that_is_killed_at_any_step_is_ended_by_the_next(root: Path, step: str, crash_at: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    "step", [step for step in STEPS if not step.startswith(("collector.undo", "collector.return"))]
+)
+def test_a_pass_that_is_killed_at_any_step_is_ended_by_the_next(
+    root: Path, step: str, crash_at: Callable[[str], None]
+) -> None:
     kept = bytes_of(root, KEPT)
     crash_at(step)
     crashes, now_ms = 0, NOW_MS
@@ -223,8 +262,12 @@ def test_a_pass_that_is_killed_at_any_step_is_ended_by_the_next(root: Path, step
     assert not (root / QUARANTINE).exists()
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step.startswith(("collector.undo", "collector.return"))])
-def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(root: Path, step: str, crash_at: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    "step", [step for step in STEPS if step.startswith(("collector.undo", "collector.return"))]
+)
+def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(
+    root: Path, step: str, crash_at: Callable[[str], None]
+) -> None:
     before = bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN))
     collect(root)
     held = Quarantines(LocalFiles(root))
@@ -232,12 +275,16 @@ def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(root: Path,
     with pytest.raises(Crash):
         held.take_back(held.find("latest"), NOW_MS)
     if step != "collector.undo.before":
-        assert collect(root, now_ms=NOW_MS + 2 * DAY_MS).deleted == 0, "what is being taken back is not deleted"
+        assert collect(root, now_ms=NOW_MS + 2 * DAY_MS).deleted == 0, (
+            "what is being taken back is not deleted"
+        )
     held.take_back(held.find("latest"), NOW_MS)
     assert bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN)) == before
 
 
-def test_one_thing_that_cannot_be_moved_is_reported_and_does_not_keep_the_rest(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thing_that_cannot_be_moved_is_reported_and_does_not_keep_the_rest(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     move = LocalFiles.move_tree
 
     def refuse(self: LocalFiles, source: str, target: str) -> None:
@@ -252,7 +299,9 @@ def test_one_thing_that_cannot_be_moved_is_reported_and_does_not_keep_the_rest(r
     assert "3/1/1" in outside(root)
 
 
-def test_one_thing_that_cannot_be_deleted_is_reported_and_tried_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thing_that_cannot_be_deleted_is_reported_and_tried_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collect(root)
     remove = LocalFiles.remove_tree
     bad = ["3/1/1"]
@@ -298,7 +347,9 @@ def test_a_restore_that_begins_in_the_moment_of_the_move_gets_its_state_back(roo
     assert "3/1/1" in outside(root)
 
 
-def test_a_crash_between_a_move_and_its_second_look_is_made_good(root: Path, crash_at: Callable[[str], None]) -> None:
+def test_a_crash_between_a_move_and_its_second_look_is_made_good(
+    root: Path, crash_at: Callable[[str], None]
+) -> None:
     store = Store()
     crash_at("collector.move.after")
     with pytest.raises(Crash):
@@ -376,7 +427,9 @@ def test_over_the_quota_the_oldest_orphans_go_before_their_time(tmp_path: Path) 
     assert collector.collect(rules(quota=Quota(bytes=600))).moved == 0
     store = Store()
     store.facts = Facts()
-    report = Collector(LocalFiles(tmp_path), store).collect(rules(quota=Quota(bytes=590, warning_percent=60)))
+    report = Collector(LocalFiles(tmp_path), store).collect(
+        rules(quota=Quota(bytes=590, warning_percent=60))
+    )
     assert report.moved == 2
     assert outside(tmp_path) == {"3/1/1"}
 
@@ -390,7 +443,9 @@ def test_the_quota_warns_before_it_is_reached() -> None:
     assert sooner_ms(Usage(), quota) is None
 
 
-def test_the_hidden_name_of_an_unfinished_file_is_known_here_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hidden_name_of_an_unfinished_file_is_known_here_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "replace", lambda *_: None)
     LocalFiles(tmp_path).write("_installation.json", b"x")
     (left,) = [p.name for p in tmp_path.iterdir()]
@@ -402,7 +457,10 @@ def test_a_survey_of_many_objects_keeps_none_of_them() -> None:
     class Endless(LocalFiles):
         def walk(self, path: str) -> Iterator[tuple[str, Entry]]:  # noqa: ARG002  # a listing of its own
             for number in range(30_000):
-                yield f"{number // 30}/1/{number % 30}/_manifest.json", Entry(name="_manifest.json", bytes=1, modified_ms=1)
+                yield (
+                    f"{number // 30}/1/{number % 30}/_manifest.json",
+                    Entry(name="_manifest.json", bytes=1, modified_ms=1),
+                )
 
         def entries(self, path: str) -> list[Entry]:  # noqa: ARG002  # no quarantine
             return []

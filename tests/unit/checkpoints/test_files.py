@@ -45,7 +45,9 @@ class TestFilesThroughFsspec(FilesContract):
         return FsspecFiles(f"file://{tmp_path}/root", {})
 
 
-def test_a_local_write_leaves_no_draft_and_a_draft_that_was_left_is_no_file_of_ours(tmp_path: Path) -> None:
+def test_a_local_write_leaves_no_draft_and_a_draft_that_was_left_is_no_file_of_ours(
+    tmp_path: Path,
+) -> None:
     files = LocalFiles(tmp_path)
     files.write("a/b", b"1")
     files.create("a/c", b"1")
@@ -53,7 +55,9 @@ def test_a_local_write_leaves_no_draft_and_a_draft_that_was_left_is_no_file_of_o
     assert sorted(os.listdir(tmp_path / "a")) == ["b", "c"]
 
 
-def test_what_cannot_be_removed_is_told_and_the_rest_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_told_and_the_rest_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = LocalFiles(tmp_path)
     files.write_tree("a", {"x/1": b"", "y/1": b"", "z/1": b""})
     real = os.unlink
@@ -84,7 +88,10 @@ def test_the_storage_is_where_the_settings_say(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert open_storage(CheckpointSettings(), home).files.place("5") == f"{home.checkpoints}/5"
     assert open_storage(CheckpointSettings(storage_root="/x/y"), home).files.place() == "/x/y"
-    address = CheckpointSettings(storage_root="s3://bucket/folder/", storage_options={"fs.s3a.secret.key": "hunter2", "fs.s3a.access.key": "a"})
+    address = CheckpointSettings(
+        storage_root="s3://bucket/folder/",
+        storage_options={"fs.s3a.secret.key": "hunter2", "fs.s3a.access.key": "a"},
+    )
     assert open_storage(address, home).files.place("5/1") == "s3://bucket/folder/5/1"
     assert "hunter2" not in repr(address)
 

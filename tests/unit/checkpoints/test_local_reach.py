@@ -39,7 +39,12 @@ def waited_for(root: Path, repair: object) -> tuple[WaitedForFiles, Patience]:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip(f"this test needs to mount a small disk: {mounted.stderr.strip()}")
     yield place
@@ -51,7 +56,10 @@ def test_a_full_disk_is_waited_for_and_named(small_disk: Path) -> None:
     files, patience = waited_for(small_disk / "root", lambda: (small_disk / "filler").unlink())
     files.write_tree("7/1/3", {"state": b"y" * 20_000})
     assert files.read("7/1/3/state") == b"y" * 20_000
-    assert patience.said == [f"the checkpoint storage {small_disk}/root is full (no space left): make room"] * 2
+    assert (
+        patience.said
+        == [f"the checkpoint storage {small_disk}/root is full (no space left): make room"] * 2
+    )
     assert files.trouble == ""
 
 
@@ -74,19 +82,32 @@ def test_a_root_that_is_away_is_waited_for_and_not_made_anew(tmp_path: Path, cov
         root.mkdir()
     files.write("7/2/_manifest.json", b"2")
     assert [files.read(f"7/{n}/_manifest.json") for n in (1, 2)] == [b"1", b"2"]
-    assert all(("is empty, and was not before" if covered else "is gone") in said for said in patience.said)
+    assert all(
+        ("is empty, and was not before" if covered else "is gone") in said for said in patience.said
+    )
 
 
 def test_who_has_no_patience_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     files = WaitedForFiles(tmp_path / "root", lambda _: False)
     (tmp_path / "root").rmdir()
-    with pytest.raises(StorageUnavailable, match="is gone: it was removed, or its disk is not mounted"):
+    with pytest.raises(
+        StorageUnavailable, match="is gone: it was removed, or its disk is not mounted"
+    ):
         files.read("7/1/_manifest.json")
 
 
-@pytest.mark.parametrize(("number", "words"), [(errno.EROFS, "is read-only"), (errno.EIO, "has failed"), (errno.EDQUOT, "its quota is used up")])
-def test_faults_of_a_disk_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "is read-only"),
+        (errno.EIO, "has failed"),
+        (errno.EDQUOT, "its quota is used up"),
+    ],
+)
+def test_faults_of_a_disk_are_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(number, "raw")
 

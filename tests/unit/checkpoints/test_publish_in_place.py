@@ -22,10 +22,18 @@ CheckpointStorage(open_files(sys.argv[1])).publish(manifest(), STATES)
 
 
 @pytest.mark.parametrize(("place", "sound"), [("before", False), ("after", True)])
-def test_a_kill_around_the_manifest_leaves_a_checkpoint_or_none(tmp_path: Path, place: str, sound: bool) -> None:
+def test_a_kill_around_the_manifest_leaves_a_checkpoint_or_none(
+    tmp_path: Path, place: str, sound: bool
+) -> None:
     address = f"file://{tmp_path}/root"
     environ = {**os.environ, "TIDEGATE_FAILPOINT": f"checkpoint.manifest.{place}"}
-    died = subprocess.run([sys.executable, "-c", PUBLISH, address], env=environ, start_new_session=True, timeout=120, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", PUBLISH, address],
+        env=environ,
+        start_new_session=True,
+        timeout=120,
+        check=False,
+    )
     assert died.returncode == -signal.SIGKILL
     storage = CheckpointStorage(open_files(address))
     assert (storage.damage("5/1/1") == "") == sound

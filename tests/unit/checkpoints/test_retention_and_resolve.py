@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoints.resolve import AllDamaged, Candidate, Chosen, NoCheckpoint, NotRetained, WantedDamaged, resolve
+from tidegate.checkpoints.resolve import (
+    AllDamaged,
+    Candidate,
+    Chosen,
+    NoCheckpoint,
+    NotRetained,
+    WantedDamaged,
+    resolve,
+)
 from tidegate.checkpoints.retention import retain
 from tidegate.model.records import CheckpointRef
 
@@ -12,7 +20,13 @@ ids = st.lists(st.integers(1, 10_000), unique=True, max_size=30)
 
 def ref(checkpoint: int) -> CheckpointRef:
     # Clocks go wrong: the time is unrelated to the id.
-    return CheckpointRef(checkpoint=checkpoint, path=f"1/1/{checkpoint}", generation=1, begun_ms=0, completed_ms=checkpoint * 7919 % 1009)
+    return CheckpointRef(
+        checkpoint=checkpoint,
+        path=f"1/1/{checkpoint}",
+        generation=1,
+        begun_ms=0,
+        completed_ms=checkpoint * 7919 % 1009,
+    )
 
 
 @given(ids, st.integers(-1, 12))
@@ -23,7 +37,9 @@ def test_exactly_the_newest_are_kept_by_id(numbers: list[int], retained_max: int
 
 
 @given(ids, st.sets(st.integers(1, 10_000)))
-def test_the_newest_sound_one_is_chosen_and_every_newer_one_is_named(numbers: list[int], damaged: set[int]) -> None:
+def test_the_newest_sound_one_is_chosen_and_every_newer_one_is_named(
+    numbers: list[int], damaged: set[int]
+) -> None:
     resolution = resolve([Candidate(ref(n), "broken" if n in damaged else "") for n in numbers])
     sound = [n for n in sorted(numbers) if n not in damaged]
     if not numbers:
@@ -34,13 +50,21 @@ def test_the_newest_sound_one_is_chosen_and_every_newer_one_is_named(numbers: li
     else:
         assert isinstance(resolution, Chosen)
         assert resolution.ref.checkpoint == sound[-1]
-        assert [r.checkpoint for r in resolution.newer] == [n for n in sorted(numbers) if n > sound[-1]]
-        assert {c.ref.checkpoint for c in resolution.skipped} == {n for n in numbers if n > sound[-1]}
+        assert [r.checkpoint for r in resolution.newer] == [
+            n for n in sorted(numbers) if n > sound[-1]
+        ]
+        assert {c.ref.checkpoint for c in resolution.skipped} == {
+            n for n in numbers if n > sound[-1]
+        }
 
 
 @given(ids, st.sets(st.integers(1, 10_000)), st.integers(1, 10_000))
-def test_a_wanted_one_is_taken_exactly_or_refused(numbers: list[int], damaged: set[int], wanted: int) -> None:
-    resolution = resolve([Candidate(ref(n), "broken" if n in damaged else "") for n in numbers], wanted)
+def test_a_wanted_one_is_taken_exactly_or_refused(
+    numbers: list[int], damaged: set[int], wanted: int
+) -> None:
+    resolution = resolve(
+        [Candidate(ref(n), "broken" if n in damaged else "") for n in numbers], wanted
+    )
     if wanted not in numbers:
         assert isinstance(resolution, NotRetained)
     elif wanted in damaged:
@@ -48,4 +72,6 @@ def test_a_wanted_one_is_taken_exactly_or_refused(numbers: list[int], damaged: s
     else:
         assert isinstance(resolution, Chosen)
         assert resolution.ref.checkpoint == wanted
-        assert [r.checkpoint for r in resolution.newer] == [n for n in sorted(numbers) if n > wanted]
+        assert [r.checkpoint for r in resolution.newer] == [
+            n for n in sorted(numbers) if n > wanted
+        ]

@@ -27,16 +27,36 @@ def there(tmp_path: Path) -> Savepoints:
 
 
 def checkpoint(there: Savepoints, number: int, pipeline: int = 1) -> str:
-    manifest = Manifest(job_id=JOB, pipeline=pipeline, checkpoint=number, lineage="5-a", generation=1, begun_ms=1, files={})
+    manifest = Manifest(
+        job_id=JOB,
+        pipeline=pipeline,
+        checkpoint=number,
+        lineage="5-a",
+        generation=1,
+        begun_ms=1,
+        files={},
+    )
     return there.storage.publish(manifest, STATES).path
 
 
 def head(id: str = "100", lineage: str = "5-a") -> Savepoint:
-    return Savepoint(id=id, path="", job_id=JOB, lineage=lineage, name="orders", made_ms=int(id), pipelines={}, plan={"job_name": "orders"})
+    return Savepoint(
+        id=id,
+        path="",
+        job_id=JOB,
+        lineage=lineage,
+        name="orders",
+        made_ms=int(id),
+        pipelines={},
+        plan={"job_name": "orders"},
+    )
 
 
 def make(there: Savepoints, id: str = "100", number: int = 3, lineage: str = "5-a") -> Savepoint:
-    points = {pipeline: there.copy(checkpoint(there, number, pipeline), JOB, id, pipeline) for pipeline in (1, 2)}
+    points = {
+        pipeline: there.copy(checkpoint(there, number, pipeline), JOB, id, pipeline)
+        for pipeline in (1, 2)
+    }
     return there.read(there.seal(replace(head(id, lineage), pipelines=points)))
 
 
@@ -48,10 +68,14 @@ def break_off(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setattr(savepoints, "failpoint", failpoint)
 
 
-def test_what_was_saved_is_read_back_from_where_the_layout_says(there: Savepoints, tmp_path: Path) -> None:
+def test_what_was_saved_is_read_back_from_where_the_layout_says(
+    there: Savepoints, tmp_path: Path
+) -> None:
     made = make(there)
     assert made.path == "savepoint/5/100"
-    assert {pipeline: (point.checkpoint, point.path) for pipeline, point in made.pipelines.items()} == {
+    assert {
+        pipeline: (point.checkpoint, point.path) for pipeline, point in made.pipelines.items()
+    } == {
         1: (3, "savepoint/5/100/1"),
         2: (3, "savepoint/5/100/2"),
     }
@@ -77,24 +101,35 @@ def test_without_its_head_it_is_no_savepoint(there: Savepoints) -> None:
 
 @pytest.mark.parametrize("harm", ["truncate", "empty", "missing", "flip"])
 @pytest.mark.parametrize("which", range(7))
-def test_every_damage_to_every_file_is_detected_and_named(there: Savepoints, tmp_path: Path, harm: str, which: int) -> None:
+def test_every_damage_to_every_file_is_detected_and_named(
+    there: Savepoints, tmp_path: Path, harm: str, which: int
+) -> None:
     made = make(there)
     victim = sorted(f for f in (tmp_path / "storage" / made.path).rglob("*") if f.is_file())[which]
     data = victim.read_bytes()
     if harm == "missing":
         victim.unlink()
     else:
-        victim.write_bytes({"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm])
+        victim.write_bytes(
+            {"truncate": data[:-3], "empty": b"", "flip": bytes([data[0] ^ 1]) + data[1:]}[harm]
+        )
     with pytest.raises(Damaged, match=victim.name):
         there.read(made.path)
 
 
-def test_a_part_that_was_exchanged_for_a_sound_one_is_found_out(there: Savepoints, tmp_path: Path) -> None:
+def test_a_part_that_was_exchanged_for_a_sound_one_is_found_out(
+    there: Savepoints, tmp_path: Path
+) -> None:
     made = make(there)
     other = there.copy(checkpoint(there, 4), JOB, "200", 1)
     for file in (tmp_path / "storage" / other.path).rglob("*"):
         if file.is_file():
-            (tmp_path / "storage" / made.pipelines[1].path / file.relative_to(tmp_path / "storage" / other.path)).write_bytes(file.read_bytes())
+            (
+                tmp_path
+                / "storage"
+                / made.pipelines[1].path
+                / file.relative_to(tmp_path / "storage" / other.path)
+            ).write_bytes(file.read_bytes())
     with pytest.raises(Damaged, match="is not the one that"):
         there.read(made.path)
 
@@ -109,9 +144,17 @@ def test_a_head_of_a_newer_version_is_refused_by_name(there: Savepoints, tmp_pat
     assert [path for path, _ in there.damaged()] == [made.path]
 
 
-def test_it_is_found_by_id_by_path_and_by_address_and_what_there_is_is_told(there: Savepoints, tmp_path: Path) -> None:
+def test_it_is_found_by_id_by_path_and_by_address_and_what_there_is_is_told(
+    there: Savepoints, tmp_path: Path
+) -> None:
     made = make(there)
-    for word in ("100", "savepoint/5/100", "savepoint/5/100/", str(tmp_path / "storage/savepoint/5/100"), f"file://{tmp_path}/storage/savepoint/5/100"):
+    for word in (
+        "100",
+        "savepoint/5/100",
+        "savepoint/5/100/",
+        str(tmp_path / "storage/savepoint/5/100"),
+        f"file://{tmp_path}/storage/savepoint/5/100",
+    ):
         assert there.find(JOB, word) == made
     assert there.find(None, "savepoint/5/100") == made
     for word in ("101", "", "..", "5/1/3", "savepoint/5/../100", "/savepoint/9/1", "x"):
@@ -119,8 +162,19 @@ def test_it_is_found_by_id_by_path_and_by_address_and_what_there_is_is_told(ther
             there.find(JOB, word)
 
 
-@pytest.mark.parametrize("place", ["savepoint.copy.before", "savepoint.copy.middle", "savepoint.copy.after", "savepoint.seal.before", "savepoint.seal.after"])
-def test_making_one_can_be_broken_off_anywhere_and_repeated(there: Savepoints, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [
+        "savepoint.copy.before",
+        "savepoint.copy.middle",
+        "savepoint.copy.after",
+        "savepoint.seal.before",
+        "savepoint.seal.after",
+    ],
+)
+def test_making_one_can_be_broken_off_anywhere_and_repeated(
+    there: Savepoints, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     with monkeypatch.context() as patch:
         break_off(patch, place)
         with pytest.raises(BrokenOff):
@@ -129,14 +183,20 @@ def test_making_one_can_be_broken_off_anywhere_and_repeated(there: Savepoints, m
     assert make(there).pipelines.keys() == {1, 2}
 
 
-def test_a_part_of_another_checkpoint_takes_the_place_of_one_that_was_chosen_before(there: Savepoints) -> None:
+def test_a_part_of_another_checkpoint_takes_the_place_of_one_that_was_chosen_before(
+    there: Savepoints,
+) -> None:
     there.copy(checkpoint(there, 3), JOB, "100", 1)
     point = there.copy(checkpoint(there, 4), JOB, "100", 1)
     assert there.storage.read(point.path).manifest.checkpoint == 4
 
 
-def test_deleting_one_can_be_broken_off_and_leaves_no_half_savepoint(there: Savepoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, place in enumerate(("savepoint.delete.before", "savepoint.delete.middle", "savepoint.delete.after")):
+def test_deleting_one_can_be_broken_off_and_leaves_no_half_savepoint(
+    there: Savepoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, place in enumerate(
+        ("savepoint.delete.before", "savepoint.delete.middle", "savepoint.delete.after")
+    ):
         made = make(there, str(100 + number))
         with monkeypatch.context() as patch:
             break_off(patch, place)
@@ -154,8 +214,19 @@ def take_there_and_back(there: Savepoints, tmp_path: Path) -> Savepoint:
     return Savepoints(tmp_path / "other").take_in(tmp_path / "exported")
 
 
-@pytest.mark.parametrize("place", ["", "savepoint.export.before", "savepoint.export.after", "savepoint.import.before", "savepoint.import.after"])
-def test_one_that_was_exported_and_imported_is_the_same(there: Savepoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "savepoint.export.before",
+        "savepoint.export.after",
+        "savepoint.import.before",
+        "savepoint.import.after",
+    ],
+)
+def test_one_that_was_exported_and_imported_is_the_same(
+    there: Savepoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     made = make(there)
     with monkeypatch.context() as patch:
         break_off(patch, place)
@@ -175,7 +246,9 @@ def test_what_was_exported_and_damaged_is_not_imported(there: Savepoints, tmp_pa
     assert other.newest(JOB) == ""
 
 
-def test_another_savepoint_of_the_same_id_is_not_overwritten(there: Savepoints, tmp_path: Path) -> None:
+def test_another_savepoint_of_the_same_id_is_not_overwritten(
+    there: Savepoints, tmp_path: Path
+) -> None:
     there.export(make(there), tmp_path / "exported")
     other = Savepoints(tmp_path / "other")
     make(other, number=9)
@@ -183,8 +256,14 @@ def test_another_savepoint_of_the_same_id_is_not_overwritten(there: Savepoints, 
         other.take_in(tmp_path / "exported")
 
 
-def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(there: Savepoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, after, foreign = make(there, "100", 3), make(there, "200", 6), make(there, "300", 6, lineage="5-b")
+def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(
+    there: Savepoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after, foreign = (
+        make(there, "100", 3),
+        make(there, "200", 6),
+        make(there, "300", 6, lineage="5-b"),
+    )
     with monkeypatch.context() as patch:
         break_off(patch, "savepoint.overtake.before")
         with pytest.raises(BrokenOff):
@@ -202,7 +281,14 @@ def test_ids_only_grow_whatever_the_clock_says() -> None:
     assert paths.savepoint_name(1_000) == "1000"
     assert paths.savepoint_name(1_000, "1000") == "1001"
     assert paths.savepoint_name(900, "1001") == "1002"
-    assert [paths.is_savepoint_name(name) for name in ("1", "0" * 20, "..", "a", "", "1/2")] == [True, False, False, False, False, False]
+    assert [paths.is_savepoint_name(name) for name in ("1", "0" * 20, "..", "a", "", "1/2")] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_savepoint_needs_a_sound_checkpoint(there: Savepoints, tmp_path: Path) -> None:

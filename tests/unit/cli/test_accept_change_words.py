@@ -13,7 +13,12 @@ from tidegate.cli.run import decided_with
 from tidegate.home import Home
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 
-STOP = ChangeStop(table="shop.my orders", at="bin.4:120", statement="ALTER ...", choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD))
+STOP = ChangeStop(
+    table="shop.my orders",
+    at="bin.4:120",
+    statement="ALTER ...",
+    choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD),
+)
 
 
 @click.command()
@@ -23,8 +28,20 @@ def said(restoring: Restoring) -> None:
 
 
 def test_decisions_may_be_repeated() -> None:
-    ran = CliRunner().invoke(said, ["--restore", "latest", "--accept-change", "bin.4:120=ADOPT", "--accept-change", "a.b@0/1=skip"])
-    assert (ran.exit_code, ran.output.split()) == (0, ["bin.4:120=adopt", "a.b@0/1=skip"]), ran.output
+    ran = CliRunner().invoke(
+        said,
+        [
+            "--restore",
+            "latest",
+            "--accept-change",
+            "bin.4:120=ADOPT",
+            "--accept-change",
+            "a.b@0/1=skip",
+        ],
+    )
+    assert (ran.exit_code, ran.output.split()) == (0, ["bin.4:120=adopt", "a.b@0/1=skip"]), (
+        ran.output
+    )
 
 
 @pytest.mark.parametrize("word", ["bin.4:120", "bin.4:120=perhaps", "=adopt"])
@@ -33,7 +50,9 @@ def test_a_decision_that_is_not_understood_is_a_usage_error(word: str) -> None:
     assert (ran.exit_code, "is not understood" in ran.output) == (2, True)
 
 
-def test_the_advised_commands_can_be_typed_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_advised_commands_can_be_typed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TIDEGATE_HOME", raising=False)
     lines = decided_with([STOP], "7", Home(tmp_path / "a home")).splitlines()[1:]
     assert [shlex.split(line)[-3] for line in lines] == ["adopt", "reread"]
@@ -43,12 +62,23 @@ def test_the_advised_commands_can_be_typed_as_they_are(tmp_path: Path, monkeypat
         command = main.get_command(context, words[1])
         assert command is not None
         given = command.make_context(words[1], words[2:]).params
-        assert (given["job"], given["at"], given["table"], given["home"]) == ("7", STOP.at, STOP.table, str(tmp_path / "a home"))
-        assert AcceptedChange(at=given["at"], choice=ChangeChoice(given["choice"]), table=given["table"]).answers(STOP.table, STOP.at)
+        assert (given["job"], given["at"], given["table"], given["home"]) == (
+            "7",
+            STOP.at,
+            STOP.table,
+            str(tmp_path / "a home"),
+        )
+        assert AcceptedChange(
+            at=given["at"], choice=ChangeChoice(given["choice"]), table=given["table"]
+        ).answers(STOP.table, STOP.at)
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
     assert "--home" not in decided_with([STOP], "7", Home(tmp_path))
 
 
 def test_a_home_without_a_job_has_nothing_to_decide(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(main, ["accept-change", "7", "--at", "0/1", "--choice", "adopt", "--home", str(tmp_path)], env={"TIDEGATE_SERVER": ""})
+    ran = CliRunner().invoke(
+        main,
+        ["accept-change", "7", "--at", "0/1", "--choice", "adopt", "--home", str(tmp_path)],
+        env={"TIDEGATE_SERVER": ""},
+    )
     assert (ran.exit_code, "no installation" in ran.output) == (2, True), ran.output

@@ -43,7 +43,11 @@ def show(*arguments: str) -> Result:
 
 def rows(result: Result) -> dict[str, list[str]]:
     """key -> value and source, of the plain output."""
-    return {parts[0]: parts[1:] for line in result.stdout.splitlines() if not line.startswith("#") and (parts := line.split(maxsplit=2))}
+    return {
+        parts[0]: parts[1:]
+        for line in result.stdout.splitlines()
+        if not line.startswith("#") and (parts := line.split(maxsplit=2))
+    }
 
 
 def test_without_a_file_every_key_has_its_default(home: Path) -> None:
@@ -51,11 +55,17 @@ def test_without_a_file_every_key_has_its_default(home: Path) -> None:
     assert (result.exit_code, result.stderr) == (FINISHED, "")
     assert f"# home: {home}\n# file: none" in result.stdout
     found = rows(result)
-    assert {key.name for key in KEYS if key.option.kind is not Kind.MAP} - set(found) == {"http.enable-https"}
+    assert {key.name for key in KEYS if key.option.kind is not Kind.MAP} - set(found) == {
+        "http.enable-https"
+    }
     assert {source for _, source in found.values()} == {"default"}
     assert found["state.url"][0] == f"sqlite:///{home}/store/tidegate.db"
     assert found["checkpoint.storage.plugin-config.namespace"][0] == f"{home}/checkpoints"
-    assert (found["http.port"][0], found["slot-service.dynamic-slot"][0], found["job-schedule-strategy"][0]) == ("8080", "true", "WAIT")
+    assert (
+        found["http.port"][0],
+        found["slot-service.dynamic-slot"][0],
+        found["job-schedule-strategy"][0],
+    ) == ("8080", "true", "WAIT")
 
 
 def test_every_value_says_where_it_came_from(home: Path) -> None:
@@ -64,7 +74,10 @@ def test_every_value_says_where_it_came_from(home: Path) -> None:
     found = rows(show())
     assert found["http.port"] == ["9000", f"{file}:4"]
     assert found["http.host"] == ["127.0.0.1", "default"]
-    assert found["state.url"] == ["postgresql://tide:******@db:5432/tide", f"${{DB_PASSWORD}} in {file}:2"]
+    assert found["state.url"] == [
+        "postgresql://tide:******@db:5432/tide",
+        f"${{DB_PASSWORD}} in {file}:2",
+    ]
     assert found["worker.tags.zone"] == ["north", f"{file}:8"]
     assert found["spark.master"] == ["local[2]", f"{file}:9"]
     assert found["queue-type"] == ["(ignored)", "rows do not pass through queues"]
@@ -76,7 +89,12 @@ def test_no_secret_is_shown_in_any_form(home: Path, arguments: tuple[str, ...]) 
     result = show(*arguments)
     assert result.exit_code == FINISHED
     assert "hunter2" not in result.output
-    for seen in ("https://******@h/******", "http://s3", "-Dpassword=****** -Dx=******", "X-Whatever"):
+    for seen in (
+        "https://******@h/******",
+        "http://s3",
+        "-Dpassword=****** -Dx=******",
+        "X-Whatever",
+    ):
         assert seen in result.output
 
 
@@ -84,8 +102,17 @@ def test_machines_get_values_of_their_types_with_their_places(home: Path) -> Non
     file = home / "tidegate.yaml"
     file.write_text(FULL)
     told = json.loads(show("--json").stdout)
-    assert (told["home"], told["file"], told["ignored"]) == (str(home), str(file), {"queue-type": "rows do not pass through queues"})
-    assert told["settings"]["http.port"] == {"value": 9000, "source": "file", "file": str(file), "line": 4}
+    assert (told["home"], told["file"], told["ignored"]) == (
+        str(home),
+        str(file),
+        {"queue-type": "rows do not pass through queues"},
+    )
+    assert told["settings"]["http.port"] == {
+        "value": 9000,
+        "source": "file",
+        "file": str(file),
+        "line": 4,
+    }
     assert told["settings"]["http.enable-http"] == {"value": True, "source": "default"}
     assert told["settings"]["state.url"]["source"] == "environment"
     assert told["settings"]["state.url"]["variables"] == ["DB_PASSWORD"]
@@ -97,7 +124,10 @@ def test_problems_are_shown_as_those_of_job_files(home: Path) -> None:
     file.write_text("tidegate:\n  http:\n    prt: 1\n    port: x\n")
     result = show("--config", str(file))
     assert result.exit_code == BAD_INPUT
-    assert f"{file}:3: warning: tidegate.http.prt: unknown option http.prt; did you mean 'http.port'?\n       3 | prt: 1\n" in result.stderr
+    assert (
+        f"{file}:3: warning: tidegate.http.prt: unknown option http.prt; did you mean 'http.port'?\n       3 | prt: 1\n"
+        in result.stderr
+    )
     assert f'{file}:4: error: tidegate.http.port: "x" is not a whole number' in result.stderr
     assert rows(result)["http.port"] == ["8080", "default"]
 
@@ -116,14 +146,19 @@ def test_a_file_that_is_not_there_is_said_in_a_sentence(home: Path) -> None:
 def test_the_home_of_the_command_line_is_looked_into(home: Path) -> None:
     (home / "other").mkdir()
     (home / "other" / "seatunnel.yaml").write_text("seatunnel: {engine: {http: {port: 7}}}")
-    assert rows(show("--home", str(home / "other")))["http.port"] == ["7", f"{home}/other/seatunnel.yaml:1"]
+    assert rows(show("--home", str(home / "other")))["http.port"] == [
+        "7",
+        f"{home}/other/seatunnel.yaml:1",
+    ]
 
 
 @pytest.mark.usefixtures("home")
 def test_showing_needs_neither_spark_nor_arrow() -> None:
     heavy = "print(*{'pyspark', 'pyarrow', 'pandas'} & set(sys.modules), file=sys.stderr)"
     code = f"import sys\nfrom tidegate.cli import main\ntry:\n    main(['config', 'show'])\nfinally:\n    {heavy}"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert (answer.returncode, answer.stderr.split()) == (0, [])
     assert "http.port" in answer.stdout
 
@@ -144,6 +179,21 @@ def test_an_address_is_shown_without_its_password(text: str, shown: str) -> None
     assert masked_text(text) == shown
 
 
-@pytest.mark.parametrize("name", ["fs.s3a.secret.key", "fs.s3a.access.key", "Authorization", "kerberos.keytab", "sasl.jaas.config", "my_password", "api-token"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fs.s3a.secret.key",
+        "fs.s3a.access.key",
+        "Authorization",
+        "kerberos.keytab",
+        "sasl.jaas.config",
+        "my_password",
+        "api-token",
+    ],
+)
 def test_what_is_called_like_a_secret_is_hidden(name: str) -> None:
-    assert (masked(name, "x"), masked(name, ""), masked("fs.s3a.endpoint", "x")) == ("******", "", "x")
+    assert (masked(name, "x"), masked(name, ""), masked("fs.s3a.endpoint", "x")) == (
+        "******",
+        "",
+        "x",
+    )

@@ -20,16 +20,29 @@ def run(*arguments: str) -> Result:
 def test_all_connectors_are_listed_with_what_they_promise() -> None:
     result = run("list")
     assert result.exit_code == 0
-    listed = [tuple(line.split()[:2]) for line in result.output.splitlines() if line.split()[:1] in (["source"], ["transform"], ["sink"])]
+    listed = [
+        tuple(line.split()[:2])
+        for line in result.output.splitlines()
+        if line.split()[:1] in (["source"], ["transform"], ["sink"])
+    ]
     assert listed == [(one.kind.value, one.name) for one in connectors()]
-    assert [line.split()[-1] for line in result.output.splitlines() if line.startswith("sink       LocalFile")] == ["exactly-once"]
+    assert [
+        line.split()[-1]
+        for line in result.output.splitlines()
+        if line.startswith("sink       LocalFile")
+    ] == ["exactly-once"]
 
 
 def test_machines_get_the_list_with_capabilities() -> None:
     listed = json.loads(run("list", "--json").output)
-    assert [(one["kind"], one["name"]) for one in listed] == [(one.kind.value, one.name) for one in connectors()]
+    assert [(one["kind"], one["name"]) for one in listed] == [
+        (one.kind.value, one.name) for one in connectors()
+    ]
     [sink] = [one for one in listed if (one["kind"], one["name"]) == ("sink", "LocalFile")]
-    assert (sink["capabilities"]["delivery"], sink["capabilities"]["go_back"]) == ("exactly-once", "rewind")
+    assert (sink["capabilities"]["delivery"], sink["capabilities"]["go_back"]) == (
+        "exactly-once",
+        "rewind",
+    )
 
 
 def test_a_name_in_any_case_shows_source_and_sink_with_every_option() -> None:
@@ -37,7 +50,10 @@ def test_a_name_in_any_case_shows_source_and_sink_with_every_option() -> None:
     assert "source LocalFile" in output
     assert "sink LocalFile" in output
     for one in connectors():
-        assert one.name != "LocalFile" or [option.key for option in one.options.options if option.key not in output] == []
+        assert (
+            one.name != "LocalFile"
+            or [option.key for option in one.options.options if option.key not in output] == []
+        )
 
 
 def test_one_kind_can_be_asked_for_and_machines_get_every_fact_of_an_option() -> None:
@@ -45,7 +61,11 @@ def test_one_kind_can_be_asked_for_and_machines_get_every_fact_of_an_option() ->
     assert shown["kind"] == "sink"
     options = {option["key"]: option for option in shown["options"]}
     assert options["path"]["required"] is True
-    assert (options["file_format_type"]["type"], options["file_format_type"]["default"], options["file_format_type"]["fallbacks"]) == (
+    assert (
+        options["file_format_type"]["type"],
+        options["file_format_type"]["default"],
+        options["file_format_type"]["fallbacks"],
+    ) == (
         "enum",
         "csv",
         ["file_format"],
@@ -58,7 +78,10 @@ def test_rules_between_options_are_shown() -> None:
     assert "needs exactly one of schema, tables_configs" in run("show", "FakeSource").output
 
 
-@pytest.mark.parametrize(("name", "hint"), [("localfle", "did you mean 'LocalFile'?"), ("qqq", "`tidegate connectors list` shows all")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("localfle", "did you mean 'LocalFile'?"), ("qqq", "`tidegate connectors list` shows all")],
+)
 def test_a_name_that_is_not_there_gets_a_hint(name: str, hint: str) -> None:
     result = run("show", name)
     assert result.exit_code == BAD_INPUT
@@ -66,8 +89,19 @@ def test_a_name_that_is_not_there_gets_a_hint(name: str, hint: str) -> None:
 
 
 def test_every_rule_becomes_a_sentence() -> None:
-    options = OptionSet((), exclusive=(("a", "b"),), at_most_one=(("c", "d"),), bundled=(("e", "f"),), conditions=(When("g", (1, 2), ("h",)),))
-    assert rules(options) == ["exactly one of a, b", "at most one of c, d", "all of e, f, or none", "h where g is 1 or 2"]
+    options = OptionSet(
+        (),
+        exclusive=(("a", "b"),),
+        at_most_one=(("c", "d"),),
+        bundled=(("e", "f"),),
+        conditions=(When("g", (1, 2), ("h",)),),
+    )
+    assert rules(options) == [
+        "exactly one of a, b",
+        "at most one of c, d",
+        "all of e, f, or none",
+        "h where g is 1 or 2",
+    ]
 
 
 def test_limits_and_defaults_are_written_as_in_a_job_file() -> None:

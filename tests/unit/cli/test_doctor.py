@@ -15,7 +15,17 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import doctor as module
-from tidegate.cli.doctor import CHECKS, SUPPORTED, Finding, Level, Place, doctor, examine, is_between, is_ready
+from tidegate.cli.doctor import (
+    CHECKS,
+    SUPPORTED,
+    Finding,
+    Level,
+    Place,
+    doctor,
+    examine,
+    is_between,
+    is_ready,
+)
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 Check = Callable[[Place], Iterator[Finding]]
@@ -43,8 +53,19 @@ def fake_java(folder: Path, complaint: str = "") -> Path:
 
 def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: Place) -> None:
     findings = examine(place)
-    assert {finding.name for finding in findings} >= {"Python", "Java", "pyspark", "pyarrow", "pandas", "loopback", "home", "memory"}
-    assert [finding for finding in findings if (finding.level is Level.OK) == bool(finding.repair)] == []
+    assert {finding.name for finding in findings} >= {
+        "Python",
+        "Java",
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "loopback",
+        "home",
+        "memory",
+    }
+    assert [
+        finding for finding in findings if (finding.level is Level.OK) == bool(finding.repair)
+    ] == []
 
 
 def test_looking_leaves_nothing_behind(place: Place, tmp_path: Path) -> None:
@@ -61,9 +82,13 @@ def test_json_says_the_same_as_the_exit_code(tmp_path: Path) -> None:
     assert set(document["findings"][0]) == {"name", "level", "found", "repair"}
 
 
-def test_without_java_no_job_can_run_and_the_last_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_no_job_can_run_and_the_last_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tidegate.runner.java.KNOWN_PLACES", ())
-    result = CliRunner().invoke(doctor, ["--home", str(tmp_path)], env={"JAVA_HOME": None, "PATH": str(tmp_path)})
+    result = CliRunner().invoke(
+        doctor, ["--home", str(tmp_path)], env={"JAVA_HOME": None, "PATH": str(tmp_path)}
+    )
     assert result.exit_code == 1
     assert re.search(r"^missing +Java +not found$", result.output, flags=re.MULTILINE)
     assert "openjdk-17-jre-headless" in result.output
@@ -85,22 +110,37 @@ def test_a_java_home_that_had_to_be_passed_over_is_a_warning(tmp_path: Path) -> 
     assert str(tmp_path / "gone") in finding.repair
 
 
-def test_a_package_that_is_not_installed_comes_with_its_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_comes_with_its_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SUPPORTED", {"no-such-package-at-all": ("4.1", "4.4")})
     finding = one(module.check_packages, place, "no-such-package-at-all")
     assert finding.level is Level.MISSING
     assert finding.repair.endswith("-m pip install 'no-such-package-at-all>=4.1,<4.4'")
 
 
-def test_a_package_outside_the_supported_range_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_outside_the_supported_range_is_a_warning(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SUPPORTED", {"click": ("900", None)})
     finding = one(module.check_packages, place, "click")
-    assert (finding.level, finding.found) == (Level.WARNING, f"{metadata.version('click')}, not tested with it")
+    assert (finding.level, finding.found) == (
+        Level.WARNING,
+        f"{metadata.version('click')}, not tested with it",
+    )
 
 
 @pytest.mark.parametrize(
     ("version", "fits"),
-    [("4.1.0", True), ("4.2.1", True), ("4.3.0.dev1", True), ("4.10.0", False), ("4.0.9", False), ("4.4.0", False), ("5", False)],
+    [
+        ("4.1.0", True),
+        ("4.2.1", True),
+        ("4.3.0.dev1", True),
+        ("4.10.0", False),
+        ("4.0.9", False),
+        ("4.4.0", False),
+        ("5", False),
+    ],
 )
 def test_versions_are_compared_as_numbers(version: str, fits: bool) -> None:
     assert is_between(version, "4.1", "4.4") is fits
@@ -110,7 +150,9 @@ def test_the_supported_versions_are_those_of_the_package() -> None:
     declared = {}
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     for requirement in project["dependencies"] + project["optional-dependencies"]["spark"]:
-        name, oldest, first_unsupported = re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<([\d.]+))?", requirement).groups()
+        name, oldest, first_unsupported = re.fullmatch(
+            r"([\w-]+)(?:\[\w+\])?>=([\d.]+)(?:,<([\d.]+))?", requirement
+        ).groups()
         declared[name] = (oldest, first_unsupported)
     assert declared == SUPPORTED
 
@@ -122,9 +164,17 @@ def test_a_home_that_cannot_be_made_is_missing(tmp_path: Path) -> None:
     assert "--home" in finding.repair
 
 
-@pytest.mark.parametrize(("free_bytes", "level"), [(3 << 30, Level.OK), (1 << 30, Level.WARNING), (1 << 20, Level.MISSING)], ids=["plenty", "little", "none"])
-def test_a_full_disk_is_judged_by_what_is_free(place: Place, monkeypatch: pytest.MonkeyPatch, free_bytes: int, level: Level) -> None:
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: Usage(total=4 << 30, used=0, free=free_bytes))
+@pytest.mark.parametrize(
+    ("free_bytes", "level"),
+    [(3 << 30, Level.OK), (1 << 30, Level.WARNING), (1 << 20, Level.MISSING)],
+    ids=["plenty", "little", "none"],
+)
+def test_a_full_disk_is_judged_by_what_is_free(
+    place: Place, monkeypatch: pytest.MonkeyPatch, free_bytes: int, level: Level
+) -> None:
+    monkeypatch.setattr(
+        module.shutil, "disk_usage", lambda _: Usage(total=4 << 30, used=0, free=free_bytes)
+    )
     assert one(module.check_home, place, "disk of home").level is level
 
 
@@ -154,5 +204,12 @@ def test_only_what_is_missing_stops_a_job() -> None:
 
 def test_the_answer_needs_no_pyspark() -> None:
     code = "import sys; from tidegate.cli.doctor import CHECKS; sys.exit(bool({'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=False,
+        ).returncode
+        == 0
+    )
     assert len(CHECKS) == len(set(CHECKS))

@@ -27,7 +27,9 @@ def dry(place: Path, text: str, *more: str) -> Result:
 def database(place: Path) -> str:
     with closing(sqlite3.connect(place / "shop.db")) as connection:
         connection.execute("create table orders (id integer primary key, item text)")
-        connection.executemany("insert into orders values (?, ?)", [(number, f"item {number}") for number in range(40)])
+        connection.executemany(
+            "insert into orders values (?, ?)", [(number, f"item {number}") for number in range(40)]
+        )
         connection.commit()
     return f"jdbc:sqlite:{place}/shop.db"
 
@@ -43,7 +45,10 @@ def test_connect_asks_every_operator(place: Path) -> None:
     assert answer.exit_code == 0, answer.output
     first, second, verdict = answer.output.splitlines()
     assert first.startswith("orders (Jdbc): VALIDATED: ")
-    assert (second, verdict) == ("copies (Jdbc): VALIDATED", "job.conf is good; nothing was started")
+    assert (second, verdict) == (
+        "copies (Jdbc): VALIDATED",
+        "job.conf is good; nothing was started",
+    )
 
 
 def test_what_cannot_be_reached_is_named_and_nothing_is_made(place: Path) -> None:
@@ -56,13 +61,18 @@ def test_what_cannot_be_reached_is_named_and_nothing_is_made(place: Path) -> Non
 
 def test_a_sample_moves_a_few_rows_and_writes_none(place: Path) -> None:
     url = database(place)
-    answer = dry(place, copying(url), "--dry-run", "sample", "--sample-limit", "3", "--sample-print-data")
+    answer = dry(
+        place, copying(url), "--dry-run", "sample", "--sample-limit", "3", "--sample-print-data"
+    )
     assert answer.exit_code == 0, answer.output
     assert "copies: 3 rows: 3 of " in answer.output
     assert '"item": "item 2"' in answer.output
     assert '"item": "item 3"' not in answer.output
     with closing(sqlite3.connect(place / "shop.db")) as connection:
-        assert [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")] == ["orders"]
+        assert [
+            name
+            for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
+        ] == ["orders"]
     assert not (place / "home").exists()
 
 

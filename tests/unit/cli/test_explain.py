@@ -39,13 +39,22 @@ def test_a_person_sees_graph_promises_and_state(file: str) -> None:
     result = run(file)
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[:2] == ["Job orders: STREAMING, 2 pipelines, 5 actions", "Batches: one every 5 s, without a pause while a source is behind, each a checkpoint"]
+    assert lines[:2] == [
+        "Job orders: STREAMING, 2 pipelines, 5 actions",
+        "Batches: one every 5 s, without a pause while a source is behind, each a checkpoint",
+    ]
     assert "Pipeline 1: through a Spark DataFrame, because Transform[0]-Sql needs one" in lines
-    assert "Pipeline 2: fused in Python tasks, without a DataFrame, because every action works over Arrow" in lines
+    assert (
+        "Pipeline 2: fused in Python tasks, without a DataFrame, because every action works over Arrow"
+        in lines
+    )
     assert "  └─> Transform[0]-Sql" in lines
     assert "    operator id  first" in lines
     sink = lines[lines.index("  Sink[1]-LocalFile") :]
-    assert sink[2:4] == ["    parallelism  3", "    state        the batches whose files are in place"]
+    assert sink[2:4] == [
+        "    parallelism  3",
+        "    state        the batches whose files are in place",
+    ]
     assert sink[4].startswith("    delivery     exactly-once: ")
 
 
@@ -53,7 +62,11 @@ def test_a_machine_gets_the_same_without_option_values(file: str) -> None:
     document = json.loads(run(file, "--json").output)
     assert document["problems"] == []
     plan = document["plan"]
-    assert (plan["job"], plan["mode"], [p["fused"] for p in plan["pipelines"]]) == ("orders", "STREAMING", [False, True])
+    assert (plan["job"], plan["mode"], [p["fused"] for p in plan["pipelines"]]) == (
+        "orders",
+        "STREAMING",
+        [False, True],
+    )
     assert plan["pipelines"][1]["actions"][1] == {
         "operator": "Sink[1]-LocalFile",
         "label": "Sink[1]-LocalFile",
@@ -74,17 +87,32 @@ def test_a_bad_file_has_problems_and_no_plan(tmp_path: Path) -> None:
     assert "there is no source 'Nothing'" in human.stderr
     assert human.stderr.endswith("1 error; there is no plan\n")
     document = json.loads(machine.output)
-    assert (document["plan"], [problem["kind"] for problem in document["problems"]]) == (None, ["unknown-plugin"])
+    assert (document["plan"], [problem["kind"] for problem in document["problems"]]) == (
+        None,
+        ["unknown-plugin"],
+    )
 
 
 @pytest.mark.parametrize(
     ("env", "words"),
     [
         (JobEnv(), "one: everything that the sources hold, committed at once"),
-        (JobEnv(batch_files_max=2), "one after the other until the sources are read (at most 2 files)"),
-        (JobEnv(checkpoint_interval_ms=500), "about 0.5 s each, one after the other, each a checkpoint"),
-        (JobEnv(mode=JobMode.STREAMING), "one every 10 s, without a pause while a source is behind, each a checkpoint"),
-        (JobEnv(mode=JobMode.STREAMING, rows_per_second=1e6, batch_rows_max=5000), "(at most 5,000 rows, 1e+06 rows a second for each reader)"),
+        (
+            JobEnv(batch_files_max=2),
+            "one after the other until the sources are read (at most 2 files)",
+        ),
+        (
+            JobEnv(checkpoint_interval_ms=500),
+            "about 0.5 s each, one after the other, each a checkpoint",
+        ),
+        (
+            JobEnv(mode=JobMode.STREAMING),
+            "one every 10 s, without a pause while a source is behind, each a checkpoint",
+        ),
+        (
+            JobEnv(mode=JobMode.STREAMING, rows_per_second=1e6, batch_rows_max=5000),
+            "(at most 5,000 rows, 1e+06 rows a second for each reader)",
+        ),
     ],
 )
 def test_how_batches_are_cut_is_said_in_words(env: JobEnv, words: str) -> None:

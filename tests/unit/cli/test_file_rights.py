@@ -12,7 +12,9 @@ from tidegate.config.engine import read_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, HttpSettings
 
-SECRET_FILE = "tidegate:\n  http:\n    enable-basic-auth: true\n    basic-auth-password: hunter2-long\n"
+SECRET_FILE = (
+    "tidegate:\n  http:\n    enable-basic-auth: true\n    basic-auth-password: hunter2-long\n"
+)
 
 
 def paths(home: Home, settings: EngineSettings, file: str = "", **environ: str) -> set[str]:
@@ -26,8 +28,21 @@ def home(tmp_path: Path) -> Home:
     return made
 
 
-@pytest.mark.parametrize(("mode", "named"), [(0o600, False), (0o400, False), (0o640, False), (0o644, True), (0o604, True), (0o660, True), (0o666, True)])
-def test_a_private_key_that_others_can_read_is_named(home: Home, tmp_path: Path, mode: int, named: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "named"),
+    [
+        (0o600, False),
+        (0o400, False),
+        (0o640, False),
+        (0o644, True),
+        (0o604, True),
+        (0o660, True),
+        (0o666, True),
+    ],
+)
+def test_a_private_key_that_others_can_read_is_named(
+    home: Home, tmp_path: Path, mode: int, named: bool
+) -> None:
     key = tmp_path / "server.key"
     key.write_text("x")
     key.chmod(mode)
@@ -58,7 +73,9 @@ def test_an_engine_file_is_named_only_where_it_holds_secrets(home: Home, tmp_pat
         assert paths(home, settings, str(file)) == set()
 
 
-def test_the_start_and_doctor_say_what_to_do(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_and_doctor_say_what_to_do(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = home.root / "tidegate.yaml"
     file.write_text(SECRET_FILE)
     file.chmod(0o644)
@@ -70,6 +87,8 @@ def test_the_start_and_doctor_say_what_to_do(home: Home, tmp_path: Path, monkeyp
     assert [notice for notice in notices if f"chmod 600 {file}" in notice]
     assert [notice for notice in notices if f"chmod 600 {token}" in notice]
     found = list(check_rights(Place(home=home.root, environ={})))
-    assert [(each.level, f"chmod 600 {file}" in each.repair) for each in found] == [(Level.WARNING, True)]
+    assert [(each.level, f"chmod 600 {file}" in each.repair) for each in found] == [
+        (Level.WARNING, True)
+    ]
     file.chmod(0o600)
     assert [each.level for each in check_rights(Place(home=home.root, environ={}))] == [Level.OK]

@@ -31,7 +31,9 @@ def examples(command: click.Command) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", sorted(VERBS))
-def test_the_help_of_every_verb_has_examples_that_can_be_typed(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_every_verb_has_examples_that_can_be_typed(
+    name: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
     found = list(examples(verb(name)))
     assert [words for words in found if words[0] == name], "an example of its own"
@@ -55,9 +57,15 @@ def test_shells_complete_verbs_and_options(shell: str) -> None:
     assert f"_TIDEGATE_COMPLETE={shell}_complete" in printed.output
     answers = completer(main, shell)
     assert [item.value for item in answers.get_completions([], "")] == sorted(VERBS)
-    assert [item.value for item in answers.get_completions(["restore-plan"], "--restore")] == ["--restore", "--restore-from", "--restore-with-checkpoint"]
+    assert [item.value for item in answers.get_completions(["restore-plan"], "--restore")] == [
+        "--restore",
+        "--restore-from",
+        "--restore-with-checkpoint",
+    ]
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {
+        value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)
+    }
     assert codes == set(exits.MEANINGS)

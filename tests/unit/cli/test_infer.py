@@ -112,7 +112,9 @@ def test_a_printed_job_validates_and_runs(tmp_path: Path, kind: str, rows: int) 
     assert (ran.outcome.status, ran.outcome.rows_read) == (JobStatus.FINISHED, rows)
 
 
-@pytest.mark.parametrize("kind", ["csv", "semicolon", "tsv", "pipe", "ctrl", "gz", "zip", "utf16", "bom"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "semicolon", "tsv", "pipe", "ctrl", "gz", "zip", "utf16", "bom"]
+)
 def test_types_are_found_whatever_the_notation(tmp_path: Path, kind: str) -> None:
     expected = {
         "id": "bigint",
@@ -153,7 +155,9 @@ def test_types_are_found_whatever_the_notation(tmp_path: Path, kind: str) -> Non
         (["nan", "1.5"], "string"),
     ],
 )
-def test_types_are_never_narrower_than_is_safe(tmp_path: Path, values: list[str], kind: str) -> None:
+def test_types_are_never_narrower_than_is_safe(
+    tmp_path: Path, values: list[str], kind: str
+) -> None:
     path = tmp_path / "f"
     path.write_text("".join(f"k|{value}\n" for value in values))
     assert types(path, "--no-header", "--delimiter", "|") == {
@@ -193,7 +197,9 @@ def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
         (None, "is not a file"),
     ],
 )
-def test_what_cannot_be_inferred_is_said_in_a_sentence(tmp_path: Path, data: bytes | None, message: str) -> None:
+def test_what_cannot_be_inferred_is_said_in_a_sentence(
+    tmp_path: Path, data: bytes | None, message: str
+) -> None:
     path = tmp_path / "f"
     if data is not None:
         path.write_bytes(data)

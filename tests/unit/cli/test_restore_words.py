@@ -32,18 +32,58 @@ def said(*arguments: str) -> Any:
         ((), Restoring(RestoreWish(From.ASK))),
         (("--restore", "latest"), Restoring(RestoreWish(From.LATEST))),
         (("-r", "7"), Restoring(RestoreWish(From.LATEST), 7)),
-        (("-r", "/checkpoints/savepoint/7/1700000000000"), Restoring(RestoreWish(From.PATH, where="/checkpoints/savepoint/7/1700000000000"))),
-        (("-r", "savepoint:savepoint/7/1700000000000"), Restoring(RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000"))),
-        (("--restore-with-checkpoint", "7"), Restoring(RestoreWish(From.LATEST, source_job=7), None, True)),
-        (("--restore-from", "7", "--restore", "checkpoint:3"), Restoring(RestoreWish(From.CHECKPOINT, 3, source_job=7))),
-        (("--takeover", "--allow-duplicates"), Restoring(RestoreWish(From.ASK, takeover=True, duplicates=True))),
         (
-            ("-r", "latest", "--skip-file", "/in/b.csv", "--skip-file", "/in/c/", "--accept-file", "/d"),
-            Restoring(RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",))),
+            ("-r", "/checkpoints/savepoint/7/1700000000000"),
+            Restoring(RestoreWish(From.PATH, where="/checkpoints/savepoint/7/1700000000000")),
         ),
-        (("--skip-file", "b.csv"), Restoring(RestoreWish(From.ASK, skip_files=(os.path.abspath("b.csv"),)))),
         (
-            ("-r", "auto", "--on-missing", "fresh", "--on-damaged", "fail", "--on-incompatible", "drop", "--on-not-held", "latest"),
+            ("-r", "savepoint:savepoint/7/1700000000000"),
+            Restoring(RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000")),
+        ),
+        (
+            ("--restore-with-checkpoint", "7"),
+            Restoring(RestoreWish(From.LATEST, source_job=7), None, True),
+        ),
+        (
+            ("--restore-from", "7", "--restore", "checkpoint:3"),
+            Restoring(RestoreWish(From.CHECKPOINT, 3, source_job=7)),
+        ),
+        (
+            ("--takeover", "--allow-duplicates"),
+            Restoring(RestoreWish(From.ASK, takeover=True, duplicates=True)),
+        ),
+        (
+            (
+                "-r",
+                "latest",
+                "--skip-file",
+                "/in/b.csv",
+                "--skip-file",
+                "/in/c/",
+                "--accept-file",
+                "/d",
+            ),
+            Restoring(
+                RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",))
+            ),
+        ),
+        (
+            ("--skip-file", "b.csv"),
+            Restoring(RestoreWish(From.ASK, skip_files=(os.path.abspath("b.csv"),))),
+        ),
+        (
+            (
+                "-r",
+                "auto",
+                "--on-missing",
+                "fresh",
+                "--on-damaged",
+                "fail",
+                "--on-incompatible",
+                "drop",
+                "--on-not-held",
+                "latest",
+            ),
             Restoring(
                 RestoreWish(
                     From.AUTO,
@@ -56,7 +96,9 @@ def said(*arguments: str) -> Any:
         ),
     ],
 )
-def test_options_of_the_command_line_mean_a_wish(arguments: tuple[str, ...], restoring: Restoring) -> None:
+def test_options_of_the_command_line_mean_a_wish(
+    arguments: tuple[str, ...], restoring: Restoring
+) -> None:
     assert said(*arguments) == restoring
 
 

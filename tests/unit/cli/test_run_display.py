@@ -7,23 +7,61 @@ import pytest
 from tidegate.cli.display import JsonDisplay, PlainDisplay, duration, rate, summary
 from tidegate.cli.view import JobView, PipelineView, job_view
 from tidegate.coordinator.registry import Known, Stored
-from tidegate.model.records import CheckpointRef, Failure, JobOutcome, JobState, JobStatus, PipelineMetrics, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    CheckpointRef,
+    Failure,
+    JobOutcome,
+    JobState,
+    JobStatus,
+    PipelineMetrics,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.model.volume import PipelineRates
 
 REF = CheckpointRef(checkpoint=4, path="7/1/4", generation=1, begun_ms=1000, completed_ms=2000)
 STATE = PipelineState(
-    job_id=7, pipeline=1, lineage="l", generation=2, status=PipelineStatus.RUNNING, retained=(REF,), rows_read=100, rows_written=90, confirmed_ms=5000
+    job_id=7,
+    pipeline=1,
+    lineage="l",
+    generation=2,
+    status=PipelineStatus.RUNNING,
+    retained=(REF,),
+    rows_read=100,
+    rows_written=90,
+    confirmed_ms=5000,
 )
-KNOWN = Known(job_id=7, record=None, state=Stored(JobState(job_id=7, status=JobStatus.RUNNING, generation=2), 1), pipelines=(Stored(STATE, 1),), outcome=None)
+KNOWN = Known(
+    job_id=7,
+    record=None,
+    state=Stored(JobState(job_id=7, status=JobStatus.RUNNING, generation=2), 1),
+    pipelines=(Stored(STATE, 1),),
+    outcome=None,
+)
 
 
 def view(elapsed_s: float = 6.0) -> JobView:
-    metrics = {1: PipelineMetrics(pipeline=1, generation=2, phase="writing", rows_read=150, rows_written=140, done=150, total=600, unit="rows")}
+    metrics = {
+        1: PipelineMetrics(
+            pipeline=1,
+            generation=2,
+            phase="writing",
+            rows_read=150,
+            rows_written=140,
+            done=150,
+            total=600,
+            unit="rows",
+        )
+    }
     return job_view(KNOWN, metrics, name="orders", started_s=0, now_s=elapsed_s, now_ms=35_000)
 
 
 def outcome(status: JobStatus) -> JobOutcome:
-    failures = (Failure(at_ms=1, generation=1, message="disk full", condition="disk"),) if status is JobStatus.FAILED else ()
+    failures = (
+        (Failure(at_ms=1, generation=1, message="disk full", condition="disk"),)
+        if status is JobStatus.FAILED
+        else ()
+    )
     return JobOutcome(
         job_id=7,
         name="orders",
@@ -40,7 +78,13 @@ def outcome(status: JobStatus) -> JobOutcome:
 
 def test_the_view_shows_what_is_done_and_how_old_the_last_checkpoint_is() -> None:
     (pipeline,) = view().pipelines
-    assert (pipeline.rows_read, pipeline.rows_written, pipeline.checkpoint, pipeline.checkpoint_age_s, pipeline.phase) == (150, 140, 4, 30.0, "writing")
+    assert (
+        pipeline.rows_read,
+        pipeline.rows_written,
+        pipeline.checkpoint,
+        pipeline.checkpoint_age_s,
+        pipeline.phase,
+    ) == (150, 140, 4, 30.0, "writing")
 
 
 def test_before_any_figures_there_is_a_view_too() -> None:
@@ -49,8 +93,12 @@ def test_before_any_figures_there_is_a_view_too() -> None:
 
 
 def test_the_rate_is_the_one_that_the_driver_measured() -> None:
-    measured = PipelineMetrics(pipeline=1, generation=2, rates=PipelineRates(rows_read=1234.5, rows_written=1))
-    (pipeline,) = job_view(KNOWN, {1: measured}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
+    measured = PipelineMetrics(
+        pipeline=1, generation=2, rates=PipelineRates(rows_read=1234.5, rows_written=1)
+    )
+    (pipeline,) = job_view(
+        KNOWN, {1: measured}, name="orders", started_s=0, now_s=0, now_ms=6000
+    ).pipelines
     assert (pipeline.rows_per_second, rate(pipeline)) == (1234.5, "1,234")
     (starting,) = job_view(KNOWN, {}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
     assert (starting.rows_per_second, rate(starting)) == (None, "\u2013")
@@ -76,18 +124,30 @@ def test_json_lines_tell_only_what_is_new(capsys: pytest.CaptureFixture[str]) ->
     progress, row, end = map(json.loads, capsys.readouterr().out.splitlines())
     assert (progress["event"], progress["pipelines"][0]["checkpoint"]) == ("progress", 4)
     assert row == {"event": "row", "line": "1, a"}
-    assert (end["status"], end["failures"][0]["condition"], end["log"]) == ("FAILED", "disk", "/logs")
+    assert (end["status"], end["failures"][0]["condition"], end["log"]) == (
+        "FAILED",
+        "disk",
+        "/logs",
+    )
 
 
 def test_the_summary_says_what_happened_and_what_to_do() -> None:
-    assert summary(outcome(JobStatus.FINISHED), 3.25, "/logs")[1] == "  read 1,234 rows, committed 1,200, failed 0, in 3.2 s, 1 checkpoint"
-    failed = "\n".join(summary(outcome(JobStatus.FAILED), 1, "/logs", "continue with: this command"))
+    assert (
+        summary(outcome(JobStatus.FINISHED), 3.25, "/logs")[1]
+        == "  read 1,234 rows, committed 1,200, failed 0, in 3.2 s, 1 checkpoint"
+    )
+    failed = "\n".join(
+        summary(outcome(JobStatus.FAILED), 1, "/logs", "continue with: this command")
+    )
     for words in ("FAILED", "disk full", "/logs", "continue with: this command"):
         assert words in failed
     assert "continue" not in "\n".join(summary(outcome(JobStatus.CANCELED), 1, "/logs"))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0 s"), (9.96, "10.0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.96, "10.0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
+)
 def test_durations_are_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 

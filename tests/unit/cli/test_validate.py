@@ -12,7 +12,9 @@ from tidegate.cli import job_file, main
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.model.problem import Location, Problem, ProblemKind, Strictness
 
-SOURCE = 'FakeSource { plugin_output = "t", row.num = ${rows:5}, schema { fields { id = bigint } } }'
+SOURCE = (
+    'FakeSource { plugin_output = "t", row.num = ${rows:5}, schema { fields { id = bigint } } }'
+)
 GOOD = f'env {{ job.mode = "BATCH" }}\nsource {{ {SOURCE} }}\nsink {{ Console {{ }} }}\n'
 BAD = "env { }\nsource {\n  FakeSorce { }\n}\nsink {\n  Console { plugin_input = tt }\n  LocalFile { plugin_input = x }\n}\n"
 
@@ -39,9 +41,23 @@ def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
     (folder / "bad.conf").write_text(BAD)
     result = run("validate", "bad.conf")
     assert result.exit_code == BAD_INPUT
-    places = [line.partition(": ")[0] for line in result.output.splitlines() if line.startswith("bad.conf:")]
-    assert places == ["bad.conf:3", "bad.conf:3", "bad.conf:6", "bad.conf:7", "bad.conf:7", "bad.conf"]
-    assert "bad.conf:3: error: source[0]: there is no source 'FakeSorce' (expected one of " in result.output
+    places = [
+        line.partition(": ")[0]
+        for line in result.output.splitlines()
+        if line.startswith("bad.conf:")
+    ]
+    assert places == [
+        "bad.conf:3",
+        "bad.conf:3",
+        "bad.conf:6",
+        "bad.conf:7",
+        "bad.conf:7",
+        "bad.conf",
+    ]
+    assert (
+        "bad.conf:3: error: source[0]: there is no source 'FakeSorce' (expected one of "
+        in result.output
+    )
     assert "; did you mean 'FakeSource'?\n       3 | FakeSorce { }\n" in result.output
     assert result.output.endswith("bad.conf: not good: 5 errors\n")
 
@@ -81,7 +97,10 @@ def test_machines_get_every_fact_of_a_problem(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "kind"), [("source {", "syntax"), (BAD, "unknown-plugin"), (GOOD.replace("5", "many"), "option")])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("source {", "syntax"), (BAD, "unknown-plugin"), (GOOD.replace("5", "many"), "option")],
+)
 def test_every_kind_of_problem_is_told_apart(folder: Path, text: str, kind: str) -> None:
     (folder / "bad.conf").write_text(text)
     [judged] = json.loads(run("validate", "--json", "bad.conf").output)
@@ -95,20 +114,30 @@ def test_a_misspelt_option_of_a_connector_is_an_error_unless_lenient(folder: Pat
     assert lenient.output.endswith("job.conf: good: 1 warning\n")
     for refused in (run("validate", "job.conf"), run("validate", "job.conf", "--strict")):
         assert refused.exit_code == BAD_INPUT
-        assert "job.conf:2: error: source[0].row.nom: unknown option row.nom; did you mean 'row.num'?" in refused.output
+        assert (
+            "job.conf:2: error: source[0].row.nom: unknown option row.nom; did you mean 'row.num'?"
+            in refused.output
+        )
 
 
 def test_variables_are_given_with_i_as_often_as_wanted(folder: Path) -> None:
     (folder / "job.conf").write_text(GOOD.replace('"BATCH"', "${mode}"))
     assert run("validate", "job.conf").exit_code == BAD_INPUT
     assert run("validate", "job.conf", "-i", "mode=BATCH", "-i", "rows=7").exit_code == FINISHED
-    assert '"many" is not a whole number' in run("validate", "job.conf", "-i", "mode=BATCH,rows=many").output
+    assert (
+        '"many" is not a whole number'
+        in run("validate", "job.conf", "-i", "mode=BATCH,rows=many").output
+    )
 
 
 def test_a_variable_without_a_value_is_one_problem_and_not_two(folder: Path) -> None:
-    (folder / "job.conf").write_text(f"source {{ {SOURCE} }}\nsink {{ LocalFile {{ path = x, file_format_type = ${{form}} }} }}")
+    (folder / "job.conf").write_text(
+        f"source {{ {SOURCE} }}\nsink {{ LocalFile {{ path = x, file_format_type = ${{form}} }} }}"
+    )
     [judged] = json.loads(run("validate", "--json", "job.conf").output)
-    assert [(problem["path"], "form is not set" in problem["message"]) for problem in judged["problems"]] == [("sink[0].file_format_type", True)]
+    assert [
+        (problem["path"], "form is not set" in problem["message"]) for problem in judged["problems"]
+    ] == [("sink[0].file_format_type", True)]
 
 
 def test_a_variable_that_is_no_pair_is_a_mistake_of_the_command() -> None:
@@ -121,11 +150,15 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(folder: Path) -> None
     (folder / "good.conf").write_text(GOOD)
     missing, good = json.loads(run("validate", "--json", "nowhere.conf", "good.conf").output)
     assert (missing["ok"], good["ok"]) == (False, True)
-    assert [problem["message"] for problem in missing["problems"]] == ["there is no job file nowhere.conf"]
+    assert [problem["message"] for problem in missing["problems"]] == [
+        "there is no job file nowhere.conf"
+    ]
 
 
 def test_a_line_that_may_hold_a_secret_is_not_shown(folder: Path) -> None:
-    (folder / "job.conf").write_text(f'source {{ {SOURCE} }}\nsink {{ Console {{ password = "geheim", plugin_input = u }} }}')
+    (folder / "job.conf").write_text(
+        f'source {{ {SOURCE} }}\nsink {{ Console {{ password = "geheim", plugin_input = u }} }}'
+    )
     result = run("validate", "job.conf")
     assert "job.conf:2: error" in result.output
     assert "geheim" not in result.output
@@ -138,13 +171,17 @@ def test_problems_in_an_included_file_come_after_those_of_the_job_file(folder: P
     assert [problem["file"] for problem in judged["problems"]] == ["job.conf", "part.conf"]
 
 
-def test_a_good_file_is_planned_for_the_verbs_that_run_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_good_file_is_planned_for_the_verbs_that_run_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "good.conf").write_text(GOOD)
     assert job_file.planned("good.conf", ("rows=3",), strict=Strictness.STRICT).job_name == "good"
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "bad.conf").write_text(BAD)
     with pytest.raises(SystemExit) as ended:
         job_file.planned("bad.conf", (), strict=False)
@@ -153,14 +190,20 @@ def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(folder: P
     assert err.endswith("bad.conf: 5 errors; nothing was started\n")
 
 
-def test_a_problem_of_a_file_that_cannot_be_shown_is_shown_without_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    problem = Problem(kind=ProblemKind.OPTION, message="wrong", at=Location("request", 3), path="env.x")
+def test_a_problem_of_a_file_that_cannot_be_shown_is_shown_without_its_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    problem = Problem(
+        kind=ProblemKind.OPTION, message="wrong", at=Location("request", 3), path="env.x"
+    )
     job_file.print_problems([problem], sys.stdout)
     assert capsys.readouterr().out == "request:3: error: env.x: wrong\n"
 
 
 def test_validating_imports_neither_spark_nor_arrow(folder: Path) -> None:
-    (folder / "good.conf").write_text(GOOD.replace("sink", 'transform { Sql { query = "select id from t" } }\nsink'))
+    (folder / "good.conf").write_text(
+        GOOD.replace("sink", 'transform { Sql { query = "select id from t" } }\nsink')
+    )
     code = """
 import sys
 from tidegate.cli import main
@@ -170,5 +213,12 @@ except SystemExit as ended:
     print(ended.code, *sorted({"pyspark", "py4j", "pyarrow", "pandas", "numpy"} & set(sys.modules)))
 """
     source = Path(job_file.__file__).parents[2]
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(source)}, cwd=folder, check=False)
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(source)},
+        cwd=folder,
+        check=False,
+    )
     assert answer.stdout.splitlines() == ["good.conf: good: no problems", "0"], answer.stderr

@@ -76,7 +76,9 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
         ("1,a,b\n", {}, "line 1: the row has 3 fields instead of 2"),
     ],
 )
-def test_the_top_of_a_file_is_compared_with_the_schema(tmp_path: Path, text: str, options: Any, message: str) -> None:
+def test_the_top_of_a_file_is_compared_with_the_schema(
+    tmp_path: Path, text: str, options: Any, message: str
+) -> None:
     (tmp_path / "data").write_text(text)
     [(severity, kind, found)] = judged(job(tmp_path, **options))
     assert (severity, kind) == ("error", "data")
@@ -128,7 +130,12 @@ from tidegate.cli.job_file import load
 assert load({job(tmp_path)!r}, variables={{}}, environ={{}}).problems == []
 print([m for m in ("pyarrow", "numpy", "pyspark") if m in sys.modules])
 """
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(
@@ -147,4 +154,9 @@ def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(
 def test_a_bad_header_does_not_keep_a_job_from_being_planned(tmp_path: Path) -> None:
     """A person who leaves a bad file out of a batch must be able to start the job."""
     (tmp_path / "data").write_text("key,label\n1,a\n")
-    assert job_file.planned(job(tmp_path, csv_use_header_line=True), (), strict=False, here=True).job_name == "job"
+    assert (
+        job_file.planned(
+            job(tmp_path, csv_use_header_line=True), (), strict=False, here=True
+        ).job_name
+        == "job"
+    )

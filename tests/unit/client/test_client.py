@@ -78,7 +78,13 @@ def dead() -> str:
 
 def client_of(*servers: str, rounds: int = 3, **more: Any) -> Client:
     clock = iter(range(0, 10_000, 1))
-    return Client(servers, patience_s=rounds, sleep=lambda _: None, monotonic_s=lambda: float(next(clock)), **more)
+    return Client(
+        servers,
+        patience_s=rounds,
+        sleep=lambda _: None,
+        monotonic_s=lambda: float(next(clock)),
+        **more,
+    )
 
 
 def test_a_dead_server_costs_nothing_and_is_not_asked_first_again(server) -> None:
@@ -90,7 +96,10 @@ def test_a_dead_server_costs_nothing_and_is_not_asked_first_again(server) -> Non
 
 
 def test_a_server_that_cannot_see_the_store_is_left_for_another(server) -> None:
-    blind, seeing = server(lambda *_: (503, {"status": "fail", "message": "no store"})), server(lambda *_: (200, []))
+    blind, seeing = (
+        server(lambda *_: (503, {"status": "fail", "message": "no store"})),
+        server(lambda *_: (200, [])),
+    )
     assert client_of(blind.url, seeing.url).get("/running-jobs") == []
 
 
@@ -118,7 +127,9 @@ def test_a_submit_whose_answer_was_lost_is_one_job(server) -> None:
     def answer(_method: str, path: str, query: dict[str, str]) -> Answer | None:
         if path.startswith("/job-info/"):
             job_id = path.rpartition("/")[2]
-            return 200, {"jobId": job_id, "jobName": "mine"} if job_id in taken else {"jobId": job_id}
+            return 200, {"jobId": job_id, "jobName": "mine"} if job_id in taken else {
+                "jobId": job_id
+            }
         if query["jobId"] in taken:
             return 400, {"status": "fail", "message": f"job {query['jobId']} is RUNNING already"}
         taken.add(query["jobId"])

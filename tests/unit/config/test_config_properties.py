@@ -17,17 +17,54 @@ LONG = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 SCALAR = st.none() | st.booleans() | LONG | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 KEY = TEXT.filter(lambda key: key not in ("source", "transform", "sink"))
-VALUE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEY, inner, max_size=4), max_leaves=15)
+VALUE = st.recursive(
+    SCALAR,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEY, inner, max_size=4),
+    max_leaves=15,
+)
 OBJECT = st.dictionaries(KEY, VALUE, max_size=5)
-SIGNS = [*'{}[]=:,+$"\\/#\n\n  \t?`*.->;()', "${a}", "${?a}", "${a:1}", '"""', "//", "+=", "\\u12", "\ufeff", "/*", "*/"]
-WORDS = ["source", "sink", "env", "a", "b", "b.c", 'include "x"', "true", "null", "1", "1.5", "A {", "}\n", "'connector'='x'"]
+SIGNS = [
+    *'{}[]=:,+$"\\/#\n\n  \t?`*.->;()',
+    "${a}",
+    "${?a}",
+    "${a:1}",
+    '"""',
+    "//",
+    "+=",
+    "\\u12",
+    "\ufeff",
+    "/*",
+    "*/",
+]
+WORDS = [
+    "source",
+    "sink",
+    "env",
+    "a",
+    "b",
+    "b.c",
+    'include "x"',
+    "true",
+    "null",
+    "1",
+    "1.5",
+    "A {",
+    "}\n",
+    "'connector'='x'",
+]
 PHRASES = ["CREATE TABLE t", "WITH (", "INSERT INTO a SELECT * FROM b;"]
 PIECES = st.sampled_from([*SIGNS, *WORDS, *PHRASES])
 SOUP = st.lists(PIECES, max_size=50).map("".join)
 
 
 def paths(value, path=()):
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in inside:
         yield (*path, key)
         yield from paths(inner, (*path, key))
@@ -36,10 +73,20 @@ def paths(value, path=()):
 def same(read, written):
     """Equal, and with the same types, except that a whole float is an integer."""
     if isinstance(written, dict):
-        return isinstance(read, dict) and list(read) == list(written) and all(same(read[k], written[k]) for k in written)
+        return (
+            isinstance(read, dict)
+            and list(read) == list(written)
+            and all(same(read[k], written[k]) for k in written)
+        )
     if isinstance(written, list):
-        return isinstance(read, list) and len(read) == len(written) and all(map(same, read, written))
-    return read == written and isinstance(read, bool) == isinstance(written, bool) and isinstance(read, str) == isinstance(written, str)
+        return (
+            isinstance(read, list) and len(read) == len(written) and all(map(same, read, written))
+        )
+    return (
+        read == written
+        and isinstance(read, bool) == isinstance(written, bool)
+        and isinstance(read, str) == isinstance(written, str)
+    )
 
 
 @given(OBJECT, st.sampled_from([None, 0, 2]))
@@ -65,12 +112,28 @@ def spread(text, gaps):
     return "".join(pieces)
 
 
-GAPS = st.lists(st.sampled_from(["", "", " ", "\n", "\n\n  ", "\t", "\r\n"]), min_size=1, max_size=7)
-NEAR_WORDS = ['"a"', '"b":', "1", "-0", "1.0", "1e400", "9223372036854775808", "NaN", "true", '"\\u00e9"', '"${a}"']
+GAPS = st.lists(
+    st.sampled_from(["", "", " ", "\n", "\n\n  ", "\t", "\r\n"]), min_size=1, max_size=7
+)
+NEAR_WORDS = [
+    '"a"',
+    '"b":',
+    "1",
+    "-0",
+    "1.0",
+    "1e400",
+    "9223372036854775808",
+    "NaN",
+    "true",
+    '"\\u00e9"',
+    '"${a}"',
+]
 NEAR_JSON = st.lists(st.sampled_from([*'{}[],:"\n ', *NEAR_WORDS]), max_size=14)
 
 
-@given(st.dictionaries(TEXT, VALUE | st.just({"source": {"a": {}}}), max_size=5), GAPS, st.booleans())
+@given(
+    st.dictionaries(TEXT, VALUE | st.just({"source": {"a": {}}}), max_size=5), GAPS, st.booleans()
+)
 @example({"source": {"a": {"b": 1}}, "": [[], {}, [[1.0]], 1e300, -0.0]}, ["\n"], False)
 @settings(deadline=None)
 def test_the_quick_way_reads_the_same_as_the_parser(data, gaps, ascii_only):
@@ -109,10 +172,19 @@ def test_every_key_is_found_on_its_line(data):
 def printed(value):
     """The value in HOCON's own manner: no commas, no colons, bare words where they can be."""
     if isinstance(value, dict):
-        return "{\n" + "\n".join(f"{json.dumps(key)} = {printed(inner)}" for key, inner in value.items()) + "\n}"
+        return (
+            "{\n"
+            + "\n".join(f"{json.dumps(key)} = {printed(inner)}" for key, inner in value.items())
+            + "\n}"
+        )
     if isinstance(value, list):
         return "[\n" + "\n".join(map(printed, value)) + "\n]"
-    if isinstance(value, str) and value.isascii() and value.isalpha() and not value.startswith(("true", "false", "null")):
+    if (
+        isinstance(value, str)
+        and value.isascii()
+        and value.isalpha()
+        and not value.startswith(("true", "false", "null"))
+    ):
         return value
     if isinstance(value, str) and '"' not in value:
         return f'"""{value}"""'
@@ -151,13 +223,20 @@ PART = st.sampled_from(["1", "x", "[1]", "{ z = 1 }"]) | REFERENCE
 
 
 def fields(value):
-    return st.lists(st.builds("{}{}{}".format, NAME, st.sampled_from([" = ", " = ", " += "]), value), min_size=1, max_size=4).map("\n".join)
+    return st.lists(
+        st.builds("{}{}{}".format, NAME, st.sampled_from([" = ", " = ", " += "]), value),
+        min_size=1,
+        max_size=4,
+    ).map("\n".join)
 
 
 TANGLE = fields(
     st.recursive(
         st.lists(PART, min_size=1, max_size=2).map(" ".join),
-        lambda inner: fields(inner).map("{{\n{}\n}}".format) | st.lists(inner, max_size=2).map(lambda items: f"[{', '.join(items)}]"),
+        lambda inner: (
+            fields(inner).map("{{\n{}\n}}".format)
+            | st.lists(inner, max_size=2).map(lambda items: f"[{', '.join(items)}]")
+        ),
         max_leaves=6,
     )
 )

@@ -86,8 +86,16 @@ def test_a_file_of_the_reference_works_as_it_is() -> None:
         storage_root="/tmp/somewhere/checkpoints",
         storage_options={"storage.type": "hdfs", "fs.defaultFS": "file:///tmp/"},
     )
-    assert (settings.http.port, settings.http.context_path, settings.http.dynamic_port, settings.http.port_range) == (8081, "/seatunnel", True, 10)
-    assert (settings.events.url, settings.events.headers) == ("http://example.com/events", {"Content-Type": "application/json"})
+    assert (
+        settings.http.port,
+        settings.http.context_path,
+        settings.http.dynamic_port,
+        settings.http.port_range,
+    ) == (8081, "/seatunnel", True, 10)
+    assert (settings.events.url, settings.events.headers) == (
+        "http://example.com/events",
+        {"Content-Type": "application/json"},
+    )
     assert [problem.severity for problem in problems] == [Severity.NOTICE]
     assert sources.of("http.port") == Source(Origin.FILE, Location("seatunnel.yaml", 37))
 
@@ -106,15 +114,23 @@ def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
     )
     assert sources.ignored == ignored
     assert len(problems) == 1
-    assert problems[0].message.startswith("these keys have no meaning here and are ignored: backup-count (line 6), queue-type (line 7), ")
+    assert problems[0].message.startswith(
+        "these keys have no meaning here and are ignored: backup-count (line 6), queue-type (line 7), "
+    )
     assert all(f"{key} (line " in problems[0].message for key in ignored)
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))
 def test_no_key_that_is_ignored_is_called_unknown(name: str) -> None:
     for written in (name, f"{name}.below"):
-        settings, sources, problems = read_engine(f"tidegate:\n  {written}: 1\n", "e.yaml", {}, strict=True)
-        assert (settings, sources.ignored, [problem.severity for problem in problems]) == (EngineSettings(), (name,), [Severity.NOTICE])
+        settings, sources, problems = read_engine(
+            f"tidegate:\n  {written}: 1\n", "e.yaml", {}, strict=True
+        )
+        assert (settings, sources.ignored, [problem.severity for problem in problems]) == (
+            EngineSettings(),
+            (name,),
+            [Severity.NOTICE],
+        )
 
 
 @pytest.mark.parametrize(
@@ -134,8 +150,19 @@ def test_keys_may_be_nested_or_flat_below_any_of_the_roots(text: str) -> None:
 
 
 def test_every_setting_has_a_key_and_every_key_its_setting() -> None:
-    plain = {f.name for f in fields(EngineSettings)} - {"checkpoint", "http", "coordinator", "worker", "events", "spark"}
-    sections = {f"{name}.{f.name}" for name in ("checkpoint", "http", "coordinator", "worker", "events") for f in fields(getattr(EngineSettings(), name))}
+    plain = {f.name for f in fields(EngineSettings)} - {
+        "checkpoint",
+        "http",
+        "coordinator",
+        "worker",
+        "events",
+        "spark",
+    }
+    sections = {
+        f"{name}.{f.name}"
+        for name in ("checkpoint", "http", "coordinator", "worker", "events")
+        for f in fields(getattr(EngineSettings(), name))
+    }
     assert sorted(key.field for key in KEYS if key.field) == sorted(plain | sections)
     assert [key.name for key in KEYS if not key.field] == ["slot-service.dynamic-slot"]
 
@@ -146,10 +173,16 @@ def test_the_defaults_that_are_documented_are_those_in_force() -> None:
             assert value_at(EngineSettings(), key.field) == key.option.default, key.name
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key.field and key.option.default is not None], ids=lambda key: key.name)
+@pytest.mark.parametrize(
+    "key",
+    [key for key in KEYS if key.field and key.option.default is not None],
+    ids=lambda key: key.name,
+)
 def test_a_default_written_out_changes_nothing(key) -> None:
     assert (
-        read(f"tidegate:\n  {key.name}: {str(key.option.default).lower() if isinstance(key.option.default, bool) else key.option.default}\n")
+        read(
+            f"tidegate:\n  {key.name}: {str(key.option.default).lower() if isinstance(key.option.default, bool) else key.option.default}\n"
+        )
         == EngineSettings()
     )
 
@@ -167,9 +200,21 @@ tidegate:
   http: {host: 127.0.0.2, port: 0}
 """
     )
-    assert (settings.store_url, settings.compaction_threshold, settings.write_behind_ms) == ("etcd://a:2379,b:2379/tide", 500, 100)
-    assert (settings.coordinator.lease_ms, settings.coordinator.start_timeout_ms, settings.coordinator.stop_timeout_ms) == (1_500, 60_000, 5_000)
-    assert (settings.worker.lease_ms, settings.worker.tags, settings.worker.warm) == (2_500, {"zone": "north", "rack": "7"}, 2)
+    assert (settings.store_url, settings.compaction_threshold, settings.write_behind_ms) == (
+        "etcd://a:2379,b:2379/tide",
+        500,
+        100,
+    )
+    assert (
+        settings.coordinator.lease_ms,
+        settings.coordinator.start_timeout_ms,
+        settings.coordinator.stop_timeout_ms,
+    ) == (1_500, 60_000, 5_000)
+    assert (settings.worker.lease_ms, settings.worker.tags, settings.worker.warm) == (
+        2_500,
+        {"zone": "north", "rack": "7"},
+        2,
+    )
     assert (settings.http.host, settings.http.port) == ("127.0.0.2", 0)
 
 
@@ -216,23 +261,49 @@ def test_slots_follow_the_rule_of_the_reference(text: str, slots: int | None) ->
         ("{type: LocalFile, plugin-config: {namespace: /a/b/}}", "/a/b"),
         ("{plugin-config: {namespace: 'file:///a/b'}}", "/a/b"),
         ("{type: hdfs, plugin-config: {namespace: /a/b, fs.defaultFS: 'file:///'}}", "/a/b"),
-        ("{type: hdfs, plugin-config: {namespace: /a/b, fs: {defaultFS: 'file:///tmp/'}, storage.type: hdfs}}", "/a/b"),
+        (
+            "{type: hdfs, plugin-config: {namespace: /a/b, fs: {defaultFS: 'file:///tmp/'}, storage.type: hdfs}}",
+            "/a/b",
+        ),
     ],
 )
 def test_every_name_for_local_files_is_understood(storage: str, root: str) -> None:
     settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
-    assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == ("localfile", root)
+    assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == (
+        "localfile",
+        root,
+    )
 
 
 @pytest.mark.parametrize(
     ("storage", "kind", "root"),
     [
         ("{type: s3, plugin-config: {s3.bucket: b}}", "s3", "s3://b/tidegate/checkpoints"),
-        ("{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace: /x/y/, fs.s3a.endpoint: h}}", "s3", "s3://b/x/y"),
-        ("{type: hdfs, plugin-config: {fs.defaultFS: 's3n://b/', namespace: /x}}", "s3", "s3://b/x"),
-        ("{type: hdfs, plugin-config: {storage.type: gcs, gcs.bucket: 'gs://b'}}", "gcs", "gs://b/tidegate/checkpoints"),
-        ("{type: hdfs, plugin-config: {fs.defaultFS: 'hdfs://h:8020', namespace: /x}}", "hdfs", "hdfs://h:8020/x"),
-        ("{plugin-config: {namespace: 'abfs://container/x/', fsspec.account_name: a}}", "abfs", "abfs://container/x"),
+        (
+            "{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace: /x/y/, fs.s3a.endpoint: h}}",
+            "s3",
+            "s3://b/x/y",
+        ),
+        (
+            "{type: hdfs, plugin-config: {fs.defaultFS: 's3n://b/', namespace: /x}}",
+            "s3",
+            "s3://b/x",
+        ),
+        (
+            "{type: hdfs, plugin-config: {storage.type: gcs, gcs.bucket: 'gs://b'}}",
+            "gcs",
+            "gs://b/tidegate/checkpoints",
+        ),
+        (
+            "{type: hdfs, plugin-config: {fs.defaultFS: 'hdfs://h:8020', namespace: /x}}",
+            "hdfs",
+            "hdfs://h:8020/x",
+        ),
+        (
+            "{plugin-config: {namespace: 'abfs://container/x/', fsspec.account_name: a}}",
+            "abfs",
+            "abfs://container/x",
+        ),
         ("{plugin-config: {namespace: 's3a://b/x'}}", "s3", "s3a://b/x"),
     ],
 )
@@ -253,19 +324,32 @@ def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) ->
     settings, sources, problems = read_engine(text, "e.yaml", {"PW": "geheim", "PORT": "9999"})
     assert problems == []
     assert settings.store_url == "postgresql://tide:geheim@localhost/tide"
-    assert (settings.http.port, settings.http.context_path, settings.http.password) == (9999, "", "s3cret:with$")
+    assert (settings.http.port, settings.http.context_path, settings.http.password) == (
+        9999,
+        "",
+        "s3cret:with$",
+    )
     assert sources.of("state.url") == Source(Origin.ENVIRONMENT, Location("e.yaml", 2), ("PW",))
     assert str(sources.of("state.url")) == "${PW} in e.yaml:2"
     assert sources.of("http.context-path").origin is Origin.FILE
-    assert str(sources.of("http.basic-auth-password")) == f"${{file:{tmp_path}/password}} in e.yaml:6"
+    assert (
+        str(sources.of("http.basic-auth-password")) == f"${{file:{tmp_path}/password}} in e.yaml:6"
+    )
 
 
 def test_what_is_filled_in_is_not_filled_in_again() -> None:
-    assert read("tidegate: {http.basic-auth-password: '${A}'}", A="${B}", B="x").http.password == "${B}"
+    assert (
+        read("tidegate: {http.basic-auth-password: '${A}'}", A="${B}", B="x").http.password
+        == "${B}"
+    )
 
 
 def test_a_value_that_is_empty_is_not_given() -> None:
-    settings, sources, problems = read_engine("tidegate:\n  http:\n    port:\n    host: ~\n  checkpoint:\n  spark:\n  worker: {tags: {}}\n", "e.yaml", {})
+    settings, sources, problems = read_engine(
+        "tidegate:\n  http:\n    port:\n    host: ~\n  checkpoint:\n  spark:\n  worker: {tags: {}}\n",
+        "e.yaml",
+        {},
+    )
     assert (settings, problems) == (EngineSettings(), [])
     assert sources.of("http.port").origin is Origin.DEFAULT
 
@@ -286,11 +370,22 @@ class TestWhichFile:
         path.write_text(f"tidegate: {{http.port: {port}}}")
         return path
 
-    def test_the_one_of_the_command_line_then_of_the_environment_then_of_the_home(self, home: Home, tmp_path: Path) -> None:
-        wanted, named = self.write(tmp_path / "wanted.yaml", 1), self.write(tmp_path / "named.yaml", 2)
-        ours, theirs = self.write(home.root / "tidegate.yaml", 3), self.write(home.root / "seatunnel.yaml", 4)
+    def test_the_one_of_the_command_line_then_of_the_environment_then_of_the_home(
+        self, home: Home, tmp_path: Path
+    ) -> None:
+        wanted, named = (
+            self.write(tmp_path / "wanted.yaml", 1),
+            self.write(tmp_path / "named.yaml", 2),
+        )
+        ours, theirs = (
+            self.write(home.root / "tidegate.yaml", 3),
+            self.write(home.root / "seatunnel.yaml", 4),
+        )
         environ = {"TIDEGATE_CONFIG": str(named)}
-        ports = [load_engine(wanted, environ, home=home)[0].http.port, load_engine(None, environ, home=home)[0].http.port]
+        ports = [
+            load_engine(wanted, environ, home=home)[0].http.port,
+            load_engine(None, environ, home=home)[0].http.port,
+        ]
         ports.append(load_engine(None, {}, home=home)[0].http.port)
         ours.unlink()
         settings, sources, _ = load_engine(None, {"TIDEGATE_HOME": str(home.root)})
@@ -298,14 +393,23 @@ class TestWhichFile:
         assert sources.file == str(theirs)
 
     def test_without_any_all_is_default(self, home: Home) -> None:
-        assert load_engine(None, {"TIDEGATE_CONFIG": ""}, home=home) == (EngineSettings(), EngineSources(), [])
+        assert load_engine(None, {"TIDEGATE_CONFIG": ""}, home=home) == (
+            EngineSettings(),
+            EngineSources(),
+            [],
+        )
 
     def test_one_that_was_asked_for_and_is_not_there_is_a_problem(self, home: Home) -> None:
         self.write(home.root / "tidegate.yaml", 3)
-        for path, environ in ((home.root / "no.yaml", {}), (None, {"TIDEGATE_CONFIG": str(home.root / "no.yaml")})):
+        for path, environ in (
+            (home.root / "no.yaml", {}),
+            (None, {"TIDEGATE_CONFIG": str(home.root / "no.yaml")}),
+        ):
             settings, _, problems = load_engine(path, environ, home=home)
             assert settings == EngineSettings()
-            assert [(problem.message, problem.severity) for problem in problems] == [(f"there is no engine's file {home.root / 'no.yaml'}", Severity.ERROR)]
+            assert [(problem.message, problem.severity) for problem in problems] == [
+                (f"there is no engine's file {home.root / 'no.yaml'}", Severity.ERROR)
+            ]
 
     def test_one_that_cannot_be_read_is_a_problem(self, home: Home) -> None:
         (home.root / "latin.yaml").write_bytes(b"tidegate: {http.host: \xe9}")
@@ -315,15 +419,33 @@ class TestWhichFile:
 
 def test_the_command_line_wins_and_is_named() -> None:
     settings, sources, _ = read_engine("tidegate: {http: {port: 1, host: 127.0.0.2}}", "e.yaml", {})
-    settings, sources = override(settings, sources, {"http.port": 9, "http.host": None, "slot-service.slot-num": "3", "worker.tags": {"zone": 1}})
-    assert (settings.http.port, settings.http.host, settings.worker.slots, settings.worker.tags) == (9, "127.0.0.2", 3, {"zone": "1"})
-    assert [str(sources.of(key)) for key in ("http.port", "http.host", "slot-service.slot-num")] == ["command line", "e.yaml:1", "command line"]
+    settings, sources = override(
+        settings,
+        sources,
+        {
+            "http.port": 9,
+            "http.host": None,
+            "slot-service.slot-num": "3",
+            "worker.tags": {"zone": 1},
+        },
+    )
+    assert (
+        settings.http.port,
+        settings.http.host,
+        settings.worker.slots,
+        settings.worker.tags,
+    ) == (9, "127.0.0.2", 3, {"zone": "1"})
+    assert [
+        str(sources.of(key)) for key in ("http.port", "http.host", "slot-service.slot-num")
+    ] == ["command line", "e.yaml:1", "command line"]
 
 
 def test_the_command_line_is_checked_as_the_file_is() -> None:
     with pytest.raises(UserError, match=r"http\.port: 70000 is too large"):
         override(EngineSettings(), EngineSources(), {"http.port": 70_000})
-    with pytest.raises(UserError, match=r"http.prt is not a key of the engine; did you mean 'http.port'\?"):
+    with pytest.raises(
+        UserError, match=r"http.prt is not a key of the engine; did you mean 'http.port'\?"
+    ):
         override(EngineSettings(), EngineSources(), {"http.prt": 1})
 
 

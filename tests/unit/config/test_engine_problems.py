@@ -42,24 +42,45 @@ def test_all_problems_are_told_at_once_in_file_order() -> None:
 
 
 def test_a_value_that_is_refused_is_not_in_force() -> None:
-    settings, sources, _ = read_engine("tidegate: {http.port: x, http.host: localhost}", "e.yaml", {})
+    settings, sources, _ = read_engine(
+        "tidegate: {http.port: x, http.host: localhost}", "e.yaml", {}
+    )
     assert settings.http.port == 8080
     assert (str(sources.of("http.port")), str(sources.of("http.host"))) == ("default", "e.yaml:1")
 
 
 def test_an_unknown_key_is_a_warning_and_an_error_where_asked() -> None:
     text = "seatunnel:\n  engine:\n    backup-cont: 1\n"
-    assert told(text) == ["e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"]
-    assert told(text, strict=True) == ["e.yaml:3: error: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"]
+    assert told(text) == [
+        "e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"
+    ]
+    assert told(text, strict=True) == [
+        "e.yaml:3: error: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"
+    ]
 
 
 def test_an_unknown_block_beside_the_engine_is_a_warning_and_that_of_the_cluster_a_notice() -> None:
     text = "tidegate: {http.port: 1}\nloging: {level: x}\nhazelcast: {cluster-name: y}\nseatunnel:\n  other: 1\n"
-    assert [line.partition(": ")[2].partition(":")[0] for line in told(text)] == ["warning", "notice", "warning"]
-    assert [line.partition(": ")[2].partition(":")[0] for line in told(text, strict=True)] == ["error", "notice", "error"]
+    assert [line.partition(": ")[2].partition(":")[0] for line in told(text)] == [
+        "warning",
+        "notice",
+        "warning",
+    ]
+    assert [line.partition(": ")[2].partition(":")[0] for line in told(text, strict=True)] == [
+        "error",
+        "notice",
+        "error",
+    ]
 
 
-@pytest.mark.parametrize(("text", "suggestion"), [("tidgate: {http.port: 1}", "'tidegate'"), ("hazelcast: {port: 1}", ""), ("source: {FakeSource: {}}", "")])
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("tidgate: {http.port: 1}", "'tidegate'"),
+        ("hazelcast: {port: 1}", ""),
+        ("source: {FakeSource: {}}", ""),
+    ],
+)
 def test_a_file_without_the_engine_in_it_is_refused(text: str, suggestion: str) -> None:
     problem = one(text)
     assert problem.startswith("e.yaml:1: error: ")
@@ -68,7 +89,13 @@ def test_a_file_without_the_engine_in_it_is_refused(text: str, suggestion: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["tidegate: {checkpoint: 5}", "tidegate: {event-report-http.headers: hunter2}", "tidegate: {spark: [hunter2]}", "tidegate: hunter2"]
+    "text",
+    [
+        "tidegate: {checkpoint: 5}",
+        "tidegate: {event-report-http.headers: hunter2}",
+        "tidegate: {spark: [hunter2]}",
+        "tidegate: hunter2",
+    ],
 )
 def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: str) -> None:
     problem = one(text)
@@ -79,15 +106,35 @@ def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: s
 @pytest.mark.parametrize(
     ("storage", "kind", "words"),
     [
-        ("{type: s3}", "s3", "checkpoints on s3 need a bucket: checkpoint.storage.plugin-config.s3.bucket"),
-        ("{type: hdfs, plugin-config: {storage.type: OSS}}", "oss", "checkpoints on oss need a bucket"),
-        ("{type: hdfs, plugin-config: {storage.type: cos}}", "cos", "cos is not a storage by name: use localfile, s3, gcs, oss or hdfs, or give an address"),
+        (
+            "{type: s3}",
+            "s3",
+            "checkpoints on s3 need a bucket: checkpoint.storage.plugin-config.s3.bucket",
+        ),
+        (
+            "{type: hdfs, plugin-config: {storage.type: OSS}}",
+            "oss",
+            "checkpoints on oss need a bucket",
+        ),
+        (
+            "{type: hdfs, plugin-config: {storage.type: cos}}",
+            "cos",
+            "cos is not a storage by name: use localfile, s3, gcs, oss or hdfs, or give an address",
+        ),
         ("{type: hdfs}", "hdfs", "checkpoints on hdfs need an address"),
-        ("{type: s3, plugin-config: {s3.bucket: b, fs.s3a.access.key: hunter2}}", "s3", "belong together: give both"),
+        (
+            "{type: s3, plugin-config: {s3.bucket: b, fs.s3a.access.key: hunter2}}",
+            "s3",
+            "belong together: give both",
+        ),
     ],
 )
-def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(storage: str, kind: str, words: str) -> None:
-    settings, _, problems = read_engine(f"tidegate:\n  checkpoint.storage: {storage}\n", "e.yaml", {})
+def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(
+    storage: str, kind: str, words: str
+) -> None:
+    settings, _, problems = read_engine(
+        f"tidegate:\n  checkpoint.storage: {storage}\n", "e.yaml", {}
+    )
     assert settings.checkpoint.storage_type == kind
     assert [(problem.at.line, problem.severity) for problem in problems] == [(2, Severity.ERROR)]
     assert words in problems[0].message
@@ -98,17 +145,38 @@ def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(storage: str, kind
     ("body", "words"),
     [
         ("{state.url: 'postgresq://u:hunter2@h/d'}", "or etcd://...); did you mean 'postgresql'?"),
-        ("{state.url: 'memory:'}", "this is not the address of a store that several processes can use"),
+        (
+            "{state.url: 'memory:'}",
+            "this is not the address of a store that several processes can use",
+        ),
         ("{state.url: '/var/lib/tide.db'}", "this is not the address of a store"),
-        ("{http.enable-https: true}", "error: tidegate.http.enable-https: https needs http.certificate-file"),
+        (
+            "{http.enable-https: true}",
+            "error: tidegate.http.enable-https: https needs http.certificate-file",
+        ),
         ("{checkpoint.storage.plugin-config.namespace: here}", "has to be an absolute path"),
         ("{event-report-http.url: 'ftp://x'}", "has to begin with http:// or https://"),
-        ("{event-report-http.headers: {a: b}}", "warning: tidegate.event-report-http.headers: there are headers and no"),
-        ("{http.host: 0.0.0.0}", "warning: tidegate.http.host: passwords, tokens and job files travel to 0.0.0.0 in clear"),
-        ("{http.enable-basic-auth: true}", "warning: tidegate.http.enable-basic-auth: the password is the default one"),
-        ("{slot-service.slot-num: 3}", "notice: tidegate.slot-service.slot-num: slot-service.slot-num has no effect while"),
+        (
+            "{event-report-http.headers: {a: b}}",
+            "warning: tidegate.event-report-http.headers: there are headers and no",
+        ),
+        (
+            "{http.host: 0.0.0.0}",
+            "warning: tidegate.http.host: passwords, tokens and job files travel to 0.0.0.0 in clear",
+        ),
+        (
+            "{http.enable-basic-auth: true}",
+            "warning: tidegate.http.enable-basic-auth: the password is the default one",
+        ),
+        (
+            "{slot-service.slot-num: 3}",
+            "notice: tidegate.slot-service.slot-num: slot-service.slot-num has no effect while",
+        ),
         ("{state.write-behind-delay: 5000}", "5000 is too large: at most 2000"),
-        ("{http.basic-auth-password: '${file:/no/such/file}'}", "the file /no/such/file cannot be read: No such file or directory"),
+        (
+            "{http.basic-auth-password: '${file:/no/such/file}'}",
+            "the file /no/such/file cannot be read: No such file or directory",
+        ),
     ],
 )
 def test_what_values_mean_together_is_judged(body: str, words: str) -> None:
@@ -131,7 +199,12 @@ def test_an_api_that_strangers_cannot_use_is_fine(body: str) -> None:
 
 
 def test_a_mistake_of_syntax_does_not_hide_the_others() -> None:
-    assert [line.split(":")[1] for line in told("tidegate:\n  http.port: x\n  http.port: 1\n  driver.warm: !hot 1\n  worker.lease-ms: 1\n")] == [
+    assert [
+        line.split(":")[1]
+        for line in told(
+            "tidegate:\n  http.port: x\n  http.port: 1\n  driver.warm: !hot 1\n  worker.lease-ms: 1\n"
+        )
+    ] == [
         "2",
         "3",
         "4",
@@ -142,5 +215,9 @@ def test_a_mistake_of_syntax_does_not_hide_the_others() -> None:
 def test_a_file_with_a_secret_in_it_that_is_too_large_or_no_text_is_refused(tmp_path) -> None:
     (tmp_path / "large").write_text("x" * 70_000)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert "is too large to be a value" in one(f"tidegate: {{http.basic-auth-password: '${{file:{tmp_path}/large}}'}}")
-    assert "is not UTF-8 text" in one(f"tidegate: {{http.basic-auth-password: '${{file:{tmp_path}/binary}}'}}")
+    assert "is too large to be a value" in one(
+        f"tidegate: {{http.basic-auth-password: '${{file:{tmp_path}/large}}'}}"
+    )
+    assert "is not UTF-8 text" in one(
+        f"tidegate: {{http.basic-auth-password: '${{file:{tmp_path}/binary}}'}}"
+    )

@@ -53,7 +53,12 @@ def test_values_are_those_of_yaml_one_point_two(text: str, value: object) -> Non
 
 def test_every_key_has_its_line() -> None:
     document = parse("a:\n  b: 1\n\n  c:\n    d: x\n")
-    assert {path: at.line for path, at in document.positions.items()} == {("a",): 1, ("a", "b"): 2, ("a", "c"): 4, ("a", "c", "d"): 5}
+    assert {path: at.line for path, at in document.positions.items()} == {
+        ("a",): 1,
+        ("a", "b"): 2,
+        ("a", "c"): 4,
+        ("a", "c", "d"): 5,
+    }
     assert document.at(("a", "c", "unknown")) == Location("e.yaml", 4)
 
 
@@ -65,7 +70,10 @@ def test_an_empty_file_says_nothing_and_is_no_mistake(text: str) -> None:
 
 def test_all_keys_that_are_given_twice_are_named_and_the_first_ones_hold() -> None:
     text = "a: 1\nb: 2\na: 3\nc:\n  d: 4\n  d: 5\n"
-    assert told(text) == ["e.yaml:3: error: a is given twice, first on line 1", "e.yaml:6: error: d is given twice, first on line 5"]
+    assert told(text) == [
+        "e.yaml:3: error: a is given twice, first on line 1",
+        "e.yaml:6: error: d is given twice, first on line 5",
+    ]
     assert parse(text).data == {"a": 1, "b": 2, "c": {"d": 4}}
 
 
@@ -94,7 +102,19 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
 
 
 @pytest.mark.parametrize(
-    "value", ["*hunter2", "&hunter2 &hunter2 x", "!hunter2", "!hunter2 x", "!h!hunter2 x", "@hunter2", "%hunter2", "'hunter2", '"\\qhunter2"', "{hunter2"]
+    "value",
+    [
+        "*hunter2",
+        "&hunter2 &hunter2 x",
+        "!hunter2",
+        "!hunter2 x",
+        "!h!hunter2 x",
+        "@hunter2",
+        "%hunter2",
+        "'hunter2",
+        '"\\qhunter2"',
+        "{hunter2",
+    ],
 )
 def test_a_password_that_forgot_its_quotes_is_not_in_the_message(value: str) -> None:
     complaints = told(f"password: {value}\n")
@@ -115,7 +135,9 @@ def test_what_is_nested_without_end_is_refused(text: str) -> None:
 
 
 def test_a_file_of_a_million_characters_is_not_even_looked_at() -> None:
-    assert told("#" * (CHARS_MAX + 1)) == [f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's file"]
+    assert told("#" * (CHARS_MAX + 1)) == [
+        f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's file"
+    ]
 
 
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"%@#,? \n\t\x00\u00e9", max_size=60))

@@ -57,13 +57,23 @@ def test_every_option_has_its_field():
 
 
 def test_nested_keys_are_the_same_as_flat_ones():
-    nested = env_of("job { mode = STREAMING, retry { times = 1 } }, checkpoint { interval = 500 }, spark { executor { memory = 1g } }")
-    assert nested == env_of("job.mode = STREAMING, job.retry.times = 1, checkpoint.interval = 500, spark.executor.memory = 1g")
+    nested = env_of(
+        "job { mode = STREAMING, retry { times = 1 } }, checkpoint { interval = 500 }, spark { executor { memory = 1g } }"
+    )
+    assert nested == env_of(
+        "job.mode = STREAMING, job.retry.times = 1, checkpoint.interval = 500, spark.executor.memory = 1g"
+    )
 
 
 def test_old_names_are_understood():
-    env = env_of("execution.parallelism = 3, execution.checkpoint.interval = 1000, execution.checkpoint.timeout = 2000")
-    assert (env.parallelism, env.checkpoint_interval_ms, env.checkpoint_timeout_ms) == (3, 1000, 2000)
+    env = env_of(
+        "execution.parallelism = 3, execution.checkpoint.interval = 1000, execution.checkpoint.timeout = 2000"
+    )
+    assert (env.parallelism, env.checkpoint_interval_ms, env.checkpoint_timeout_ms) == (
+        3,
+        1000,
+        2000,
+    )
 
 
 def test_the_new_name_wins_over_the_old_one():
@@ -93,10 +103,23 @@ def test_what_cannot_be_obeyed_is_accepted_and_named_with_its_line(option, sever
 
 def test_a_misspelt_key_gets_a_suggestion_and_is_an_error_when_strict():
     [problem] = read("paralelism = 5", strict=True).problems
-    assert (problem.severity, problem.suggestion, problem.path) == (Severity.ERROR, "parallelism", "env.paralelism")
+    assert (problem.severity, problem.suggestion, problem.path) == (
+        Severity.ERROR,
+        "parallelism",
+        "env.paralelism",
+    )
 
 
-@pytest.mark.parametrize("option", ["job.mode = BACH", "parallelism = many", "checkpoint.interval = 5", "job.retry.times = -1", "tag_filter = x"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "job.mode = BACH",
+        "parallelism = many",
+        "checkpoint.interval = 5",
+        "job.retry.times = -1",
+        "tag_filter = x",
+    ],
+)
 def test_a_wrong_value_is_an_error(option):
     [problem] = read(option).errors
     assert problem.path.startswith("env.")

@@ -20,7 +20,9 @@ def problems(text, **more):
 
 
 def test_the_children_of_source_transform_and_sink_are_a_list_in_file_order():
-    data = read("source {\n Fake { a = 1 }\n Other { b = 2 }\n Fake { a = 3 }\n}\nsink { Console {} }\ntransform {}")
+    data = read(
+        "source {\n Fake { a = 1 }\n Other { b = 2 }\n Fake { a = 3 }\n}\nsink { Console {} }\ntransform {}"
+    )
     assert data["source"] == [
         {"a": 1, "plugin_name": "Fake"},
         {"b": 2, "plugin_name": "Other"},
@@ -39,7 +41,9 @@ def test_the_arrow_in_a_plugins_key_nests_below_its_first_name():
 
 
 def test_a_list_of_plugins_can_be_written_out():
-    assert read("source = [ { plugin_name = Fake, row.num = 5 } ]") == {"source": [{"plugin_name": "Fake", "row.num": 5}]}
+    assert read("source = [ { plugin_name = Fake, row.num = 5 } ]") == {
+        "source": [{"plugin_name": "Fake", "row.num": 5}]
+    }
 
 
 def test_a_nested_key_of_such_a_name_is_a_list_only_if_it_holds_blocks():
@@ -70,7 +74,10 @@ def test_a_plugins_places_point_to_its_own_lines():
 
 
 def test_later_objects_merge_and_later_scalars_win():
-    assert read("a { x = 1, y = 2 }\na { y = 3, z = 4 }\nb = 1\nb = 2") == {"a": {"x": 1, "y": 3, "z": 4}, "b": 2}
+    assert read("a { x = 1, y = 2 }\na { y = 3, z = 4 }\nb = 1\nb = 2") == {
+        "a": {"x": 1, "y": 3, "z": 4},
+        "b": 2,
+    }
 
 
 def test_a_scalar_between_two_objects_cuts_the_merge():
@@ -93,7 +100,12 @@ def test_plus_equals_on_text_is_a_problem():
 
 
 def test_a_substitution_takes_values_from_before_and_after_it_with_their_type():
-    assert read("a = ${b}\nb = 5\nc = ${d->e}\nd { e = [1] }") == {"a": 5, "b": 5, "c": [1], "d": {"e": [1]}}
+    assert read("a = ${b}\nb = 5\nc = ${d->e}\nd { e = [1] }") == {
+        "a": 5,
+        "b": 5,
+        "c": [1],
+        "d": {"e": [1]},
+    }
 
 
 def test_a_dotted_name_in_a_substitution_finds_nested_and_flat_keys():
@@ -107,7 +119,9 @@ def test_a_key_can_refer_to_what_it_was_before():
 
 
 def test_an_object_from_a_substitution_is_merged_with_what_follows():
-    assert read("base { q = 1, w = 2 }\ne = ${base}\ne { w = 3 }\nsink { S = ${base} { x = 1 } }") == {
+    assert read(
+        "base { q = 1, w = 2 }\ne = ${base}\ne { w = 3 }\nsink { S = ${base} { x = 1 } }"
+    ) == {
         "base": {"q": 1, "w": 2},
         "e": {"q": 1, "w": 3},
         "sink": [{"plugin_name": "S", "q": 1, "w": 2, "x": 1}],
@@ -116,20 +130,33 @@ def test_an_object_from_a_substitution_is_merged_with_what_follows():
 
 def test_an_optional_substitution_that_is_missing_leaves_nothing():
     assert read("l += ${?nope}") == {"l": []}
-    assert read("a = ${?nope}\nb = [1, ${?nope}, 2]\nc = ${?nope} foo\nd = 1\nd = ${?nope}") == {"b": [1, 2], "c": " foo", "d": 1}
+    assert read("a = ${?nope}\nb = [1, ${?nope}, 2]\nc = ${?nope} foo\nd = 1\nd = ${?nope}") == {
+        "b": [1, 2],
+        "c": " foo",
+        "d": 1,
+    }
 
 
 def test_what_is_found_nowhere_stays_as_text():
-    assert read('a = ${x}\nb = "p "${x}" q"\nc = "${x}"') == {"a": "${x}", "b": "p ${x} q", "c": "${x}"}
+    assert read('a = ${x}\nb = "p "${x}" q"\nc = "${x}"') == {
+        "a": "${x}",
+        "b": "p ${x} q",
+        "c": "${x}",
+    }
 
 
 def test_names_that_are_not_in_the_file_are_asked_outside_with_a_default_last():
     outside = {"x": "5", "l": ["a", "b"], "path": "/bin"}.get
-    data = read("a = ${x}\nb = ${l}\nc = ${nope:7}\nd = ${?x}\npath = ${path}\ny = 1\ne = ${y}", lookup=outside)
+    data = read(
+        "a = ${x}\nb = ${l}\nc = ${nope:7}\nd = ${?x}\npath = ${path}\ny = 1\ne = ${y}",
+        lookup=outside,
+    )
     assert data == {"a": "5", "b": ["a", "b"], "c": "7", "d": "5", "path": "/bin", "y": 1, "e": 1}
 
 
-@pytest.mark.parametrize("text", ["a = ${b}\nb = ${a}", "a { b = ${a} }", "a = [${a}]", "a = ${b}\nb = ${c}\nc = ${a}"])
+@pytest.mark.parametrize(
+    "text", ["a = ${b}\nb = ${a}", "a { b = ${a} }", "a = [${a}]", "a = ${b}\nb = ${c}\nc = ${a}"]
+)
 def test_a_value_that_needs_itself_is_a_problem(text):
     assert any("leads back to itself" in problem for problem in problems(text))
 
@@ -165,17 +192,27 @@ def files(**texts):
 
 def test_an_include_is_merged_where_it_stands():
     read_file = files(base_conf="a = 1\nb = 1\nsource { A {} }")
-    assert read('a = 0\ninclude "base.conf"\nb = 2', read=read_file) == {"a": 1, "b": 2, "source": [{"plugin_name": "A"}]}
+    assert read('a = 0\ninclude "base.conf"\nb = 2', read=read_file) == {
+        "a": 1,
+        "b": 2,
+        "source": [{"plugin_name": "A"}],
+    }
 
 
 def test_an_include_is_found_from_the_file_that_says_it_and_without_its_suffix():
-    document = parse_hocon('include "sub/one"', "dir/job.conf", read=files(dir__sub__one_conf='x = 1\ninclude "two.conf"', dir__sub__two_conf="y = 2"))
+    document = parse_hocon(
+        'include "sub/one"',
+        "dir/job.conf",
+        read=files(dir__sub__one_conf='x = 1\ninclude "two.conf"', dir__sub__two_conf="y = 2"),
+    )
     assert document.data == {"x": 1, "y": 2}
     assert str(document.positions[("y",)]) == "dir/sub/two.conf:1"
 
 
 def test_an_include_inside_of_a_block_is_relative_to_it():
-    assert read('v = 1\na { include "b.conf" }', read=files(b_conf="w = 2\nx = ${w}\ny = ${v}")) == {
+    assert read(
+        'v = 1\na { include "b.conf" }', read=files(b_conf="w = 2\nx = ${w}\ny = ${v}")
+    ) == {
         "v": 1,
         "a": {"w": 2, "x": 2, "y": 1},
     }
@@ -183,12 +220,16 @@ def test_an_include_inside_of_a_block_is_relative_to_it():
 
 def test_an_include_inside_of_source_adds_its_plugins():
     read_file = files(more_conf="B { x = 1 }")
-    assert read('source { A {}\n include file("more.conf") }', read=read_file) == {"source": [{"plugin_name": "A"}, {"x": 1, "plugin_name": "B"}]}
+    assert read('source { A {}\n include file("more.conf") }', read=read_file) == {
+        "source": [{"plugin_name": "A"}, {"x": 1, "plugin_name": "B"}]
+    }
 
 
 def test_a_missing_include_is_nothing_unless_it_is_required():
     assert read('include "gone.conf"\na = 1') == {"a": 1}
-    assert problems('\ninclude required("gone.conf")') == ["job.conf:2: error: the included file gone.conf is not there"]
+    assert problems('\ninclude required("gone.conf")') == [
+        "job.conf:2: error: the included file gone.conf is not there"
+    ]
     assert "gone.conf" in problems('include required(file("gone.conf"))')[0]
 
 
@@ -200,7 +241,10 @@ def test_includes_that_go_in_a_circle_are_a_problem():
 
 def test_the_same_file_can_be_included_twice():
     read_file = files(a_conf="x = 1", b_conf='include "a.conf"')
-    assert read('p { include "a.conf" }\ninclude "b.conf"', read=read_file) == {"p": {"x": 1}, "x": 1}
+    assert read('p { include "a.conf" }\ninclude "b.conf"', read=read_file) == {
+        "p": {"x": 1},
+        "x": 1,
+    }
 
 
 def test_addresses_cannot_be_included():
@@ -208,4 +252,6 @@ def test_addresses_cannot_be_included():
 
 
 def test_mistakes_in_an_included_file_name_that_file():
-    assert problems('include "b.conf"', read=files(b_conf="a = 1\nb = *"))[0].startswith("b.conf:2: error:")
+    assert problems('include "b.conf"', read=files(b_conf="a = 1\nb = *"))[0].startswith(
+        "b.conf:2: error:"
+    )

@@ -57,11 +57,15 @@ def test_a_mistake_is_named_with_its_line(text, line, words):
 
 def test_an_unclosed_brace_names_every_block_that_is_open_and_its_line():
     text = "env { a = 1\nsource {\n  A { x = 1 }\n}\nsink {\n  B { y = 2 }\n"
-    assert problems(text) == [(1, "the file ends, but `{` of `env` (line 1) and `{` of `sink` (line 5) are still open")]
+    assert problems(text) == [
+        (1, "the file ends, but `{` of `env` (line 1) and `{` of `sink` (line 5) are still open")
+    ]
 
 
 def test_mistakes_far_from_each_other_are_all_found():
-    text = 'env {\n  a = *\n  b\n}\nsource { A { c = [1, , 2], d = "x\n } }\nsink { B { e = $f } }\n}'
+    text = (
+        'env {\n  a = *\n  b\n}\nsource { A { c = [1, , 2], d = "x\n } }\nsink { B { e = $f } }\n}'
+    )
     assert sorted({line for line, _ in problems(text)}) == [2, 3, 5, 7, 8]
 
 

@@ -37,7 +37,10 @@ def read(text, **more):
         ("a // comment", "a"),
         ("a # comment", "a"),
         ('"a # b // c"', "a # b // c"),
-        (r'"tab\t quote\" slash\/ back\\ e\u00e9 pair\ud83d\ude00"', 'tab\t quote" slash/ back\\ eé pair😀'),
+        (
+            r'"tab\t quote\" slash\/ back\\ e\u00e9 pair\ud83d\ude00"',
+            'tab\t quote" slash/ back\\ eé pair😀',
+        ),
         ('""', ""),
         ('"""a "quoted" b"""', 'a "quoted" b'),
         ('"""ends with a quote""""', 'ends with a quote"'),
@@ -70,13 +73,27 @@ def test_values_side_by_side_are_one_value_and_numbers_keep_their_text(written, 
     assert read(f"k = {written}") == {"k": value}
 
 
-@pytest.mark.parametrize("text", ["a = 1, b = 2", "a = 1\nb = 2", "a : 1\n\n,\nb : 2,", "{ a = 1, b = 2 }", "{\na=1\nb=2\n}\n", "\ufeffa = 1\r\nb = 2\r\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 1, b = 2",
+        "a = 1\nb = 2",
+        "a : 1\n\n,\nb : 2,",
+        "{ a = 1, b = 2 }",
+        "{\na=1\nb=2\n}\n",
+        "\ufeffa = 1\r\nb = 2\r\n",
+    ],
+)
 def test_braces_around_the_file_commas_and_line_ends_are_free(text):
     assert read(text) == {"a": 1, "b": 2}
 
 
 def test_a_block_needs_no_separator_and_may_begin_on_the_next_line():
-    assert read("a { b = 1 }\nc\n{ d = 2 }\ne =\n  { f = 3 }") == {"a": {"b": 1}, "c": {"d": 2}, "e": {"f": 3}}
+    assert read("a { b = 1 }\nc\n{ d = 2 }\ne =\n  { f = 3 }") == {
+        "a": {"b": 1},
+        "c": {"d": 2},
+        "e": {"f": 3},
+    }
 
 
 def test_lists_are_separated_by_commas_or_lines_and_may_end_with_a_comma():
@@ -93,7 +110,10 @@ def test_a_dot_in_a_key_does_not_nest_and_an_arrow_does():
 
 
 def test_a_dotted_key_stands_beside_the_scalar_of_its_first_name():
-    assert read("start_mode = specific\nstart_mode.offsets { t-0 = 50 }") == {"start_mode": "specific", "start_mode.offsets": {"t-0": 50}}
+    assert read("start_mode = specific\nstart_mode.offsets { t-0 = 50 }") == {
+        "start_mode": "specific",
+        "start_mode.offsets": {"t-0": 50},
+    }
 
 
 def test_keys_keep_the_order_of_the_file():

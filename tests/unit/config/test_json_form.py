@@ -26,13 +26,19 @@ def test_flat_keys_stay_flat_and_a_job_is_the_same_as_in_hocon():
 
 
 def test_an_object_named_source_is_not_turned_into_a_list():
-    assert parse_json('{"x": {"source": {"a": {}}}}', "job.json").data == {"x": {"source": {"a": {}}}}
+    assert parse_json('{"x": {"source": {"a": {}}}}', "job.json").data == {
+        "x": {"source": {"a": {}}}
+    }
     with pytest.raises(BadJob, match="source is not a list"):
         load_text('{"source": {"a": {}}, "sink": [{"plugin_name": "b"}]}', "job.json", Format.JSON)
 
 
 def test_variables_in_json_text_are_filled_in():
-    spec = load_text('{"source":[{"plugin_name":"A","x":"${v:1}"}],"sink":[{"plugin_name":"B"}]}', "j", Format.JSON)
+    spec = load_text(
+        '{"source":[{"plugin_name":"A","x":"${v:1}"}],"sink":[{"plugin_name":"B"}]}',
+        "j",
+        Format.JSON,
+    )
     assert spec.sources[0].options["x"] == "1"
 
 
@@ -64,4 +70,6 @@ def test_what_json_does_not_allow_is_named_with_its_line(text, line, words):
 
 
 def test_several_mistakes_are_found_at_once():
-    assert sorted({line for line, _ in problems('{\n"a": b,\n"c" = 1,\n"d": [1,],\n"d": 2\n}')}) == [2, 3, 4, 5]
+    assert sorted(
+        {line for line, _ in problems('{\n"a": b,\n"c" = 1,\n"d": [1,],\n"d": 2\n}')}
+    ) == [2, 3, 4, 5]

@@ -27,13 +27,23 @@ sink {
 
 
 def problems(text):
-    return [(problem.kind, problem.at.line, problem.path) for problem in read_text(text, "job.conf").problems]
+    return [
+        (problem.kind, problem.at.line, problem.path)
+        for problem in read_text(text, "job.conf").problems
+    ]
 
 
 def test_blocks_have_names_wiring_places_and_all_their_options():
     spec = load_text(JOB, "job.conf")
     source, transform, sink = spec.blocks()
-    assert (source.kind, source.index, source.plugin, source.output, source.inputs, source.at.line) == (
+    assert (
+        source.kind,
+        source.index,
+        source.plugin,
+        source.output,
+        source.inputs,
+        source.at.line,
+    ) == (
         BlockKind.SOURCE,
         0,
         "FakeSource",
@@ -41,7 +51,12 @@ def test_blocks_have_names_wiring_places_and_all_their_options():
         (),
         5,
     )
-    assert source.options == {"plugin_output": "fake", "row.num": 5, "schema": {"fields": {"id": "bigint"}}, "plugin_name": "FakeSource"}
+    assert source.options == {
+        "plugin_output": "fake",
+        "row.num": 5,
+        "schema": {"fields": {"id": "bigint"}},
+        "plugin_name": "FakeSource",
+    }
     assert source.locate(("row.num",)).line == 7
     assert source.locate(("schema", "fields", "nope")).line == 8
     assert (transform.inputs, transform.output, transform.name) == (("fake",), "out", "my_op")
@@ -50,14 +65,20 @@ def test_blocks_have_names_wiring_places_and_all_their_options():
 
 
 def test_the_older_names_of_inputs_and_outputs_are_understood():
-    spec = load_text('source { A { result_table_name = a } }\nsink { B { source_table_name = "a, b", parallelism = 0 } }', "job.conf")
+    spec = load_text(
+        'source { A { result_table_name = a } }\nsink { B { source_table_name = "a, b", parallelism = 0 } }',
+        "job.conf",
+    )
     assert spec.sources[0].output == "a"
     assert spec.sinks[0].inputs == ("a", "b")
     assert spec.sinks[0].parallelism == 1
 
 
 def test_an_option_called_name_that_is_no_text_is_left_to_the_connector():
-    assert load_text("source { A { name { x = 1 } } }\nsink { B {} }", "job.conf").sources[0].name is None
+    assert (
+        load_text("source { A { name { x = 1 } } }\nsink { B {} }", "job.conf").sources[0].name
+        is None
+    )
 
 
 @pytest.mark.parametrize("text", ["", "  \n# nothing\n"])
@@ -67,13 +88,19 @@ def test_an_empty_file_lacks_source_and_sink(text):
 
 def test_a_missing_sink_is_a_problem_and_the_rest_is_still_read():
     reading = read_text("source { A {} }\nsink {}", "job.conf")
-    assert [(p.kind, p.at.line, p.path) for p in reading.errors] == [(ProblemKind.WIRING, 2, "sink")]
+    assert [(p.kind, p.at.line, p.path) for p in reading.errors] == [
+        (ProblemKind.WIRING, 2, "sink")
+    ]
     assert reading.spec.sources[0].plugin == "A"
 
 
 def test_wrong_structure_is_said_at_its_line():
     text = "env = 5\nsource {\n A = 5\n B {}\n}\nsink = text"
-    assert [(line, path) for _, line, path in problems(text)] == [(1, "env"), (3, "source[0]"), (6, "sink")]
+    assert [(line, path) for _, line, path in problems(text)] == [
+        (1, "env"),
+        (3, "source[0]"),
+        (6, "sink"),
+    ]
 
 
 def test_a_written_out_plugin_needs_its_name():
@@ -92,17 +119,28 @@ def test_unknown_parts_of_a_file_are_warned_about_with_the_nearest_right_one():
 
 
 def test_a_part_that_a_substitution_uses_is_not_unknown():
-    assert read_text("base { x = 1 }\nflat.key = 2\nsource { A = ${base} }\nsink { B { y = ${base.x}, z = ${flat.key} } }", "job.conf").problems == ()
+    assert (
+        read_text(
+            "base { x = 1 }\nflat.key = 2\nsource { A = ${base} }\nsink { B { y = ${base.x}, z = ${flat.key} } }",
+            "job.conf",
+        ).problems
+        == ()
+    )
 
 
 def test_the_form_follows_from_the_suffix(tmp_path):
-    (tmp_path / "a.json").write_text('{"source": [{"plugin_name": "J"}], "sink": [{"plugin_name": "K"}]}')
+    (tmp_path / "a.json").write_text(
+        '{"source": [{"plugin_name": "J"}], "sink": [{"plugin_name": "K"}]}'
+    )
     (tmp_path / "b.sql").write_text(
         "CREATE TABLE s WITH ('connector'='S','type'='source');CREATE TABLE k WITH ('connector'='K','type'='sink');INSERT INTO k SELECT s"
     )
     (tmp_path / "c.config").write_text("source { H {} }\nsink { K {} }")
     (tmp_path / "d").write_bytes(b"\xef\xbb\xbfsource { D {} }\r\nsink { K {} }\r\n")
-    assert [load_job(str(tmp_path / name)).sources[0].plugin for name in ("a.json", "b.sql", "c.config", "d")] == ["J", "S", "H", "D"]
+    assert [
+        load_job(str(tmp_path / name)).sources[0].plugin
+        for name in ("a.json", "b.sql", "c.config", "d")
+    ] == ["J", "S", "H", "D"]
 
 
 def test_includes_are_read_beside_the_file(tmp_path):
@@ -122,7 +160,12 @@ def test_an_included_file_that_is_no_text_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("raw", "words"),
-    [(b"\x00\x01\x02", "NUL"), (b"a = 1\nb = \xff", "line 2"), ("a = 1".encode("utf-16"), "UTF-16"), ("a = é".encode("latin-1"), "UTF-8")],
+    [
+        (b"\x00\x01\x02", "NUL"),
+        (b"a = 1\nb = \xff", "line 2"),
+        ("a = 1".encode("utf-16"), "UTF-16"),
+        ("a = é".encode("latin-1"), "UTF-8"),
+    ],
 )
 def test_bytes_that_are_no_text_are_one_clear_problem(tmp_path, raw, words):
     path = tmp_path / "job.conf"
@@ -157,4 +200,9 @@ def test_loading_imports_neither_spark_nor_arrow():
     import sys
 
     code = "import sys, tidegate.config.load; print([m for m in ('pyspark', 'pyarrow', 'pandas', 'sqlglot') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

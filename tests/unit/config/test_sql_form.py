@@ -48,7 +48,11 @@ CREATE TABLE snk WITH ('connector' = 'Jdbc', 'type' = 'sink', 'query' = 'select 
     first, second = spec.transforms
     assert (first.plugin, first.inputs, first.output) == ("Sql", ("src",), "tmp")
     assert first.options["query"] == "select id, upper(name) as name from src where name <> ';'"
-    assert (second.inputs, second.output, second.options["query"]) == (("tmp",), "tmp__temp1", "SELECT * FROM tmp")
+    assert (second.inputs, second.output, second.options["query"]) == (
+        ("tmp",),
+        "tmp__temp1",
+        "SELECT * FROM tmp",
+    )
     [sink] = spec.sinks
     assert (sink.plugin, sink.inputs, sink.at.line) == ("Jdbc", ("tmp__temp1",), 21)
     assert sink.options["query"] == "select 'x' from t"
@@ -62,22 +66,38 @@ def test_inserting_a_table_by_its_name_makes_no_transform():
 
 
 def test_two_inserts_into_one_table_are_two_sinks_with_their_own_temporary_names():
-    spec = load_text(SOURCE + SINK + "INSERT INTO snk SELECT a FROM src; INSERT INTO snk SELECT b FROM `src`", "job.sql", Format.SQL)
+    spec = load_text(
+        SOURCE + SINK + "INSERT INTO snk SELECT a FROM src; INSERT INTO snk SELECT b FROM `src`",
+        "job.sql",
+        Format.SQL,
+    )
     assert [sink.inputs for sink in spec.sinks] == [("src__temp1",), ("src__temp2",)]
 
 
 def test_comments_inside_of_a_select_are_left_out_of_its_query():
-    spec = load_text(SOURCE + SINK + "INSERT INTO snk SELECT a, -- one\n b /* two */ FROM src;", "job.sql", Format.SQL)
+    spec = load_text(
+        SOURCE + SINK + "INSERT INTO snk SELECT a, -- one\n b /* two */ FROM src;",
+        "job.sql",
+        Format.SQL,
+    )
     assert spec.transforms[0].options["query"] == "SELECT a, b FROM src"
 
 
 def test_from_inside_of_a_function_is_not_the_table():
-    spec = load_text(SOURCE + SINK + "INSERT INTO snk SELECT EXTRACT(YEAR FROM d) FROM src", "job.sql", Format.SQL)
+    spec = load_text(
+        SOURCE + SINK + "INSERT INTO snk SELECT EXTRACT(YEAR FROM d) FROM src",
+        "job.sql",
+        Format.SQL,
+    )
     assert spec.transforms[0].inputs == ("src",)
 
 
 def test_variables_work_in_options_and_in_blocks():
-    text = "CREATE TABLE src WITH ('connector'='A', 'type'='source', 'x'='${v}', 'y'='{ z = ${v} }');" + SINK + "INSERT INTO snk SELECT src"
+    text = (
+        "CREATE TABLE src WITH ('connector'='A', 'type'='source', 'x'='${v}', 'y'='{ z = ${v} }');"
+        + SINK
+        + "INSERT INTO snk SELECT src"
+    )
     options = load_text(text, "job.sql", Format.SQL, variables={"v": "1"}).sources[0].options
     assert (options["x"], options["y"]) == ("1", {"z": "1"})
 
@@ -113,7 +133,11 @@ def test_a_sink_that_nothing_is_inserted_into_is_left_out_with_a_warning():
         (SOURCE + SINK + "INSERT INTO nope SELECT a FROM src", 3, "sink table nope"),
         (SOURCE + SINK + "INSERT INTO src SELECT src", 3, "sink table src"),
         (SOURCE + SINK + "INSERT snk", 3, "INSERT INTO"),
-        ("CREATE TABLE x WITH ('connector'='A','type'='source','s'='{\n a = [1, , 2] }');", 2, "comma"),
+        (
+            "CREATE TABLE x WITH ('connector'='A','type'='source','s'='{\n a = [1, , 2] }');",
+            2,
+            "comma",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line(text, line, words):
@@ -122,4 +146,7 @@ def test_a_mistake_is_named_with_its_line(text, line, words):
 
 
 def test_a_file_without_statements_has_no_source_and_no_sink():
-    assert [p.path for p in read_text("-- nothing", "job.sql", Format.SQL).errors] == ["source", "sink"]
+    assert [p.path for p in read_text("-- nothing", "job.sql", Format.SQL).errors] == [
+        "source",
+        "sink",
+    ]

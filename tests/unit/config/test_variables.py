@@ -11,7 +11,12 @@ JOB = "source {{ S {{ {} }} }}\nsink {{ K {{ {} }} }}"
 
 
 def read(option, *, variables=(), environment=None, sink=""):
-    return read_text(JOB.format(option, sink), "job.conf", variables=read_variables(variables), environment=environment or {})
+    return read_text(
+        JOB.format(option, sink),
+        "job.conf",
+        variables=read_variables(variables),
+        environment=environment or {},
+    )
 
 
 def value(option, key="k", **more):
@@ -47,7 +52,12 @@ def test_a_value_in_brackets_is_a_list_where_the_variable_stands_alone_and_unquo
 
 
 def test_a_key_of_the_file_comes_before_variables():
-    assert read_text("k = 5\n" + JOB.format("x = ${k}", ""), "job.conf", variables={"k": "1"}).spec.sources[0].options["x"] == 5
+    assert (
+        read_text("k = 5\n" + JOB.format("x = ${k}", ""), "job.conf", variables={"k": "1"})
+        .spec.sources[0]
+        .options["x"]
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +89,16 @@ def test_a_name_that_the_sink_fills_in_cannot_be_given():
 
 def test_what_the_sink_fills_in_stays_whatever_the_environment_says():
     sink = 'table = "${database_name}.${table_name:t}", file = "${now}_${uuid}_${transactionId}", dir = "${k0}=${v0}", keys = ["${primary_key}"]'
-    names = ("database_name", "table_name", "now", "uuid", "transactionId", "k0", "v0", "primary_key")
+    names = (
+        "database_name",
+        "table_name",
+        "now",
+        "uuid",
+        "transactionId",
+        "k0",
+        "v0",
+        "primary_key",
+    )
     reading = read("", sink=sink, environment=dict.fromkeys(names, "wrong"))
     assert reading.errors == []
     options = reading.spec.sinks[0].options
@@ -95,7 +114,10 @@ def test_a_template_over_the_fields_of_a_row_is_no_variable():
 
 
 def test_a_variable_that_is_not_set_is_a_problem_with_its_name_line_and_path():
-    reading = read_text('source {\n S {\n  path = ${NOWHERE}\n  q { r = ["a ${OTHER}"] }\n }\n}\nsink { K {} }', "job.conf")
+    reading = read_text(
+        'source {\n S {\n  path = ${NOWHERE}\n  q { r = ["a ${OTHER}"] }\n }\n}\nsink { K {} }',
+        "job.conf",
+    )
     assert [(p.kind, p.at.line, p.path) for p in reading.errors] == [
         (ProblemKind.OPTION, 3, "source[0].path"),
         (ProblemKind.OPTION, 4, "source[0].q.r[0]"),
@@ -105,7 +127,9 @@ def test_a_variable_that_is_not_set_is_a_problem_with_its_name_line_and_path():
 
 
 def test_a_missing_variable_is_said_once_and_not_as_a_wrong_number_too():
-    reading = read_text("env { parallelism = ${p} }\n" + JOB.format('parallelism = "${p}"', ""), "job.conf")
+    reading = read_text(
+        "env { parallelism = ${p} }\n" + JOB.format('parallelism = "${p}"', ""), "job.conf"
+    )
     assert [p.path for p in reading.errors] == ["env.parallelism", "source[0].parallelism"]
 
 

@@ -15,7 +15,17 @@ from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.records import JOBS, PIPELINES, STATES, CheckpointRef, JobRecord, JobState, JobStatus, PipelineState, PipelineStatus
+from tidegate.model.records import (
+    JOBS,
+    PIPELINES,
+    STATES,
+    CheckpointRef,
+    JobRecord,
+    JobState,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+)
 from tidegate.store.base import Put
 from tidegate.store.open import open_store
 
@@ -41,8 +51,15 @@ class Hands:
 
 def plan(*, pipelines: int = 1, env: JobEnv | None = None) -> Plan:
     """A plan whose connectors nobody asks."""
-    action = Action(operator=OPERATOR, label=OPERATOR, kind=BlockKind.SOURCE, plugin="FakeSource", options={})
-    parts = tuple(PipelinePlan(id=n + 1, actions=(replace(action, operator=f"{OPERATOR}-{n}" if n else OPERATOR),)) for n in range(pipelines))
+    action = Action(
+        operator=OPERATOR, label=OPERATOR, kind=BlockKind.SOURCE, plugin="FakeSource", options={}
+    )
+    parts = tuple(
+        PipelinePlan(
+            id=n + 1, actions=(replace(action, operator=f"{OPERATOR}-{n}" if n else OPERATOR),)
+        )
+        for n in range(pipelines)
+    )
     return Plan(job_name="a job", env=env or JobEnv(), pipelines=parts)
 
 
@@ -57,7 +74,14 @@ class Installation:
         self.commands = Commands(self.store, self.storage, self.settings, self.clock)
 
     def submit(
-        self, job_id: int | None = 7, restore: str | None = None, *, of: Plan | None = None, name: str | None = None, source: int | None = None, **more: Any
+        self,
+        job_id: int | None = 7,
+        restore: str | None = None,
+        *,
+        of: Plan | None = None,
+        name: str | None = None,
+        source: int | None = None,
+        **more: Any,
     ) -> JobRecord:
         wish = replace(RestoreWish.parse(restore), **more).of_job(source, job_id)
         return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
@@ -79,10 +103,16 @@ class Installation:
         """Write records as they are."""
         maps = {JobState: STATES, JobRecord: JOBS, PipelineState: PIPELINES}
         for record in records:
-            key = f"{record.job_id}/{record.pipeline}" if isinstance(record, PipelineState) else str(record.job_id)
+            key = (
+                f"{record.job_id}/{record.pipeline}"
+                if isinstance(record, PipelineState)
+                else str(record.job_id)
+            )
             self.store.transact([], [Put(maps[type(record)], key, to_document(record))])
 
-    def checkpoint(self, job_id: int = 7, *, status: PipelineStatus = PipelineStatus.RUNNING) -> CheckpointRef:
+    def checkpoint(
+        self, job_id: int = 7, *, status: PipelineStatus = PipelineStatus.RUNNING
+    ) -> CheckpointRef:
         """The pipeline completes one more checkpoint, with everything that belongs to it on disk."""
         state = self.pipeline(job_id)
         number = state.next_checkpoint
@@ -96,7 +126,13 @@ class Installation:
             files={},
         )
         published = self.storage.publish(manifest, {OPERATOR: {"offset": number}})
-        ref = CheckpointRef(checkpoint=number, path=published.path, generation=state.generation, begun_ms=0, completed_ms=self.clock.now_ms())
+        ref = CheckpointRef(
+            checkpoint=number,
+            path=published.path,
+            generation=state.generation,
+            begun_ms=0,
+            completed_ms=self.clock.now_ms(),
+        )
         self.put(
             replace(
                 state,
@@ -111,9 +147,18 @@ class Installation:
 
     def stored(self) -> set[str]:
         """Everything in the store about jobs."""
-        return {f"{map}/{entry.key}" for map in self.store.size_by_map() for entry in self.store.list(map)}
+        return {
+            f"{map}/{entry.key}"
+            for map in self.store.size_by_map()
+            for entry in self.store.list(map)
+        }
 
     def ended(self, status: JobStatus, job_id: int = 7) -> None:
         """The leader has ended the job, as far as the records tell."""
-        ending = ending_of(self.known(job_id), status, self.clock.now_ms(), due_ms=self.clock.now_ms() + self.settings.state_cleanup_delay_ms)
+        ending = ending_of(
+            self.known(job_id),
+            status,
+            self.clock.now_ms(),
+            due_ms=self.clock.now_ms() + self.settings.state_cleanup_delay_ms,
+        )
         self.store.transact(ending.checks, ending.writes)

@@ -22,13 +22,25 @@ def damage(here: Installation, ref: CheckpointRef) -> None:
     manifest.write_bytes(manifest.read_bytes()[:20])
 
 
-def save(here: Installation, ref: CheckpointRef, id: str = "1700000000000", job_id: int = 7) -> Savepoint:
+def save(
+    here: Installation, ref: CheckpointRef, id: str = "1700000000000", job_id: int = 7
+) -> Savepoint:
     """A savepoint of a job with one pipeline."""
     savepoints = Savepoints(here.storage.files)
     point = savepoints.copy(ref.path, job_id, id, 1)
     lineage = here.storage.manifest(ref.path).lineage
     path = savepoints.seal(
-        Savepoint(id=id, path="", job_id=job_id, lineage=lineage, name="a job", made_ms=here.clock.now_ms(), pipelines={1: point}, operators="", software="")
+        Savepoint(
+            id=id,
+            path="",
+            job_id=job_id,
+            lineage=lineage,
+            name="a job",
+            made_ms=here.clock.now_ms(),
+            pipelines={1: point},
+            operators="",
+            software="",
+        )
     )
     return savepoints.read(path)
 

@@ -17,7 +17,12 @@ from tidegate.model.records import JOBS, Failure, JobRecord, JobStatus, Pipeline
 from tidegate.pipeline.graph import build
 
 ADOPT, REREAD, SKIP = ChangeChoice
-STOP = ChangeStop(table="shop.orders", at="bin.4:120", statement="ALTER TABLE orders DROP v", choices=(ADOPT, REREAD))
+STOP = ChangeStop(
+    table="shop.orders",
+    at="bin.4:120",
+    statement="ALTER TABLE orders DROP v",
+    choices=(ADOPT, REREAD),
+)
 
 
 def fails(here: Installation, *stops: ChangeStop | None) -> None:
@@ -25,7 +30,14 @@ def fails(here: Installation, *stops: ChangeStop | None) -> None:
     if not here.pipeline().retained:
         checkpoints(here, 2)
     for stop in stops:
-        failure = Failure(at_ms=here.clock.now_ms(), generation=0, pipeline=1, condition="table-changed", message="stopped", change=stop)
+        failure = Failure(
+            at_ms=here.clock.now_ms(),
+            generation=0,
+            pipeline=1,
+            condition="table-changed",
+            message="stopped",
+            change=stop,
+        )
         here.put(replace(here.pipeline(), status=PipelineStatus.FAILED, error=failure))
     here.ended(JobStatus.FAILED)
 
@@ -43,10 +55,17 @@ def test_an_accepted_change_resumes_the_job_from_its_last_checkpoint(here: Insta
     stopped(here)
     assert stops_of(here.known().outcome) == (STOP,)
     record = accept(here)
-    assert (record.restored, record.intent.by, [str(c) for c in record.accepted_changes]) == (True, "ann", ["shop.orders@bin.4:120=adopt"])
+    assert (record.restored, record.intent.by, [str(c) for c in record.accepted_changes]) == (
+        True,
+        "ann",
+        ["shop.orders@bin.4:120=adopt"],
+    )
     assert record.restore is not None
     assert [place.checkpoint for place in record.restore.pipelines] == [2]
-    assert any("bin.4:120 of shop.orders is accepted (adopt): take the table as it is now" in note for note in record.restore.notes)
+    assert any(
+        "bin.4:120 of shop.orders is accepted (adopt): take the table as it is now" in note
+        for note in record.restore.notes
+    )
 
 
 def test_a_repeated_decision_finds_the_job_resumed(here: Installation) -> None:
@@ -57,24 +76,32 @@ def test_a_repeated_decision_finds_the_job_resumed(here: Installation) -> None:
 
 
 @pytest.mark.parametrize("text", ["bin.4:121=adopt", "shop.other@bin.4:120=adopt"])
-def test_a_position_that_the_job_is_not_stopped_at_is_refused_and_nothing_is_done(here: Installation, text: str) -> None:
+def test_a_position_that_the_job_is_not_stopped_at_is_refused_and_nothing_is_done(
+    here: Installation, text: str
+) -> None:
     stopped(here)
     before = here.stored()
-    with pytest.raises(NotStopped, match=r"it is stopped at bin\.4:120 of shop\.orders\. Nothing was done"):
+    with pytest.raises(
+        NotStopped, match=r"it is stopped at bin\.4:120 of shop\.orders\. Nothing was done"
+    ):
         accept(here, text)
     assert here.stored() == before
 
 
 def test_a_choice_that_the_change_does_not_have_is_refused(here: Installation) -> None:
     stopped(here)
-    with pytest.raises(ChoiceNotOffered, match=r"skip is no way on .*the choices are adopt, reread"):
+    with pytest.raises(
+        ChoiceNotOffered, match=r"skip is no way on .*the choices are adopt, reread"
+    ):
         accept(here, "bin.4:120=skip")
     with pytest.raises(ChoiceNotOffered):
         here.submit(restore="latest", accept_changes=changes_of(["bin.4:120=skip"]))
     assert here.known().record is None
 
 
-def test_a_job_that_runs_or_failed_for_another_reason_or_is_not_there_has_nothing_to_decide(here: Installation) -> None:
+def test_a_job_that_runs_or_failed_for_another_reason_or_is_not_there_has_nothing_to_decide(
+    here: Installation,
+) -> None:
     with pytest.raises(UnknownJob):
         accept(here)
     here.submit()
@@ -99,7 +126,10 @@ def test_decisions_are_kept_for_the_next_runs_of_the_same_state(here: Installati
     accept(here)
     fails(here, replace(STOP, table="shop.lines"))
     record = accept(here, "shop.lines@bin.4:120=reread")
-    assert [str(c) for c in record.accepted_changes] == ["shop.orders@bin.4:120=adopt", "shop.lines@bin.4:120=reread"]
+    assert [str(c) for c in record.accepted_changes] == [
+        "shop.orders@bin.4:120=adopt",
+        "shop.lines@bin.4:120=reread",
+    ]
     fails(here, None)
     assert here.submit(restore="latest").accepted_changes == record.accepted_changes
 
@@ -113,7 +143,9 @@ def test_a_fresh_start_and_a_fork_know_of_no_decision(here: Installation) -> Non
     assert fresh.accepted_changes == ()
 
 
-def test_a_decision_about_a_place_where_the_job_did_not_stop_is_reported(here: Installation) -> None:
+def test_a_decision_about_a_place_where_the_job_did_not_stop_is_reported(
+    here: Installation,
+) -> None:
     stopped(here)
     record = here.submit(restore="latest", accept_changes=changes_of(["bin.9:4=adopt"]))
     assert record.restore is not None
@@ -137,9 +169,17 @@ def test_a_decision_reaches_the_source_through_the_stored_record(here: Installat
     assert stored is not None
     assert here.store.get(JOBS, "7") is not None
     options = {"row.num": 1, "schema": {"fields": {"id": "bigint"}}}
-    action = Action(operator=OPERATOR, label=OPERATOR, kind=BlockKind.SOURCE, plugin="FakeSource", options=options)
+    action = Action(
+        operator=OPERATOR,
+        label=OPERATOR,
+        kind=BlockKind.SOURCE,
+        plugin="FakeSource",
+        options=options,
+    )
     source = build(stored.value, PipelinePlan(id=1, actions=(action,))).sources[OPERATOR]
-    assert source.context.accepted_changes == (AcceptedChange(at="bin.4:120", table="shop.orders", choice=ADOPT),)
+    assert source.context.accepted_changes == (
+        AcceptedChange(at="bin.4:120", table="shop.orders", choice=ADOPT),
+    )
 
 
 def test_two_choices_for_one_change_are_refused() -> None:

@@ -41,7 +41,12 @@ class World:
         self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
 
     def server(self, name: str, store: Store | None = None) -> Announcement:
-        made = Announcement(store or self.store, ServerRecord(id=name, address=f"http://{name}"), LEASE_MS, self.clock)
+        made = Announcement(
+            store or self.store,
+            ServerRecord(id=name, address=f"http://{name}"),
+            LEASE_MS,
+            self.clock,
+        )
         made.step()
         return made
 

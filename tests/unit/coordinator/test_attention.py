@@ -69,11 +69,23 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 def beat(leader: Leader, job_id: int = 7, *, checkpoint: bool = False) -> None:
     """A sign of life of a driver that waits for its next batch; with a checkpoint, one of progress."""
-    metrics = PipelineMetrics(pipeline=1, generation=leader.here.state(job_id).generation, phase="waiting", at_ms=leader.here.clock.now_ms())
+    metrics = PipelineMetrics(
+        pipeline=1,
+        generation=leader.here.state(job_id).generation,
+        phase="waiting",
+        at_ms=leader.here.clock.now_ms(),
+    )
     leader.here.store.transact([], [Put(METRICS, f"{job_id}/1", to_document(metrics))])
     if checkpoint:
         state = leader.here.pipeline(job_id)
-        leader.here.put(replace(state, status=PipelineStatus.RUNNING, checkpoints=state.checkpoints + 1, confirmed_ms=leader.here.clock.now_ms()))
+        leader.here.put(
+            replace(
+                state,
+                status=PipelineStatus.RUNNING,
+                checkpoints=state.checkpoints + 1,
+                confirmed_ms=leader.here.clock.now_ms(),
+            )
+        )
 
 
 def settled(leader: Leader, *jobs: int) -> None:
@@ -91,7 +103,12 @@ def many_running(leader: Leader, count: int) -> list[int]:
         leader.here.submit(job_id, of=plan(env=STREAM))
     leader.turns(3)
     for job_id in jobs:
-        record = DriverRecord(job_id=job_id, generation=leader.here.state(job_id).generation, process=DRIVER, worker="w")
+        record = DriverRecord(
+            job_id=job_id,
+            generation=leader.here.state(job_id).generation,
+            process=DRIVER,
+            worker="w",
+        )
         leader.here.store.transact([], [Put(DRIVERS, str(job_id), to_document(record))])
     leader.turns(2)
     settled(leader, *jobs)
@@ -99,7 +116,9 @@ def many_running(leader: Leader, count: int) -> list[int]:
     return jobs
 
 
-def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_life(leader: Leader, looks: Counter[int]) -> None:
+def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_life(
+    leader: Leader, looks: Counter[int]
+) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
     looks.clear()
@@ -110,7 +129,9 @@ def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_l
     assert 3 <= looks[7] <= 6, "four of its times have passed, and a hundred turns"
 
 
-def test_a_job_in_a_short_rhythm_is_looked_at_every_second(leader: Leader, looks: Counter[int]) -> None:
+def test_a_job_in_a_short_rhythm_is_looked_at_every_second(
+    leader: Leader, looks: Counter[int]
+) -> None:
     running(leader, env=replace(STREAM, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=1_000))
     settled(leader, 7)
     looks.clear()
@@ -143,7 +164,9 @@ def test_a_pipeline_that_has_failed_is_news(leader: Leader) -> None:
     assert leader.here.state().status is not JobStatus.RUNNING
 
 
-def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_look_later(leader: Leader) -> None:
+def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_look_later(
+    leader: Leader,
+) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
     beat(leader, checkpoint=True)
@@ -169,7 +192,9 @@ def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: Leader) -> No
     assert {leader.here.state(job_id).status for job_id in jobs} == {JobStatus.RUNNING}
 
 
-def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many_jobs_as_for_few(here: Installation, looks: Counter[int]) -> None:
+def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many_jobs_as_for_few(
+    here: Installation, looks: Counter[int]
+) -> None:
     asked: list[Counter[str]] = []
     leader = Leader(here)
     for count in (2, 40):
@@ -186,7 +211,9 @@ def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many
     assert asked[0] == asked[1] == Counter({"feed": 1, "scan": 2})
 
 
-def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(leader: Leader, looks: Counter[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(
+    leader: Leader, looks: Counter[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = many_running(leader, 5)
 
     def out_of_reach(*_: object) -> bool:
@@ -202,7 +229,9 @@ def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(leader: Leader,
     assert set(looks) == set(jobs)
 
 
-def test_a_job_that_could_not_be_read_for_a_while_is_found_again(leader: Leader, looks: Counter[int]) -> None:
+def test_a_job_that_could_not_be_read_for_a_while_is_found_again(
+    leader: Leader, looks: Counter[int]
+) -> None:
     jobs = many_running(leader, 2)
     leader.reconciler.rounds.forget(jobs[0])
     looks.clear()
@@ -210,7 +239,9 @@ def test_a_job_that_could_not_be_read_for_a_while_is_found_again(leader: Leader,
     assert set(looks) == set(jobs)
 
 
-def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_have_ended(here: Installation) -> None:
+def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_have_ended(
+    here: Installation,
+) -> None:
     for job_id in range(1, 60):
         here.submit(job_id)
         here.ended(JobStatus.FINISHED, job_id)
@@ -224,7 +255,9 @@ def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_
     here.store.backend = counted = Counted(here.store.backend)
     housekeeper.step(leading)
     assert counted.asked == Counter()
-    assert housekeeper.cleanups.until(here.clock.now_ms() + here.settings.state_cleanup_delay_ms) == list(range(1, 60))
+    assert housekeeper.cleanups.until(
+        here.clock.now_ms() + here.settings.state_cleanup_delay_ms
+    ) == list(range(1, 60))
 
 
 def test_a_submit_without_an_id_is_one_transaction_and_asks_nothing(here: Installation) -> None:
@@ -235,7 +268,9 @@ def test_a_submit_without_an_id_is_one_transaction_and_asks_nothing(here: Instal
     assert here.state(record.job_id).status is JobStatus.CREATED
 
 
-def test_an_id_that_was_made_twice_is_made_once_more(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_was_made_twice_is_made_once_more(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = here.submit(7)
     ids = iter((7, 8))
     monkeypatch.setattr(here.commands, "_new_id", lambda: next(ids))
@@ -284,7 +319,11 @@ def test_a_calendar_tells_whose_time_has_come() -> None:
     calendar = Calendar()
     for job_id, at_ms in ((1, 30), (2, 10), (3, 20), (4, 20)):
         calendar.put(job_id, at_ms)
-    assert (calendar.until(9), calendar.until(20), calendar.until(99)) == ([], [2, 3, 4], [2, 3, 4, 1])
+    assert (calendar.until(9), calendar.until(20), calendar.until(99)) == (
+        [],
+        [2, 3, 4],
+        [2, 3, 4, 1],
+    )
     calendar.put(2, 40)
     calendar.put(3, None)
     calendar.put(5, None)

@@ -11,7 +11,13 @@ from tidegate.checkpoints.classify import OWNER, Kind
 from tidegate.checkpoints.collector import Collector
 from tidegate.checkpoints.files import LocalFiles
 from tidegate.checkpoints.quarantine import Quarantines
-from tidegate.coordinator.collector import PASS_EVERY_MS, LeadersCollector, StoreWitness, last_report, rules_of
+from tidegate.coordinator.collector import (
+    PASS_EVERY_MS,
+    LeadersCollector,
+    StoreWitness,
+    last_report,
+    rules_of,
+)
 from tidegate.coordinator.expiry import expire
 from tidegate.coordinator.namespace import OtherNamespace, installation_id, own
 from tidegate.election.elector import Elector
@@ -25,10 +31,14 @@ from tidegate.store.open import open_store
 DAY_MS = 24 * 3_600_000
 
 
-def leaders(here: Installation, settings: EngineSettings | None = None) -> tuple[LeadersCollector, Elector]:
+def leaders(
+    here: Installation, settings: EngineSettings | None = None
+) -> tuple[LeadersCollector, Elector]:
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     elector.claim()
-    return LeadersCollector(here.store, here.storage.files, settings or here.settings, here.clock, elector.leadership), elector
+    return LeadersCollector(
+        here.store, here.storage.files, settings or here.settings, here.clock, elector.leadership
+    ), elector
 
 
 def turn(collector: LeadersCollector, elector: Elector) -> None:
@@ -46,7 +56,10 @@ def aged(here: Installation, days: int) -> None:
 
 def kinds(here: Installation) -> dict[str, Kind]:
     collector = Collector(here.storage.files, StoreWitness(here.store))
-    return {v.unit.path: v.kind for v in collector.survey(rules_of(here.settings.checkpoint, here.clock.now_ms()))}
+    return {
+        v.unit.path: v.kind
+        for v in collector.survey(rules_of(here.settings.checkpoint, here.clock.now_ms()))
+    }
 
 
 def canceled(here: Installation, job_id: int = 7) -> None:
@@ -80,7 +93,9 @@ def test_a_job_is_live_then_retained_then_an_orphan(here: Installation) -> None:
 
 def test_a_claim_of_a_restore_keeps_state_of_another_job(here: Installation) -> None:
     forgotten(here)
-    here.store.transact([], [Put(RESTORE_CLAIMS, "8", to_document(RestoreClaim(job_id=8, paths=("7/1/2",))))])
+    here.store.transact(
+        [], [Put(RESTORE_CLAIMS, "8", to_document(RestoreClaim(job_id=8, paths=("7/1/2",))))]
+    )
     assert kinds(here) == {"7/1/1": Kind.ORPHAN, "7/1/2": Kind.CLAIMED}
 
 
@@ -90,13 +105,19 @@ def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Inst
     aged(here, 30)
     collector, elector = leaders(here)
     turn(collector, elector)
-    assert (Path(here.storage.files.place()) / "7" / "1").exists(), "forgotten only now, however old its files are"
+    assert (Path(here.storage.files.place()) / "7" / "1").exists(), (
+        "forgotten only now, however old its files are"
+    )
     here.clock.ms += 7 * DAY_MS
     turn(collector, elector)
     report = last_report(here.store)
     assert report is not None
     assert (report.moved, report.whole, report.failures) == (2, True, 0)
-    assert set(kinds(here)) - {OWNER} == {"8/1/1", "8/1/2", f"_quarantine/{here.clock.now_ms():013d}"}
+    assert set(kinds(here)) - {OWNER} == {
+        "8/1/1",
+        "8/1/2",
+        f"_quarantine/{here.clock.now_ms():013d}",
+    }
     here.clock.ms += DAY_MS
     turn(collector, elector)
     assert set(kinds(here)) - {OWNER} == {"8/1/1", "8/1/2"}
@@ -109,7 +130,9 @@ def test_a_pass_comes_by_the_time_of_the_last_one_whoever_made_it(here: Installa
     first = last_report(here.store)
     here.clock.ms += PASS_EVERY_MS - 1
     turn(collector, elector)
-    other = LeadersCollector(here.store, here.storage.files, here.settings, here.clock, elector.leadership)
+    other = LeadersCollector(
+        here.store, here.storage.files, here.settings, here.clock, elector.leadership
+    )
     turn(other, elector)
     assert last_report(here.store) == first
     here.clock.ms += 60_001
@@ -124,7 +147,9 @@ def test_who_does_not_lead_does_nothing(here: Installation) -> None:
     assert last_report(here.store) is None
 
 
-def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(here: Installation) -> None:
+def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(
+    here: Installation,
+) -> None:
     canceled(here)
     own(here.storage.files, here.store)
     stranger = Installation(Path(here.storage.files.place()).parent)
@@ -159,7 +184,9 @@ def test_a_namespace_whose_owner_cannot_be_read_is_nobodys(here: Installation) -
         own(here.storage.files, here.store)
 
 
-def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
     def refuse(_: LocalFiles, path: str) -> bytes:
@@ -177,9 +204,16 @@ def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(he
 
 
 def test_settings_become_the_rules() -> None:
-    settings = CheckpointSettings(orphan_ttl_minutes=2, quarantine_minutes=3, quota_mb=4, quota_warning_percent=50)
+    settings = CheckpointSettings(
+        orphan_ttl_minutes=2, quarantine_minutes=3, quota_mb=4, quota_warning_percent=50
+    )
     rules = rules_of(settings, 1000)
-    assert (rules.policy.ttl_ms, rules.delay_ms, rules.quota.bytes, rules.quota.warning_bytes) == (120_000, 180_000, 4_000_000, 2_000_000)
+    assert (rules.policy.ttl_ms, rules.delay_ms, rules.quota.bytes, rules.quota.warning_bytes) == (
+        120_000,
+        180_000,
+        4_000_000,
+        2_000_000,
+    )
     assert rules_of(replace(settings, orphan_ttl_minutes=0), 1000).policy.ttl_ms is None
     assert rules_of(settings, 1000, older_than_ms=0).policy.grace_ms == 0
 

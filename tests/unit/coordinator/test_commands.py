@@ -44,7 +44,9 @@ def test_ids_are_given_where_none_is_asked_for(here: Installation) -> None:
     assert here.submit(job_id=None).job_id != here.submit(job_id=None).job_id
 
 
-def test_a_submit_asks_the_checkpoint_storage_only_where_something_may_be_left_of_the_id(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submit_asks_the_checkpoint_storage_only_where_something_may_be_left_of_the_id(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     real = LocalFiles.entries
 
@@ -95,12 +97,16 @@ def test_a_restore_continues_lineage_generations_and_ids(here: Installation) -> 
     assert here.state().generation == 1, "the end took a generation of its own"
 
 
-def test_a_job_that_was_canceled_when_its_work_was_done_is_ended_in_its_own_lineage(here: Installation) -> None:
+def test_a_job_that_was_canceled_when_its_work_was_done_is_ended_in_its_own_lineage(
+    here: Installation,
+) -> None:
     first = here.submit()
     here.checkpoint(status=PipelineStatus.FINISHED)
     here.ended(JobStatus.CANCELED)
     again = here.submit(restore="latest")
-    assert (again.lineage, here.pipeline().lineage) == (first.lineage, first.lineage), "what is in the sinks was written under it"
+    assert (again.lineage, here.pipeline().lineage) == (first.lineage, first.lineage), (
+        "what is in the sinks was written under it"
+    )
     assert here.pipeline().status is PipelineStatus.FINISHED
 
 
@@ -117,7 +123,9 @@ def test_restoring_what_never_ran_is_refused(here: Installation) -> None:
         here.submit(restore="latest")
 
 
-def test_a_fresh_start_takes_new_ids_and_deletes_only_the_old_checkpoints(here: Installation) -> None:
+def test_a_fresh_start_takes_new_ids_and_deletes_only_the_old_checkpoints(
+    here: Installation,
+) -> None:
     here.submit()
     old = here.checkpoint()
     here.ended(JobStatus.FAILED)
@@ -155,7 +163,12 @@ def test_a_cancelled_job_can_be_resumed_until_its_history_expires(here: Installa
     here.ended(JobStatus.CANCELED)
     here.clock.ms += 61_000
     tidy(here)
-    assert jobs_keys(here) == {"finished-job-state/7", "job-names/a job", "running-job-state/7", "running-pipeline-state/7/1"}
+    assert jobs_keys(here) == {
+        "finished-job-state/7",
+        "job-names/a job",
+        "running-job-state/7",
+        "running-pipeline-state/7/1",
+    }
     here.clock.ms += 1_441 * 60_000
     tidy(here)
     assert jobs_keys(here) == {"expired-jobs/7"}, "since when its checkpoints belong to nobody"
@@ -197,7 +210,9 @@ def test_what_is_being_deleted_is_nothing_to_restore_from(here: Installation) ->
     assert not here.submit(restore="auto").restored
 
 
-def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_it_left(here: Installation) -> None:
+def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_it_left(
+    here: Installation,
+) -> None:
     here.submit()
     here.put(replace(here.pipeline(), generation=5))
     left = here.checkpoint()
@@ -206,8 +221,12 @@ def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_
     tidy(here)
     here.clock.ms += 1_441 * 60_000
     tidy(here)
-    assert here.storage.damage(left.path) == "", "expiry is about the history, not about checkpoints"
-    with pytest.raises(NeedsChoice, match="the store knows nothing of it; last completed checkpoint 1"):
+    assert here.storage.damage(left.path) == "", (
+        "expiry is about the history, not about checkpoints"
+    )
+    with pytest.raises(
+        NeedsChoice, match="the store knows nothing of it; last completed checkpoint 1"
+    ):
         here.submit()
     here.submit(restore="fresh")
     assert here.state().generation > 5
@@ -226,7 +245,9 @@ def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Insta
     assert (record.value.intent.wish, record.value.intent.by) == (Wish.FORCE_STOP, "bob")
 
 
-def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(here: Installation) -> None:
+def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(
+    here: Installation,
+) -> None:
     here.submit()
     here.ended(JobStatus.FAILED)
     revision = here.store.revision()

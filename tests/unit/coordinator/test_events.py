@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tidegate.coordinator.events import Event, EventKind, EventLog, WebhookSender, body, events_between
+from tidegate.coordinator.events import (
+    Event,
+    EventKind,
+    EventLog,
+    WebhookSender,
+    body,
+    events_between,
+)
 from tidegate.model.engine import EventSettings
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
@@ -21,7 +28,16 @@ RUNNING = JobState(job_id=7, status=JobStatus.RUNNING, generation=3)
 
 
 def ended(number: int, to: JobStatus = JobStatus.FINISHED) -> Event:
-    return Event(at_ms=1000 + number, job_id=number, name=f"job {number}", kind=EventKind.STATUS, frm="RUNNING", to=to.value, generation=3, reason="done")
+    return Event(
+        at_ms=1000 + number,
+        job_id=number,
+        name=f"job {number}",
+        kind=EventKind.STATUS,
+        frm="RUNNING",
+        to=to.value,
+        generation=3,
+        reason="done",
+    )
 
 
 class Hook:
@@ -54,7 +70,9 @@ class Hook:
                 """Not to the terminal."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
         self.thread.start()
 
     @property
@@ -67,7 +85,9 @@ class Hook:
 
     def wait_for(self, requests: int = 0, jobs: int = 0) -> None:
         with self.heard:
-            assert self.heard.wait_for(lambda: len(self.requests) >= requests and len(self.jobs) >= jobs, 30)
+            assert self.heard.wait_for(
+                lambda: len(self.requests) >= requests and len(self.jobs) >= jobs, 30
+            )
 
     def close(self) -> None:
         self.gate.set()
@@ -83,7 +103,9 @@ def hook() -> Iterator[Hook]:
     hook.close()
 
 
-def sender(hook: Hook, *, non_terminal: bool = False, headers: dict[str, str] | None = None, **limits: Any) -> WebhookSender:
+def sender(
+    hook: Hook, *, non_terminal: bool = False, headers: dict[str, str] | None = None, **limits: Any
+) -> WebhookSender:
     settings = EventSettings(url=hook.url, headers=headers or {}, non_terminal=non_terminal)
     return WebhookSender(settings, **({"backoff_s": (0.01,)} | limits))
 
@@ -110,7 +132,16 @@ def test_recovering_is_pending_for_whoever_knows_only_the_states_of_the_referenc
 def test_a_change_of_status_is_an_event_and_the_same_status_is_none() -> None:
     after = replace(RUNNING, status=JobStatus.FAILING, reason="the sink is gone")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert event == Event(at_ms=5, job_id=7, name="orders", kind=EventKind.STATUS, frm="RUNNING", to="FAILING", generation=3, reason="the sink is gone")
+    assert event == Event(
+        at_ms=5,
+        job_id=7,
+        name="orders",
+        kind=EventKind.STATUS,
+        frm="RUNNING",
+        to="FAILING",
+        generation=3,
+        reason="the sink is gone",
+    )
     assert events_between(RUNNING, replace(RUNNING, reason="other", restarts=2), "orders", 5) == ()
 
 
@@ -122,7 +153,13 @@ def test_the_first_state_of_a_job_is_an_event() -> None:
 def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
     after = replace(RUNNING, health=CheckpointHealth.STALLED, health_reason="sink blocked")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert (event.kind, event.frm, event.to, event.reason, event.final) == (EventKind.HEALTH, "OK", "STALLED", "sink blocked", False)
+    assert (event.kind, event.frm, event.to, event.reason, event.final) == (
+        EventKind.HEALTH,
+        "OK",
+        "STALLED",
+        "sink blocked",
+        False,
+    )
     assert body(event)["checkpointHealth"] == "STALLED"
     assert "jobStatus" not in body(event)
 
@@ -130,23 +167,44 @@ def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
 def test_a_runway_that_gets_short_is_an_event_with_its_own_reason() -> None:
     after = replace(RUNNING, runway=RunwayLevel.LOW, runway_reason="3 s left")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert (event.kind, event.frm, event.to, event.reason, event.final) == (EventKind.RUNWAY, "OK", "LOW", "3 s left", False)
+    assert (event.kind, event.frm, event.to, event.reason, event.final) == (
+        EventKind.RUNWAY,
+        "OK",
+        "LOW",
+        "3 s left",
+        False,
+    )
     assert (body(event)["eventType"], body(event)["runway"]) == ("JOB_RUNWAY", "LOW")
-    assert events_between(RUNNING, replace(after, status=JobStatus.FINISHED), "orders", 5)[0].kind is EventKind.STATUS
+    assert (
+        events_between(RUNNING, replace(after, status=JobStatus.FINISHED), "orders", 5)[0].kind
+        is EventKind.STATUS
+    )
 
 
 def test_status_and_health_that_change_together_are_two_events_unless_the_job_has_ended() -> None:
     recovering = replace(RUNNING, status=JobStatus.RECOVERING, health=CheckpointHealth.STALLED)
-    assert [event.kind for event in events_between(RUNNING, recovering, "orders", 5)] == [EventKind.STATUS, EventKind.HEALTH]
-    assert [event.kind for event in events_between(recovering, replace(RUNNING, status=JobStatus.FAILED), "orders", 5)] == [EventKind.STATUS]
+    assert [event.kind for event in events_between(RUNNING, recovering, "orders", 5)] == [
+        EventKind.STATUS,
+        EventKind.HEALTH,
+    ]
+    assert [
+        event.kind
+        for event in events_between(
+            recovering, replace(RUNNING, status=JobStatus.FAILED), "orders", 5
+        )
+    ] == [EventKind.STATUS]
 
 
-def test_each_event_is_one_line_of_the_log_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_event_is_one_line_of_the_log_with_its_fields(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO, "tidegate.events"):
         EventLog().record(ended(7))
     (line,) = caplog.records
     assert line.getMessage() == "job status"
-    assert {name: getattr(line, name) for name in ("job_id", "job", "generation", "from", "to", "why")} == {
+    assert {
+        name: getattr(line, name) for name in ("job_id", "job", "generation", "from", "to", "why")
+    } == {
         "job_id": 7,
         "job": "job 7",
         "generation": 3,
@@ -156,7 +214,9 @@ def test_each_event_is_one_line_of_the_log_with_its_fields(caplog: pytest.LogCap
     }
 
 
-def test_a_receiver_that_breaks_does_not_stop_the_next_one(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_breaks_does_not_stop_the_next_one(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken:
         def send(self, event: Event) -> None:
             raise RuntimeError(event.name)
@@ -170,8 +230,16 @@ def test_a_receiver_that_breaks_does_not_stop_the_next_one(hook: Hook, caplog: p
 
 def test_only_ends_and_changes_of_health_are_sent_unless_more_was_asked_for(hook: Hook) -> None:
     health = Event(at_ms=1, job_id=2, name="n", kind=EventKind.HEALTH, frm="OK", to="LATE")
-    events = [ended(1, JobStatus.RUNNING), health, ended(3, JobStatus.CANCELING), ended(4, JobStatus.CANCELED)]
-    for webhook, wanted in [(sender(hook), ["2", "4"]), (sender(hook, non_terminal=True), ["1", "2", "3", "4"])]:
+    events = [
+        ended(1, JobStatus.RUNNING),
+        health,
+        ended(3, JobStatus.CANCELING),
+        ended(4, JobStatus.CANCELED),
+    ]
+    for webhook, wanted in [
+        (sender(hook), ["2", "4"]),
+        (sender(hook, non_terminal=True), ["1", "2", "3", "4"]),
+    ]:
         hook.batches.clear()
         for event in events:
             webhook.send(event)
@@ -179,7 +247,9 @@ def test_only_ends_and_changes_of_health_are_sent_unless_more_was_asked_for(hook
         assert hook.jobs == wanted
 
 
-def test_events_are_sent_again_in_order_until_they_are_taken(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_are_sent_again_in_order_until_they_are_taken(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
     hook.answers = [500, 404, 302, 0]
     webhook = sender(hook)
     with caplog.at_level(logging.INFO, "tidegate.events"):
@@ -189,10 +259,15 @@ def test_events_are_sent_again_in_order_until_they_are_taken(hook: Hook, caplog:
         webhook.close(30)
     assert hook.jobs == ["0", "1", "2", "3", "4"]
     assert (webhook.delivered, webhook.dropped) == (5, 0)
-    assert [record.getMessage() for record in caplog.records] == ["the webhook does not take events", "the webhook takes events again"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the webhook does not take events",
+        "the webhook takes events again",
+    ]
 
 
-def test_a_webhook_that_hangs_holds_up_nobody_and_the_oldest_events_are_overwritten(hook: Hook) -> None:
+def test_a_webhook_that_hangs_holds_up_nobody_and_the_oldest_events_are_overwritten(
+    hook: Hook,
+) -> None:
     hook.gate.clear()
     webhook = sender(hook, queue_max=10, batch_max=4)
     for number in range(100):
@@ -233,7 +308,9 @@ def test_closing_what_was_never_used_returns_at_once(hook: Hook) -> None:
 
 
 def test_headers_the_query_and_the_user_of_the_address_are_sent(hook: Hook) -> None:
-    settings = EventSettings(url=hook.url.replace("http://", "http://me:p%40ss@"), headers={"X-Token": "t"})
+    settings = EventSettings(
+        url=hook.url.replace("http://", "http://me:p%40ss@"), headers={"X-Token": "t"}
+    )
     webhook = WebhookSender(settings)
     webhook.send(ended(0))
     webhook.close(30)
@@ -243,9 +320,13 @@ def test_headers_the_query_and_the_user_of_the_address_are_sent(hook: Hook) -> N
     assert headers["Authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
 
 
-def test_secrets_of_the_address_and_the_headers_are_in_no_log(hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_of_the_address_and_the_headers_are_in_no_log(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
     hook.answers = [500, 0]
-    settings = EventSettings(url=hook.url.replace("http://", "http://me:hidden@"), headers={"X-Token": "hidden"})
+    settings = EventSettings(
+        url=hook.url.replace("http://", "http://me:hidden@"), headers={"X-Token": "hidden"}
+    )
     webhook = WebhookSender(settings, backoff_s=(0.01,))
     with caplog.at_level(logging.DEBUG):
         webhook.send(ended(0))
@@ -256,7 +337,9 @@ def test_secrets_of_the_address_and_the_headers_are_in_no_log(hook: Hook, caplog
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host/x", "http://", "http://user:hidden@host:port/"])
-def test_an_address_that_cannot_be_one_is_refused_at_the_start_without_repeating_it(url: str) -> None:
+def test_an_address_that_cannot_be_one_is_refused_at_the_start_without_repeating_it(
+    url: str,
+) -> None:
     with pytest.raises(UserError) as refused:
         WebhookSender(EventSettings(url=url))
     assert "hidden" not in str(refused.value)

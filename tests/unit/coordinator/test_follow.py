@@ -48,21 +48,29 @@ def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Questio
     return asked
 
 
-def test_few_changes_of_all_maps_are_read_by_their_keys_and_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_changes_of_all_maps_are_read_by_their_keys_and_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(MANY):
         beat(store, f"o{number}", 0)
     copy = follower(store)
     copy.refresh()
     asked = asked_of(store, monkeypatch)
     beat(store, "o3", 7)
-    store.transact((), [Delete(BEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))])
+    store.transact(
+        (), [Delete(BEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))]
+    )
     assert copy.refresh() == {(BEATS, "o3"), (BEATS, "o4"), (LEASES, "o4")}
     assert beats(copy) == {f"o{n}": 7 if n == 3 else 0 for n in range(MANY) if n != 4}
     assert [seen.value.holder for seen in copy.all(LEASES).values()] == ["me"]
-    assert [set(questions) for questions in asked] == [{Get(BEATS, "o3"), Get(BEATS, "o4"), Get(LEASES, "o4")}]
+    assert [set(questions) for questions in asked] == [
+        {Get(BEATS, "o3"), Get(BEATS, "o4"), Get(LEASES, "o4")}
+    ]
 
 
-def test_where_nothing_has_changed_nothing_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_has_changed_nothing_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     beat(store, "o", 1)
     copy = follower(store)
     copy.refresh()
@@ -72,7 +80,9 @@ def test_where_nothing_has_changed_nothing_is_read(store: Store, monkeypatch: py
     assert asked == []
 
 
-def test_many_changes_are_read_with_one_look_at_the_map(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_changes_are_read_with_one_look_at_the_map(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(2 * MANY):
         beat(store, f"o{number}", 0)
     copy = follower(store)
@@ -87,7 +97,9 @@ def test_many_changes_are_read_with_one_look_at_the_map(store: Store, monkeypatc
     assert asked == [[Listing(BEATS)]]
 
 
-def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(MANY * SINGLE_READS_SHARE):
         beat(store, f"o{number}", 0)
     copy = follower(store)
@@ -100,7 +112,9 @@ def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(store: St
     assert [len(questions) for questions in asked] == [MANY]
 
 
-def test_a_copy_that_is_older_than_the_log_is_made_anew_and_keeps_what_has_not_changed(store: Store) -> None:
+def test_a_copy_that_is_older_than_the_log_is_made_anew_and_keeps_what_has_not_changed(
+    store: Store,
+) -> None:
     beat(store, "old", 1)
     beat(store, "gone", 1)
     copy = follower(store)
@@ -144,17 +158,33 @@ def test_fields_and_the_record_agree_whichever_is_asked_first(store: Store) -> N
     copy.refresh()
     seen = copy.get(LEASES, "o")
     assert seen is not None
-    assert (seen.peek("holder"), seen.value.holder, seen.peek("holder"), seen.value) == ("me", "me", "me", Lease(holder="me", term=4))
+    assert (seen.peek("holder"), seen.value.holder, seen.peek("holder"), seen.value) == (
+        "me",
+        "me",
+        "me",
+        Lease(holder="me", term=4),
+    )
 
 
 @pytest.mark.parametrize("lost", [Operation.FEED, Operation.ASK])
-def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tells_everything(store: Store, lost: Operation) -> None:
-    failing, _ = faulty_store(store, scripted({lost: [Fault.NONE] * (2 if lost is Operation.ASK else 1) + [Fault.UNAVAILABLE]}))
+def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tells_everything(
+    store: Store, lost: Operation
+) -> None:
+    failing, _ = faulty_store(
+        store,
+        scripted({lost: [Fault.NONE] * (2 if lost is Operation.ASK else 1) + [Fault.UNAVAILABLE]}),
+    )
     copy = follower(failing)
     copy.refresh()
     beat(store, "o1", 1)
     assert copy.refresh() == {(BEATS, "o1")}
-    store.transact((), [Put(BEATS, "o2", to_document(Beat(term=1, number=1))), Put(LEASES, "o2", to_document(Lease(holder="me", term=4)))])
+    store.transact(
+        (),
+        [
+            Put(BEATS, "o2", to_document(Beat(term=1, number=1))),
+            Put(LEASES, "o2", to_document(Lease(holder="me", term=4))),
+        ],
+    )
     with pytest.raises(StoreUnavailable):
         copy.refresh()
     assert beats(copy) == {"o1": 1}
@@ -162,8 +192,14 @@ def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tell
     assert beats(copy) == {"o1": 1, "o2": 1}
 
 
-def test_what_was_read_newer_than_the_log_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    writing, _ = faulty_store(store, scripted({Operation.ASK: [Fault.NONE, Fault.SLOW]}), pause=lambda: beat(store, "o", 3))
+def test_what_was_read_newer_than_the_log_is_not_read_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, _ = faulty_store(
+        store,
+        scripted({Operation.ASK: [Fault.NONE, Fault.SLOW]}),
+        pause=lambda: beat(store, "o", 3),
+    )
     copy = follower(writing)
     copy.refresh()
     beat(store, "o", 2)

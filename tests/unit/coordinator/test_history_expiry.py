@@ -12,7 +12,18 @@ from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.observe import Picture
 from tidegate.election.elector import Elector, Leading
 from tidegate.model.document import to_document
-from tidegate.model.records import CLEANUP, FINISHED, METRICS, MONITOR, NAMES, PIPELINES, STATES, CheckpointHistory, JobStatus, PipelineMetrics
+from tidegate.model.records import (
+    CLEANUP,
+    FINISHED,
+    METRICS,
+    MONITOR,
+    NAMES,
+    PIPELINES,
+    STATES,
+    CheckpointHistory,
+    JobStatus,
+    PipelineMetrics,
+)
 from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.store.base import Compacted, Delete, Put
 from tidegate.store.open import open_store
@@ -32,9 +43,25 @@ def old(tmp_path: Path) -> Installation:
     refs = [here.checkpoint(), here.checkpoint()]
     savepoints = Savepoints(here.storage.files)
     point = savepoints.copy(refs[-1].path, 7, "1700000000000", 1)
-    savepoints.seal(Savepoint(id="1700000000000", path="", job_id=7, lineage="l", name=NAME, made_ms=1, pipelines={1: point}))
+    savepoints.seal(
+        Savepoint(
+            id="1700000000000",
+            path="",
+            job_id=7,
+            lineage="l",
+            name=NAME,
+            made_ms=1,
+            pipelines={1: point},
+        )
+    )
     history = CheckpointHistory(entries=tuple(refs))
-    here.store.transact([], [Put(MONITOR, "7/1", to_document(history)), Put(METRICS, "7/1", to_document(PipelineMetrics(pipeline=1, generation=1)))])
+    here.store.transact(
+        [],
+        [
+            Put(MONITOR, "7/1", to_document(history)),
+            Put(METRICS, "7/1", to_document(PipelineMetrics(pipeline=1, generation=1))),
+        ],
+    )
     here.ended(JobStatus.CANCELED)
     here.store.transact([], [Delete(CLEANUP, "7")])
     here.clock.ms += (here.settings.history_expire_minutes + 1) * MINUTE_MS
@@ -57,7 +84,12 @@ def on_disk(here: Installation) -> set[str]:
 
 
 def test_the_job_is_removed_from_the_finished_jobs(old: Installation) -> None:
-    assert [job.job_id for job in expired(old.store, old.clock.now_ms() - old.settings.history_expire_minutes * MINUTE_MS)] == [7]
+    assert [
+        job.job_id
+        for job in expired(
+            old.store, old.clock.now_ms() - old.settings.history_expire_minutes * MINUTE_MS
+        )
+    ] == [7]
     expire_it(old)
     assert old.store.list(FINISHED) == []
     assert old.store.list(STATES) == old.store.list(PIPELINES) == old.store.list(NAMES) == []
@@ -68,7 +100,9 @@ def test_the_figures_of_the_job_are_removed(old: Installation) -> None:
     assert old.store.list(METRICS) == old.store.list(MONITOR) == []
 
 
-def test_the_files_of_the_store_become_smaller_by_what_is_expired(old: Installation, tmp_path: Path) -> None:
+def test_the_files_of_the_store_become_smaller_by_what_is_expired(
+    old: Installation, tmp_path: Path
+) -> None:
     def size() -> int:
         old.store.compact()
         return sum(file.stat().st_size for file in tmp_path.glob("store.db*"))
@@ -76,7 +110,16 @@ def test_the_files_of_the_store_become_smaller_by_what_is_expired(old: Installat
     outcome, before = old.known().outcome, size()
     assert outcome is not None
     for job_id in range(100, 200):
-        old.store.transact([], [Put(FINISHED, str(job_id), to_document(replace(outcome, job_id=job_id, extra={"text": "x" * 5_000})))])
+        old.store.transact(
+            [],
+            [
+                Put(
+                    FINISHED,
+                    str(job_id),
+                    to_document(replace(outcome, job_id=job_id, extra={"text": "x" * 5_000})),
+                )
+            ],
+        )
     assert size() > before + 500_000
     expire_it(old)
     expire_it(old)  # a turn takes so many at most
@@ -93,15 +136,21 @@ def test_checkpoint_directories_stay(old: Installation) -> None:
 
 def test_savepoint_directories_stay(old: Installation) -> None:
     expire_it(old)
-    assert [savepoint.id for savepoint in Savepoints(old.storage.files).list(7)] == ["1700000000000"]
+    assert [savepoint.id for savepoint in Savepoints(old.storage.files).list(7)] == [
+        "1700000000000"
+    ]
 
 
 def test_the_change_log_of_the_store_is_shortened_by_compaction_only(old: Installation) -> None:
     start = old.store.revision()
     expire_it(old)
-    assert not isinstance(old.store.changes(FINISHED, start), Compacted), "expiry itself does not shorten it"
+    assert not isinstance(old.store.changes(FINISHED, start), Compacted), (
+        "expiry itself does not shorten it"
+    )
     for number in range(60):
-        old.store.transact([], [Put(METRICS, "9/1", to_document(PipelineMetrics(pipeline=1, generation=number)))])
+        old.store.transact(
+            [], [Put(METRICS, "9/1", to_document(PipelineMetrics(pipeline=1, generation=number)))]
+        )
     old.store.compact()
     assert isinstance(old.store.changes(FINISHED, start), Compacted)
 
@@ -109,7 +158,11 @@ def test_the_change_log_of_the_store_is_shortened_by_compaction_only(old: Instal
 def test_what_is_left_is_recorded_for_the_collector(old: Installation) -> None:
     expire_it(old)
     (entry,) = old.store.list(EXPIRED_JOBS)
-    assert (entry.key, entry.value["name"], entry.value["expired_ms"]) == ("7", NAME, old.clock.now_ms())
+    assert (entry.key, entry.value["name"], entry.value["expired_ms"]) == (
+        "7",
+        NAME,
+        old.clock.now_ms(),
+    )
 
 
 def test_a_job_without_checkpoints_leaves_nothing_at_all(old: Installation) -> None:

@@ -43,8 +43,21 @@ def outcome(here: Installation, job_id: int = 7) -> JobOutcome:
 def begin_batch(here: Installation) -> None:
     """The driver has begun a batch."""
     state = here.pipeline()
-    pending = PendingBatch(checkpoint=state.next_checkpoint, ranges={"s": SourceRange(0, 5)}, generation=state.generation, begun_ms=1)
-    here.put(replace(state, status=PipelineStatus.RUNNING, initial={"s": 0}, pending=pending, next_checkpoint=state.next_checkpoint + 1))
+    pending = PendingBatch(
+        checkpoint=state.next_checkpoint,
+        ranges={"s": SourceRange(0, 5)},
+        generation=state.generation,
+        begun_ms=1,
+    )
+    here.put(
+        replace(
+            state,
+            status=PipelineStatus.RUNNING,
+            initial={"s": 0},
+            pending=pending,
+            next_checkpoint=state.next_checkpoint + 1,
+        )
+    )
 
 
 def restarted(leader: Leader, times: int) -> None:
@@ -79,15 +92,23 @@ def test_a_resume_under_the_same_id_keeps_what_happened_before(leader: Leader) -
     leader.dies(leader.drive())
     leader.turns(4)
     before = outcome(leader.here).events
-    assert (leader.here.state().status, outcome(leader.here).restarts_total) == (JobStatus.CANCELED, 2)
-    commands = [(event.to, event.by, event.reason) for event in before if event.kind is JobEventKind.COMMAND]
+    assert (leader.here.state().status, outcome(leader.here).restarts_total) == (
+        JobStatus.CANCELED,
+        2,
+    )
+    commands = [
+        (event.to, event.by, event.reason) for event in before if event.kind is JobEventKind.COMMAND
+    ]
     assert commands == [("cancel", "ann", "accepted"), ("force-stop", "bob", "accepted")]
     assert [event.to for event in before][-1] == "CANCELED"
     leader.here.submit(restore="latest", of=plan(env=MANY))
     leader.turns(4)
     events = leader.here.state().events
     assert events[: len(before)] == before, "lines are only appended"
-    assert [(event.kind.value, event.to) for event in events[len(before) :]] == [("submitted", "restore"), ("status", "SCHEDULED")]
+    assert [(event.kind.value, event.to) for event in events[len(before) :]] == [
+        ("submitted", "restore"),
+        ("status", "SCHEDULED"),
+    ]
     assert leader.here.state().restarts_total == 0, "of this run"
 
 
@@ -97,7 +118,9 @@ def test_a_fresh_run_of_a_finished_id_keeps_its_history_too(leader: Leader) -> N
     leader.dies(record, code=0)
     leader.turns(2)
     before = outcome(leader.here).events
-    leader.here.store.transact([], [Delete(STATES, "7"), Delete("pending-job-cleanup", "7")])  # as the cleanup does
+    leader.here.store.transact(
+        [], [Delete(STATES, "7"), Delete("pending-job-cleanup", "7")]
+    )  # as the cleanup does
     leader.here.submit(restore="fresh")
     assert leader.here.state().events[: len(before)] == before
     assert leader.here.state().events[-1].kind is JobEventKind.SUBMITTED
@@ -111,17 +134,27 @@ def test_every_savepoint_that_was_asked_for_stays_in_the_history(leader: Leader)
         answer = given_up(leader.here.known(), "no space", leader.here.clock.now_ms())
         leader.here.store.transact(answer.checks, answer.writes)
         leader.here.clock.ms += 1000
-    asked = [event for event in history_of(leader.here.known()) if event.kind is JobEventKind.COMMAND]
-    assert [(event.by, event.reason) for event in asked] == [("ann", "failed no space"), ("bob", "failed no space")]
+    asked = [
+        event for event in history_of(leader.here.known()) if event.kind is JobEventKind.COMMAND
+    ]
+    assert [(event.by, event.reason) for event in asked] == [
+        ("ann", "failed no space"),
+        ("bob", "failed no space"),
+    ]
 
 
 def test_the_history_is_bounded_by_number_age_and_length_of_a_line() -> None:
-    lines = [JobEvent(at_ms=n, kind=JobEventKind.STATUS, to="RUNNING", reason="x" * 5000) for n in range(500)]
+    lines = [
+        JobEvent(at_ms=n, kind=JobEventKind.STATUS, to="RUNNING", reason="x" * 5000)
+        for n in range(500)
+    ]
     kept = history.appended(lines[:-1], lines[-1])
     assert (len(kept), kept[-1].at_ms, kept[0].at_ms) == (history.EVENTS_MAX, 499, 400)
     assert len(kept[-1].reason) <= history.REASON_CHARS_MAX
     late = replace(lines[0], at_ms=history.AGE_MS_MAX + 10_000)
-    assert len(history.appended(kept, late)) == history.EVENTS_MIN, "old ones go, the newest stay however old they are"
+    assert len(history.appended(kept, late)) == history.EVENTS_MIN, (
+        "old ones go, the newest stay however old they are"
+    )
 
 
 def test_commands_stand_where_their_time_is_and_never_before_their_run(leader: Leader) -> None:
@@ -132,8 +165,12 @@ def test_commands_stand_where_their_time_is_and_never_before_their_run(leader: L
     assert kinds.index("submitted") < kinds.index("command")
 
 
-@pytest.mark.parametrize(("by_force", "status", "shown"), [(True, "CANCELED", "CANCELED"), (False, "FAILED", "FAILED")])
-def test_no_pipeline_runs_in_a_job_that_has_ended(leader: Leader, by_force: bool, status: str, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("by_force", "status", "shown"), [(True, "CANCELED", "CANCELED"), (False, "FAILED", "FAILED")]
+)
+def test_no_pipeline_runs_in_a_job_that_has_ended(
+    leader: Leader, by_force: bool, status: str, shown: str
+) -> None:
     record = running(leader, env=JobEnv(retry_times=0))
     begin_batch(leader.here)
     if by_force:
@@ -161,10 +198,18 @@ def test_a_job_of_which_nothing_is_known_has_no_running_pipeline(leader: Leader)
 
 def test_a_pipeline_that_another_one_took_down_was_canceled(here: Installation) -> None:
     here.submit(of=plan(pipelines=3))
-    for number, status in ((1, PipelineStatus.FINISHED), (2, PipelineStatus.FAILED), (3, PipelineStatus.RUNNING)):
+    for number, status in (
+        (1, PipelineStatus.FINISHED),
+        (2, PipelineStatus.FAILED),
+        (3, PipelineStatus.RUNNING),
+    ):
         here.put(replace(here.pipeline(pipeline=number), status=status))
     here.ended(JobStatus.FAILED)
-    assert [here.pipeline(pipeline=n).status.value for n in (1, 2, 3)] == ["FINISHED", "FAILED", "CANCELED"]
+    assert [here.pipeline(pipeline=n).status.value for n in (1, 2, 3)] == [
+        "FINISHED",
+        "FAILED",
+        "CANCELED",
+    ]
 
 
 def test_a_job_that_waits_to_be_resumed_has_no_failed_pipeline(here: Installation) -> None:

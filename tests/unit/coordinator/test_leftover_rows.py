@@ -16,19 +16,26 @@ from tidegate.planner.plan import plan
 
 CDC = 'MySQL-CDC { url = "jdbc:mysql://h/shop", username = "u", password = "p", table-names = ["shop.orders"] }'
 FAKE = "FakeSource { row.num = 1, schema { fields { id = bigint } } }"
-KEYED = (
-    'Jdbc { url = "jdbc:postgresql://h/t", driver = "org.postgresql.Driver", database = "t", table = "orders", generate_sink_sql = true, primary_keys = ["id"] '
-)
+KEYED = 'Jdbc { url = "jdbc:postgresql://h/t", driver = "org.postgresql.Driver", database = "t", table = "orders", generate_sink_sql = true, primary_keys = ["id"] '
 
 
 def job(source: str = CDC, sink: str = KEYED + "}") -> Plan:
-    found = plan(load_text(f'env {{ job.mode = "STREAMING", job.name = "a job" }}\nsource {{ {source} }}\nsink {{ {sink} }}', "job"))
+    found = plan(
+        load_text(
+            f'env {{ job.mode = "STREAMING", job.name = "a job" }}\nsource {{ {source} }}\nsink {{ {sink} }}',
+            "job",
+        )
+    )
     assert found.plan is not None, found.problems
     return found.plan
 
 
 def planned(here: Installation, of: Plan, wish: RestoreWish) -> RestoreReport:
-    return prepare(here.store, here.storage, Request(known=here.known(), name="a job", plan=of, wish=wish, status="FAILED")).report
+    return prepare(
+        here.store,
+        here.storage,
+        Request(known=here.known(), name="a job", plan=of, wish=wish, status="FAILED"),
+    ).report
 
 
 def told(report: RestoreReport) -> bool:
@@ -49,7 +56,9 @@ def test_a_first_run_has_nothing_to_announce(here: Installation) -> None:
         (job(sink="Console {}"), False),
     ],
 )
-def test_a_fresh_start_after_a_run_announces_rows_that_stay(here: Installation, of: Plan, announced: bool) -> None:
+def test_a_fresh_start_after_a_run_announces_rows_that_stay(
+    here: Installation, of: Plan, announced: bool
+) -> None:
     here.submit(of=of)
     checkpoints(here, 1)
     here.ended(JobStatus.FAILED)
@@ -67,4 +76,6 @@ def test_a_new_snapshot_after_a_lost_log_announces_rows_that_stay(here: Installa
     wish = RestoreWish(From.LATEST, on_incompatible=OnIncompatible.DROP)
     assert not told(planned(here, of, wish))
     report = planned(here, of, replace(wish, on_not_held=OnNotHeld.INITIAL))
-    assert any("rows that were deleted meanwhile stay in the target" in note for note in report.notes), report.notes
+    assert any(
+        "rows that were deleted meanwhile stay in the target" in note for note in report.notes
+    ), report.notes

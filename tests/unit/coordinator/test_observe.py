@@ -13,7 +13,9 @@ from tidegate.store.base import Store
 from tidegate.store.follow import Follower
 
 
-def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_map(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_map(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here.submit(7)
     picture = Picture(here.store, here.clock)
     picture.refresh()
@@ -38,7 +40,9 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
     assert (7 in picture.jobs(), picture.outcome(7) is not None) == (False, True)
 
 
-def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture = Picture(here.store, here.clock)
     picture.refresh()
     turns: list[int] = []

@@ -62,17 +62,32 @@ class Leader:
 
     def __init__(self, here: Installation, name: str = "server") -> None:
         self.here, self.heard = here, Heard()
-        self.elector = Elector(here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock)
+        self.elector = Elector(
+            here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock
+        )
         picture = Picture(here.store, here.clock)
         recorder = Recorder(here.store, here.storage, here.settings, here.clock, self.heard)
-        self.reconciler = Reconciler(picture, recorder, here.settings, here.clock, alive=lambda _: False)
+        self.reconciler = Reconciler(
+            picture, recorder, here.settings, here.clock, alive=lambda _: False
+        )
         self.workers: dict[str, Elector] = {}
 
-    def worker(self, name: str = "w", *, slots: int = 2, tags: dict[str, str] | None = None) -> None:
+    def worker(
+        self, name: str = "w", *, slots: int = 2, tags: dict[str, str] | None = None
+    ) -> None:
         """A worker that holds its lease for as long as this leader takes turns."""
-        self.workers[name] = Elector(self.here.store, worker_office(name), name, "", self.here.settings.worker.lease_ms, self.here.clock)
+        self.workers[name] = Elector(
+            self.here.store,
+            worker_office(name),
+            name,
+            "",
+            self.here.settings.worker.lease_ms,
+            self.here.clock,
+        )
         self.workers[name].claim()
-        record = WorkerRecord(id=name, host="h", boot="b", process=DRIVER, slots=slots, tags=tags or {})
+        record = WorkerRecord(
+            id=name, host="h", boot="b", process=DRIVER, slots=slots, tags=tags or {}
+        )
         self.here.store.transact([], [Put(WORKERS, name, to_document(record))])
 
     def turns(self, count: int = 1, *, ms: int = 200) -> None:
@@ -88,13 +103,21 @@ class Leader:
     def drive(self, job_id: int = 7) -> DriverRecord:
         """The driver of the current generation registers."""
         state = self.here.state(job_id)
-        record = DriverRecord(job_id=job_id, generation=state.generation, process=DRIVER, worker="w", started_ms=self.here.clock.now_ms())
+        record = DriverRecord(
+            job_id=job_id,
+            generation=state.generation,
+            process=DRIVER,
+            worker="w",
+            started_ms=self.here.clock.now_ms(),
+        )
         self.here.store.transact([], [Put(DRIVERS, str(job_id), to_document(record))])
         return record
 
     def dies(self, record: DriverRecord, code: int = -9) -> None:
         """The worker reports its end."""
-        ended = replace(record, end=DriverEnd(at_ms=self.here.clock.now_ms(), code=code, proof="exit"))
+        ended = replace(
+            record, end=DriverEnd(at_ms=self.here.clock.now_ms(), code=code, proof="exit")
+        )
         self.here.store.transact([], [Put(DRIVERS, str(record.job_id), to_document(ended))])
 
     def order(self, job_id: int = 7) -> Assignment | None:
@@ -131,7 +154,10 @@ def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: Leade
 def test_a_job_without_a_worker_waits_and_says_why(leader: Leader) -> None:
     leader.here.submit()
     leader.turns(3)
-    assert (leader.here.state().status, leader.here.state().reason) == (JobStatus.PENDING, "no worker is there")
+    assert (leader.here.state().status, leader.here.state().reason) == (
+        JobStatus.PENDING,
+        "no worker is there",
+    )
 
 
 def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> None:
@@ -145,7 +171,9 @@ def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> 
     assert leader.here.state(3).reason == "all 1 slots are taken"
 
 
-def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(leader: Leader) -> None:
+def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
+    leader: Leader,
+) -> None:
     running(leader)
     leader.here.submit(job_id=8)
     leader.turns(3)
@@ -153,7 +181,14 @@ def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
     leader.turns(3)
     assert leader.here.state(9).reason == "all 2 slots are taken"
     del leader.workers["w"]
-    leader.here.store.transact([], [Delete(WORKERS, "w"), Delete(LEASES, worker_office("w")), Delete(BEATS, worker_office("w"))])
+    leader.here.store.transact(
+        [],
+        [
+            Delete(WORKERS, "w"),
+            Delete(LEASES, worker_office("w")),
+            Delete(BEATS, worker_office("w")),
+        ],
+    )
     leader.worker("other", slots=1)
     leader.turns(8)
     adopted = leader.order()
@@ -174,7 +209,9 @@ def test_a_finished_job_ends_in_one_transaction_with_its_cleanup(leader: Leader)
     assert leader.here.store.get(CLEANUP, "7") is not None
 
 
-def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoint(leader: Leader) -> None:
+def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoint(
+    leader: Leader,
+) -> None:
     record = running(leader)
     leader.here.checkpoint()
     leader.dies(record)
@@ -187,7 +224,10 @@ def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoi
 
 
 def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: Leader) -> None:
-    running(leader, env=JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1000, checkpoint_timeout_ms=1000))
+    running(
+        leader,
+        env=JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1000, checkpoint_timeout_ms=1000),
+    )
     leader.turns(3, ms=200)
     leader.turns(150, ms=1000)
     order = leader.order()
@@ -209,10 +249,14 @@ def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: Leader) -> Non
     leader.turns(2)
     assert leader.here.state().status is JobStatus.CANCELED
     assert leader.here.pipeline().latest is not None, "what was done can be resumed"
-    assert leader.here.pipeline().generation > record.generation, "nobody who is left over can write there"
+    assert leader.here.pipeline().generation > record.generation, (
+        "nobody who is left over can write there"
+    )
 
 
-def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_restarted(leader: Leader) -> None:
+def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_restarted(
+    leader: Leader,
+) -> None:
     running(leader)
     del leader.workers["w"]
     leader.worker("v")
@@ -224,7 +268,9 @@ def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_resta
     assert leader.here.store.get(WORKERS, "w") is None
 
 
-def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running(leader)
     del leader.workers["w"]
     held_up, heard = Recorder.go, []
@@ -233,7 +279,9 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(le
         """Between the leader's look, which found nothing but silence, and its word the driver gives a sign of life."""
         if decision.proof and not heard:
             figures = PipelineMetrics(pipeline=1, generation=1, at_ms=leader.here.clock.now_ms())
-            heard.append(leader.here.store.transact([], [Put(METRICS, "7/1", to_document(figures))]))
+            heard.append(
+                leader.here.store.transact([], [Put(METRICS, "7/1", to_document(figures))])
+            )
         held_up(recorder, lease, known, view, decision)
 
     monkeypatch.setattr(Recorder, "go", go)
@@ -296,7 +344,14 @@ def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(leader: Le
 
 def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: Leader) -> None:
     leader.here.submit()
-    leader.here.put(replace(leader.here.state(), status=JobStatus.RUNNING, generation=1, leader=reference(os.getpid())))
+    leader.here.put(
+        replace(
+            leader.here.state(),
+            status=JobStatus.RUNNING,
+            generation=1,
+            leader=reference(os.getpid()),
+        )
+    )
     leader.here.put(replace(leader.here.pipeline(), generation=1))
     leader.here.checkpoint()
     leader.turns(5)
@@ -326,10 +381,19 @@ def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(leader: Le
     running(leader)
     told = len(leader.heard.events)
     for seconds in (50.0, 40.0, 30.0):
-        figure = RunwayFigure(source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds)
-        metrics = PipelineMetrics(pipeline=1, generation=leader.here.state().generation, runway=(figure,))
+        figure = RunwayFigure(
+            source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds
+        )
+        metrics = PipelineMetrics(
+            pipeline=1, generation=leader.here.state().generation, runway=(figure,)
+        )
         leader.here.store.transact([], [Put(METRICS, "7/1", to_document(metrics))])
         leader.turns(2)
     state = leader.here.state()
-    assert (state.runway, state.runway_reason) == (RunwayLevel.LOW, "orders will not hold checkpoint 3 for long: 50 s left")
-    assert [(event.kind, event.frm, event.to) for event in leader.heard.events[told:]] == [(EventKind.RUNWAY, "OK", "LOW")]
+    assert (state.runway, state.runway_reason) == (
+        RunwayLevel.LOW,
+        "orders will not hold checkpoint 3 for long: 50 s left",
+    )
+    assert [(event.kind, event.frm, event.to) for event in leader.heard.events[told:]] == [
+        (EventKind.RUNWAY, "OK", "LOW")
+    ]

@@ -38,17 +38,39 @@ class World:
                 label="",
                 kind=BlockKind.SOURCE,
                 plugin="Chaos",
-                options={"outside.path": str(self.server), "outside.slot": slot, "password": "hunter2"},
+                options={
+                    "outside.path": str(self.server),
+                    "outside.slot": slot,
+                    "password": "hunter2",
+                },
             )
             for n, slot in enumerate(slots)
         ]
-        return Plan(job_name="a job", env=JobEnv(), pipelines=(PipelinePlan(id=1, actions=tuple(actions)),))
+        return Plan(
+            job_name="a job", env=JobEnv(), pipelines=(PipelinePlan(id=1, actions=tuple(actions)),)
+        )
 
-    def submit(self, job_id: int = 7, restore: str | None = None, *, slot: str = "one", source: int | None = None) -> JobRecord:
-        return self.here.submit(job_id, restore, of=self.plan(slot), name=f"job {job_id}", source=source)
+    def submit(
+        self,
+        job_id: int = 7,
+        restore: str | None = None,
+        *,
+        slot: str = "one",
+        source: int | None = None,
+    ) -> JobRecord:
+        return self.here.submit(
+            job_id, restore, of=self.plan(slot), name=f"job {job_id}", source=source
+        )
 
     def book(self, job: JobRecord, generation: int = 0) -> DriverBook:
-        return DriverBook(self.here.store, job, generation, job.plan.pipelines[0].actions[0], self.here.clock, lambda failures: failures < 3)
+        return DriverBook(
+            self.here.store,
+            job,
+            generation,
+            job.plan.pipelines[0].actions[0],
+            self.here.clock,
+            lambda failures: failures < 3,
+        )
 
     def create(self, kind: str, name: str) -> Resource:
         outside.create(kind, name, str(self.server))
@@ -75,12 +97,18 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_no_running_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_no_running_job(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for job_id in range(1, 20):
         world.submit(job_id, slot=f"slot-{job_id}")
     listed: list[str] = []
     scan = world.here.store.backend.scan
-    monkeypatch.setattr(world.here.store.backend, "scan", lambda map, prefix: listed.append(map) or scan(map, prefix))
+    monkeypatch.setattr(
+        world.here.store.backend,
+        "scan",
+        lambda map, prefix: listed.append(map) or scan(map, prefix),
+    )
     world.submit(20, slot="slot-20")
     assert RESOURCES not in listed
     world.here.ended(JobStatus.FINISHED, 3)
@@ -88,7 +116,9 @@ def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_
     picture.refresh()
     housekeeper = Housekeeper(picture, world.here.storage, world.here.settings, world.here.clock)
     ownerless = housekeeper._ownerless(world.here.clock.now_ms())
-    assert [read(entry).name for key in ownerless if (entry := world.here.store.get(RESOURCES, key))] == ["slot-3"]
+    assert [
+        read(entry).name for key in ownerless if (entry := world.here.store.get(RESOURCES, key))
+    ] == ["slot-3"]
     world.here.store.transact([], [Delete(CLEANUP, "3"), Delete(STATES, "3")])
     assert drop_unneeded(world.here.store, world.here.clock.now_ms(), among=ownerless) == 1
     assert ("slot-3", 3) not in world.owners()
@@ -97,7 +127,10 @@ def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_
 def test_what_the_options_tell_is_recorded_with_the_job_and_refused_to_others(world: World) -> None:
     world.submit(7)
     assert world.owners() == [("one", 7)]
-    with pytest.raises(ResourceTaken, match=r"chaos slot 'one' at .*server is used by job 7 \(job 7\): use another name, or stop that job"):
+    with pytest.raises(
+        ResourceTaken,
+        match=r"chaos slot 'one' at .*server is used by job 7 \(job 7\): use another name, or stop that job",
+    ):
         world.submit(8)
     assert world.here.known(8).record is None
     world.submit(8, slot="two")
@@ -109,7 +142,9 @@ def test_two_sources_of_one_job_do_not_share_a_slot(world: World) -> None:
         world.here.submit(of=world.plan("one", "one"))
 
 
-def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generation_that_runs(world: World) -> None:
+def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generation_that_runs(
+    world: World,
+) -> None:
     job = world.submit()
     table = Resource(kind=outside.TABLE, name="t", place=str(world.server))
     for _ in range(2):
@@ -124,7 +159,9 @@ def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generatio
     assert world.owners() == [("one", 7), ("two", 8)]
 
 
-def test_nothing_of_a_job_that_lives_or_can_be_resumed_is_dropped_and_nobody_else_gets_it(world: World) -> None:
+def test_nothing_of_a_job_that_lives_or_can_be_resumed_is_dropped_and_nobody_else_gets_it(
+    world: World,
+) -> None:
     job = world.submit()
     world.create(outside.SLOT, "one")
     world.book(job).record(world.create(outside.TABLE, "t"))
@@ -132,7 +169,9 @@ def test_nothing_of_a_job_that_lives_or_can_be_resumed_is_dropped_and_nobody_els
     world.here.checkpoint()
     world.here.ended(JobStatus.CANCELED)
     assert world.drop() == 0
-    with pytest.raises(ResourceTaken, match="is kept for job 7, which has ended and can be resumed"):
+    with pytest.raises(
+        ResourceTaken, match="is kept for job 7, which has ended and can be resumed"
+    ):
         world.submit(8)
     assert world.files() == ["slot-one", "table-t"]
 
@@ -189,7 +228,9 @@ def test_a_job_that_goes_on_with_the_lineage_of_another_gets_its_slot(world: Wor
     assert world.owners() == [("one", 8), ("t", 8)]
 
 
-def test_a_drop_that_fails_says_why_without_secrets_and_is_tried_again_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drop_that_fails_says_why_without_secrets_and_is_tried_again_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.submit()
     world.create(outside.SLOT, "one")
     world.here.ended(JobStatus.FINISHED)
@@ -214,7 +255,9 @@ def _says_the_password(*_: object) -> None:
     raise ValueError("bad password hunter2")
 
 
-def test_while_something_is_being_dropped_nobody_gets_its_name_and_who_comes_after_a_crash_does_it_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_something_is_being_dropped_nobody_gets_its_name_and_who_comes_after_a_crash_does_it_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.submit()
     world.here.ended(JobStatus.FINISHED)
     monkeypatch.setattr(outside, "drop", _dies)

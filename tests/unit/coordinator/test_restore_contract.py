@@ -34,7 +34,9 @@ from tidegate.store.base import Put
 
 
 @pytest.mark.parametrize("word", ["auto", "latest"])
-def test_a_lost_store_is_rebuilt_from_the_manifests(here: Installation, tmp_path: Path, word: str) -> None:
+def test_a_lost_store_is_rebuilt_from_the_manifests(
+    here: Installation, tmp_path: Path, word: str
+) -> None:
     lineage = here.submit().lineage
     refs = checkpoints(here, 3)
     lost = without_store(here, tmp_path / "other")
@@ -50,7 +52,9 @@ def test_a_lost_store_is_rebuilt_from_the_manifests(here: Installation, tmp_path
     assert "what is left of job 7" in record.restore.origin
 
 
-def test_a_lost_store_and_a_damaged_newest_checkpoint_take_the_next_older_one(here: Installation, tmp_path: Path) -> None:
+def test_a_lost_store_and_a_damaged_newest_checkpoint_take_the_next_older_one(
+    here: Installation, tmp_path: Path
+) -> None:
     here.submit()
     refs = checkpoints(here, 3)
     damage(here, refs[2])
@@ -65,7 +69,9 @@ def test_a_lost_store_and_a_damaged_newest_checkpoint_take_the_next_older_one(he
     assert state.next_checkpoint == 4, "the id of the damaged one is not given to other ranges"
 
 
-def test_a_lost_store_with_nothing_but_damage_is_refused_with_names(here: Installation, tmp_path: Path) -> None:
+def test_a_lost_store_with_nothing_but_damage_is_refused_with_names(
+    here: Installation, tmp_path: Path
+) -> None:
     here.submit()
     for ref in checkpoints(here, 2):
         damage(here, ref)
@@ -73,7 +79,9 @@ def test_a_lost_store_with_nothing_but_damage_is_refused_with_names(here: Instal
         without_store(here, tmp_path / "other").submit(restore="auto")
 
 
-def test_where_the_lineage_changed_only_the_newest_one_is_rebuilt(here: Installation, tmp_path: Path) -> None:
+def test_where_the_lineage_changed_only_the_newest_one_is_rebuilt(
+    here: Installation, tmp_path: Path
+) -> None:
     here.submit()
     checkpoints(here, 2)
     here.ended(JobStatus.FAILED)
@@ -94,7 +102,9 @@ def _resubmitted(here: Installation, place: Path) -> Installation:
 # -- another job's state ----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_an_ended_job_is_continued_with_its_lineage_and_above_its_numbers(here: Installation) -> None:
+def test_the_state_of_an_ended_job_is_continued_with_its_lineage_and_above_its_numbers(
+    here: Installation,
+) -> None:
     first = here.submit()
     refs = checkpoints(here, 3)
     here.ended(JobStatus.FAILED)
@@ -108,7 +118,9 @@ def test_the_state_of_an_ended_job_is_continued_with_its_lineage_and_above_its_n
     assert claimed_paths(here.store) == set()
 
 
-def test_a_job_whose_state_was_continued_elsewhere_is_not_resumed_beside_it_but_can_be_taken_back(here: Installation) -> None:
+def test_a_job_whose_state_was_continued_elsewhere_is_not_resumed_beside_it_but_can_be_taken_back(
+    here: Installation,
+) -> None:
     here.submit()
     checkpoints(here, 2)
     here.ended(JobStatus.FAILED)
@@ -142,7 +154,9 @@ def test_who_asks_for_the_same_state_again_goes_on_from_where_it_is(here: Instal
 def test_the_batch_under_way_goes_over_with_the_lineage(here: Installation) -> None:
     here.submit()
     here.checkpoint()
-    pending = PendingBatch(checkpoint=2, ranges={OPERATOR: SourceRange(1, 2)}, generation=0, begun_ms=0)
+    pending = PendingBatch(
+        checkpoint=2, ranges={OPERATOR: SourceRange(1, 2)}, generation=0, begun_ms=0
+    )
     here.put(replace(here.pipeline(), pending=pending, next_checkpoint=3))
     here.ended(JobStatus.FAILED)
     here.submit(8, source=7)
@@ -159,12 +173,18 @@ def test_the_state_of_a_running_job_is_forked_into_a_lineage_of_its_own(here: In
     assert fork.restore is not None
     assert fork.restore.fork
     state = scheduled(here, 8)
-    assert (state.lineage, [ref.path for ref in state.retained], state.pending) == (fork.lineage, ["8/1/2"], None)
+    assert (state.lineage, [ref.path for ref in state.retained], state.pending) == (
+        fork.lineage,
+        ["8/1/2"],
+        None,
+    )
     assert here.storage.read("8/1/2").manifest.lineage == fork.lineage
     assert here.storage.read("7/1/2").manifest.lineage == first.lineage
 
 
-def test_a_fork_that_waits_takes_a_newer_checkpoint_where_its_own_is_gone(here: Installation) -> None:
+def test_a_fork_that_waits_takes_a_newer_checkpoint_where_its_own_is_gone(
+    here: Installation,
+) -> None:
     here.submit()
     first = here.checkpoint()
     here.submit(8, source=7)
@@ -174,8 +194,13 @@ def test_a_fork_that_waits_takes_a_newer_checkpoint_where_its_own_is_gone(here: 
     assert [ref.path for ref in scheduled(here, 8).retained] == ["8/1/2"]
 
 
-def test_restoring_from_a_job_that_never_ran_is_refused_unless_fresh_is_allowed(here: Installation) -> None:
-    with pytest.raises(NothingToRestore, match=r"job 9 has never run here.*looked for in the store and .*checkpoints/9"):
+def test_restoring_from_a_job_that_never_ran_is_refused_unless_fresh_is_allowed(
+    here: Installation,
+) -> None:
+    with pytest.raises(
+        NothingToRestore,
+        match=r"job 9 has never run here.*looked for in the store and .*checkpoints/9",
+    ):
         here.submit(8, source=9)
     assert not here.submit(8, source=9, on_missing=OnMissing.FRESH).restored
 
@@ -188,7 +213,9 @@ def test_a_fresh_start_with_the_state_of_another_job_makes_no_sense(here: Instal
 # -- savepoints and places --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_savepoint_that_is_the_newest_point_is_restored_without_going_back(here: Installation) -> None:
+def test_a_savepoint_that_is_the_newest_point_is_restored_without_going_back(
+    here: Installation,
+) -> None:
     here.submit()
     ref = checkpoints(here, 2)[-1]
     save(here, ref)
@@ -212,10 +239,14 @@ def test_an_older_savepoint_goes_back_and_overtakes_the_newer_ones(here: Install
     assert [ref.checkpoint for ref in state.retained] == [1, 2]
     assert (state.next_checkpoint, state.lineage) == (5, lineage)
     here.ended(JobStatus.CANCELED)
-    with pytest.raises(SavepointOvertaken, match="savepoint 1700000000002 of job 7 cannot be restored any more"):
+    with pytest.raises(
+        SavepointOvertaken, match="savepoint 1700000000002 of job 7 cannot be restored any more"
+    ):
         here.submit(restore="savepoint:1700000000002")
     here.submit(restore="latest")
-    assert here.submit(8, restore="savepoint:1700000000002", source=7).fork, "while the lineage goes on, another job may fork from it"
+    assert here.submit(8, restore="savepoint:1700000000002", source=7).fork, (
+        "while the lineage goes on, another job may fork from it"
+    )
 
 
 def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> None:
@@ -228,7 +259,9 @@ def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> Non
     assert Savepoints(here.storage.files).list(7)[0].overtaken is not None
 
 
-def test_a_savepoint_whose_job_nobody_knows_is_restored_under_any_id(here: Installation, tmp_path: Path) -> None:
+def test_a_savepoint_whose_job_nobody_knows_is_restored_under_any_id(
+    here: Installation, tmp_path: Path
+) -> None:
     first = here.submit()
     save(here, here.checkpoint())
     lost = without_store(here, tmp_path / "other")
@@ -237,7 +270,9 @@ def test_a_savepoint_whose_job_nobody_knows_is_restored_under_any_id(here: Insta
     assert [ref.path for ref in scheduled(lost, 8).retained] == ["8/1/1"]
 
 
-def test_latest_takes_the_newest_savepoint_where_nothing_else_is_left(here: Installation, tmp_path: Path) -> None:
+def test_latest_takes_the_newest_savepoint_where_nothing_else_is_left(
+    here: Installation, tmp_path: Path
+) -> None:
     here.submit()
     ref = here.checkpoint()
     save(here, ref)
@@ -280,7 +315,9 @@ def test_a_place_may_be_a_checkpoint_or_all_of_a_job(here: Installation) -> None
     assert latest.checkpoint == 3
 
 
-@pytest.mark.parametrize("word", ["path:7/1/99", "path:/etc", "path:../elsewhere", "path:s3://other/place", "path:99"])
+@pytest.mark.parametrize(
+    "word", ["path:7/1/99", "path:/etc", "path:../elsewhere", "path:s3://other/place", "path:99"]
+)
 def test_a_place_without_state_is_refused(here: Installation, word: str) -> None:
     here.submit()
     here.checkpoint()
@@ -292,7 +329,9 @@ def test_a_place_without_state_is_refused(here: Installation, word: str) -> None
 # -- taking over ------------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_taking_over_fences_the_running_driver_at_once_and_continues_its_lineage(here: Installation) -> None:
+def test_taking_over_fences_the_running_driver_at_once_and_continues_its_lineage(
+    here: Installation,
+) -> None:
     first = here.submit()
     scheduled(here)
     here.checkpoint()
@@ -302,13 +341,21 @@ def test_taking_over_fences_the_running_driver_at_once_and_continues_its_lineage
     record = here.submit(takeover=True)
     assert (record.lineage, record.restored) == (first.lineage, True)
     assert record.initialization_ms > first.initialization_ms
-    assert here.pipeline().generation == before.generation + 1, "the old driver is refused from now on"
+    assert here.pipeline().generation == before.generation + 1, (
+        "the old driver is refused from now on"
+    )
     assert here.state().status is JobStatus.CREATED
 
 
 def test_servers_do_not_take_over_from_an_embedded_run(here: Installation) -> None:
     here.submit()
-    here.put(replace(here.state(), status=JobStatus.RUNNING, leader=ProcessRef(pid=4711, started=1, boot="b", host="h")))
+    here.put(
+        replace(
+            here.state(),
+            status=JobStatus.RUNNING,
+            leader=ProcessRef(pid=4711, started=1, boot="b", host="h"),
+        )
+    )
     with pytest.raises(RunElsewhere, match=r"process 4711 on h.*tidegate run --takeover"):
         here.submit(takeover=True)
 
@@ -316,12 +363,25 @@ def test_servers_do_not_take_over_from_an_embedded_run(here: Installation) -> No
 # -- cleanup and claims -----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_cleanup_leaves_what_a_newer_generation_has_made_under_an_old_id(here: Installation) -> None:
+def test_a_cleanup_leaves_what_a_newer_generation_has_made_under_an_old_id(
+    here: Installation,
+) -> None:
     here.submit()
     old = here.checkpoint()
     here.put(replace(here.pipeline(), generation=6))
     repeated = here.checkpoint()
-    here.store.transact([], [Put(CLEANUP, "7", to_document(CleanupRecord(job_id=7, initialization_ms=0, checkpoints_below=9, generation=5)))])
+    here.store.transact(
+        [],
+        [
+            Put(
+                CLEANUP,
+                "7",
+                to_document(
+                    CleanupRecord(job_id=7, initialization_ms=0, checkpoints_below=9, generation=5)
+                ),
+            )
+        ],
+    )
     carry_out_cleanup(here.store, here.storage, 7)
     assert here.storage.damage(old.path) != ""
     assert here.storage.damage(repeated.path) == ""
@@ -354,7 +414,12 @@ def test_a_claim_ends_with_the_job_that_made_it(here: Installation) -> None:
 
 def test_a_claim_covers_what_is_above_and_below_it() -> None:
     claimed = {"savepoint/7/1700000000000/1", "5/1/12"}
-    for path in ("savepoint/7/1700000000000", "savepoint/7/1700000000000/1/op/state-data", "5", "5/1/12"):
+    for path in (
+        "savepoint/7/1700000000000",
+        "savepoint/7/1700000000000/1/op/state-data",
+        "5",
+        "5/1/12",
+    ):
         assert is_claimed(path, claimed), path
     for path in ("savepoint/7/1700000000001", "5/1/13", "5/11", "50"):
         assert not is_claimed(path, claimed), path
@@ -370,7 +435,9 @@ def test_finished_pipelines_of_another_job_stay_finished(here: Installation) -> 
     assert here.pipeline(8, 2).status is PipelineStatus.FINISHED
 
 
-def test_the_driver_that_is_taken_over_is_ended_before_the_next_one_starts(here: Installation) -> None:
+def test_the_driver_that_is_taken_over_is_ended_before_the_next_one_starts(
+    here: Installation,
+) -> None:
     leader = Leader(here)
     leader.worker()
     here.submit()

@@ -25,14 +25,29 @@ def test_on_damaged_fail_refuses_and_names_what_would_be_sound(here: Installatio
     refs = checkpoints(here, 3)
     damage(here, refs[2])
     here.ended(JobStatus.FAILED)
-    with pytest.raises(NewestDamaged, match=r"7/1/3 is damaged: .*checkpoint 2 is sound: with --on-damaged older"):
+    with pytest.raises(
+        NewestDamaged, match=r"7/1/3 is damaged: .*checkpoint 2 is sound: with --on-damaged older"
+    ):
         here.submit(restore="latest", on_damaged=OnDamaged.FAIL)
     assert here.submit(restore="latest").restored
 
 
-def job(*, path: str = "/in", sink_path: str = "/out", keys: list[str] | None = None, more: tuple[Action, ...] = (), **options: object) -> Plan:
+def job(
+    *,
+    path: str = "/in",
+    sink_path: str = "/out",
+    keys: list[str] | None = None,
+    more: tuple[Action, ...] = (),
+    **options: object,
+) -> Plan:
     """A source and a sink, both with names that do not depend on their place."""
-    source = Action(operator="orders", label="Source[0]-LocalFile", kind=BlockKind.SOURCE, plugin="LocalFile", options={"path": path, **options})
+    source = Action(
+        operator="orders",
+        label="Source[0]-LocalFile",
+        kind=BlockKind.SOURCE,
+        plugin="LocalFile",
+        options={"path": path, **options},
+    )
     sink = Action(
         operator="lake",
         label=SINK,
@@ -41,7 +56,11 @@ def job(*, path: str = "/in", sink_path: str = "/out", keys: list[str] | None = 
         options={"path": sink_path, "primary_keys": keys, "is_enable_transaction": True, **options},
         inputs=("orders",),
     )
-    return Plan(job_name="a job", env=plan().env, pipelines=(PipelinePlan(id=1, actions=(source, *more, sink)),))
+    return Plan(
+        job_name="a job",
+        env=plan().env,
+        pipelines=(PipelinePlan(id=1, actions=(source, *more, sink)),),
+    )
 
 
 def run_of(here: Installation, of: Plan, count: int = 2) -> list[CheckpointRef]:
@@ -52,27 +71,68 @@ def run_of(here: Installation, of: Plan, count: int = 2) -> list[CheckpointRef]:
         state = here.pipeline()
         number = state.next_checkpoint
         manifest = replace(_manifest(state), checkpoint=number)
-        states = {a.operator: {("offset" if a.kind is BlockKind.SOURCE else "state"): number, IDENTITY: identity_of(a)} for a in of.pipelines[0].actions}
-        published = here.storage.publish(manifest, {k: v for k, v in states.items() if k != "filter"})
-        ref = CheckpointRef(checkpoint=number, path=published.path, generation=0, begun_ms=0, completed_ms=0, rows_read=10, rows_written=10)
+        states = {
+            a.operator: {
+                ("offset" if a.kind is BlockKind.SOURCE else "state"): number,
+                IDENTITY: identity_of(a),
+            }
+            for a in of.pipelines[0].actions
+        }
+        published = here.storage.publish(
+            manifest, {k: v for k, v in states.items() if k != "filter"}
+        )
+        ref = CheckpointRef(
+            checkpoint=number,
+            path=published.path,
+            generation=0,
+            begun_ms=0,
+            completed_ms=0,
+            rows_read=10,
+            rows_written=10,
+        )
         refs.append(ref)
-        here.put(replace(state, initial={"orders": 0}, retained=(*state.retained, ref), next_checkpoint=number + 1, rows_read=number * 10))
+        here.put(
+            replace(
+                state,
+                initial={"orders": 0},
+                retained=(*state.retained, ref),
+                next_checkpoint=number + 1,
+                rows_read=number * 10,
+            )
+        )
     here.ended(JobStatus.FAILED)
     return refs
 
 
 def _manifest(state: PipelineState) -> Manifest:
-    return Manifest(job_id=state.job_id, pipeline=1, checkpoint=0, lineage=state.lineage, generation=state.generation, begun_ms=0, files={})
+    return Manifest(
+        job_id=state.job_id,
+        pipeline=1,
+        checkpoint=0,
+        lineage=state.lineage,
+        generation=state.generation,
+        begun_ms=0,
+        files={},
+    )
 
 
-FILTER = Action(operator="filter", label="Transform[0]-Filter", kind=BlockKind.TRANSFORM, plugin="FilterRowKind", options={}, inputs=("orders",))
+FILTER = Action(
+    operator="filter",
+    label="Transform[0]-Filter",
+    kind=BlockKind.TRANSFORM,
+    plugin="FilterRowKind",
+    options={},
+    inputs=("orders",),
+)
 
 
 def test_compatible_changes_pass_and_are_told(here: Installation) -> None:
     run_of(here, job())
     changed = job(more=(FILTER,), compress_codec="lz4")
     actions = tuple(replace(a, parallelism=4) for a in reversed(changed.pipelines[0].actions))
-    record = here.submit(restore="latest", of=replace(changed, pipelines=(PipelinePlan(id=1, actions=actions),)))
+    record = here.submit(
+        restore="latest", of=replace(changed, pipelines=(PipelinePlan(id=1, actions=actions),))
+    )
     assert record.restore is not None
     assert record.restore.verdict is Verdict.OK
     told = {o.operator: o for o in record.restore.operators}
@@ -85,13 +145,21 @@ def test_compatible_changes_pass_and_are_told(here: Installation) -> None:
 @pytest.mark.parametrize(
     ("changed", "names"),
     [
-        (job(path="/other"), r"orders: path is '/other' in the job file, and its state was made with '/in'"),
+        (
+            job(path="/other"),
+            r"orders: path is '/other' in the job file, and its state was made with '/in'",
+        ),
         (job(sink_path="/elsewhere"), r"lake: path is '/elsewhere'"),
         (job(keys=["id"]), r"lake: primary_keys is another one"),
-        (plan(), r"lake has state in the unfinished run and is no longer in the job file\n  orders has state"),
+        (
+            plan(),
+            r"lake has state in the unfinished run and is no longer in the job file\n  orders has state",
+        ),
     ],
 )
-def test_incompatible_changes_are_named_and_can_be_given_up(here: Installation, changed: Plan, names: str) -> None:
+def test_incompatible_changes_are_named_and_can_be_given_up(
+    here: Installation, changed: Plan, names: str
+) -> None:
     run_of(here, job())
     before = here.stored()
     with pytest.raises(Incompatible, match=names):
@@ -109,7 +177,9 @@ def test_what_does_not_fit_may_be_started_over(here: Installation) -> None:
     run_of(here, job())
     here.clock.ms += 61_000
     carry_out_cleanup(here.store, here.storage, 7, keep_state=True)
-    record = here.submit(restore="latest", of=job(path="/other"), on_incompatible=OnIncompatible.FRESH)
+    record = here.submit(
+        restore="latest", of=job(path="/other"), on_incompatible=OnIncompatible.FRESH
+    )
     assert not record.restored
 
 
@@ -119,17 +189,27 @@ def test_what_was_changed_is_found_even_without_a_store(here: Installation, tmp_
         without_store(here, tmp_path / "other").submit(restore="auto", of=job(path="/other"))
 
 
-def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(here: Installation) -> None:
+def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(
+    here: Installation,
+) -> None:
     plain = job()
     console = replace(plain.pipelines[0].actions[1], plugin="Console", options={})
-    of = replace(plain, pipelines=(PipelinePlan(id=1, actions=(plain.pipelines[0].actions[0], console)),))
+    of = replace(
+        plain, pipelines=(PipelinePlan(id=1, actions=(plain.pipelines[0].actions[0], console)),)
+    )
     run_of(here, of, 3)
-    with pytest.raises(NeedsConsent, match=r"lake cannot take rows back: up to 20 rows after checkpoint 1 will be there twice\nAgree with --allow-duplicates"):
+    with pytest.raises(
+        NeedsConsent,
+        match=r"lake cannot take rows back: up to 20 rows after checkpoint 1 will be there twice\nAgree with --allow-duplicates",
+    ):
         here.submit(restore="checkpoint:1", of=of)
     record = here.submit(restore="checkpoint:1", of=of, duplicates=True)
     assert record.restore is not None
     assert record.restore.verdict is Verdict.REPLAY
-    assert {o.operator: o.replays for o in record.restore.operators} == {"orders": "20 rows are read again", "lake": "duplicate: rows that it has come again"}
+    assert {o.operator: o.replays for o in record.restore.operators} == {
+        "orders": "20 rows are read again",
+        "lake": "duplicate: rows that it has come again",
+    }
 
 
 def test_going_back_with_files_is_a_rewind_and_needs_no_consent(here: Installation) -> None:
@@ -137,7 +217,10 @@ def test_going_back_with_files_is_a_rewind_and_needs_no_consent(here: Installati
     record = here.submit(restore="checkpoint:2", of=job())
     assert record.restore is not None
     assert record.restore.verdict is Verdict.REPLAY
-    assert record.restore.operators[-1].replays == "rewind: what is newer than checkpoint 2 is taken back"
+    assert (
+        record.restore.operators[-1].replays
+        == "rewind: what is newer than checkpoint 2 is taken back"
+    )
 
 
 def test_a_fork_may_write_elsewhere_but_reads_the_same(here: Installation) -> None:

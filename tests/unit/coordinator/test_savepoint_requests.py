@@ -9,9 +9,23 @@ from test_reconciler import Leader, running
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.commands import Wish
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.savepoints import JobEnded, NoSuchJob, SavepointInUse, ask, delete, request_of
+from tidegate.coordinator.savepoints import (
+    JobEnded,
+    NoSuchJob,
+    SavepointInUse,
+    ask,
+    delete,
+    request_of,
+)
 from tidegate.model.document import to_document
-from tidegate.model.records import RESTORE_CLAIMS, SAVEPOINTS, JobStatus, RestoreClaim, SavepointRequest, SavepointStatus
+from tidegate.model.records import (
+    RESTORE_CLAIMS,
+    SAVEPOINTS,
+    JobStatus,
+    RestoreClaim,
+    SavepointRequest,
+    SavepointStatus,
+)
 from tidegate.store.base import Put
 from tidegate.store.errors import Conflict
 
@@ -78,7 +92,10 @@ def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> No
     here.submit()
     here.commands.savepoint(7, stop=True)
     here.ended(JobStatus.FAILED)
-    assert (standing(here).status, standing(here).reason) == (SavepointStatus.FAILED, "the job ended as FAILED before there was one")
+    assert (standing(here).status, standing(here).reason) == (
+        SavepointStatus.FAILED,
+        "the job ended as FAILED before there was one",
+    )
 
 
 def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installation) -> None:
@@ -101,16 +118,23 @@ def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: 
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(here: Installation, leader: Leader, stop: bool) -> None:
+def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
+    here: Installation, leader: Leader, stop: bool
+) -> None:
     here.commands.savepoint(7, stop=stop)
     leader.reconciler.limits = replace(leader.reconciler.limits, savepoint_ms=2_000)
     leader.turns(30)
     assert standing(here).status is SavepointStatus.FAILED
-    assert "it was not done within 2 s; pipeline 1 has not come to a checkpoint" in standing(here).reason
+    assert (
+        "it was not done within 2 s; pipeline 1 has not come to a checkpoint"
+        in standing(here).reason
+    )
     assert here.state().status is JobStatus.RUNNING
 
 
-def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(here: Installation, leader: Leader) -> None:
+def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(
+    here: Installation, leader: Leader
+) -> None:
     here.commands.savepoint(7, stop=True)
     leader.turns(2)
     here.commands.stop(7, Wish.CANCEL)
@@ -121,7 +145,9 @@ def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(here: Installation
 def saved(here: Installation, id: str) -> tuple[Savepoints, Savepoint]:
     there = Savepoints(here.storage.files)
     point = there.copy(here.checkpoint().path, 7, id, 1)
-    path = there.seal(Savepoint(id=id, path="", job_id=7, lineage="l", name="j", made_ms=1, pipelines={1: point}))
+    path = there.seal(
+        Savepoint(id=id, path="", job_id=7, lineage="l", name="j", made_ms=1, pipelines={1: point})
+    )
     return there, there.read(path)
 
 

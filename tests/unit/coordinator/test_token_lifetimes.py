@@ -9,7 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli import main
-from tidegate.coordinator.tokens import LIVES_S_MAX, BadLifetime, Tokens, TokenStatus, lifetime_ms, recognised, status_of
+from tidegate.coordinator.tokens import (
+    LIVES_S_MAX,
+    BadLifetime,
+    Tokens,
+    TokenStatus,
+    lifetime_ms,
+    recognised,
+    status_of,
+)
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import TOKENS, Role
@@ -18,9 +26,53 @@ from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 
 BAD = (
-    *("", " ", "\t", "0", "0d", "0s", "0ms", "00d", "0.0d", "-1", "-1d", "- 1d", "+0d", "1ms", "999", "0.5s"),
-    *("99999999999d", "9999999d", "36601d", "9" * 30, "9" * 5000, "9" * 400 + "d", "1e5", "1e400d", "inf", "-inf", "nan", "NaNd"),
-    *("never", "null", "None", "d", "1 day ago", "1d;", "1x", "٣d", "\uff11d", "1d\x00", "0x10", "true", "$TTL"),
+    *(
+        "",
+        " ",
+        "\t",
+        "0",
+        "0d",
+        "0s",
+        "0ms",
+        "00d",
+        "0.0d",
+        "-1",
+        "-1d",
+        "- 1d",
+        "+0d",
+        "1ms",
+        "999",
+        "0.5s",
+    ),
+    *(
+        "99999999999d",
+        "9999999d",
+        "36601d",
+        "9" * 30,
+        "9" * 5000,
+        "9" * 400 + "d",
+        "1e5",
+        "1e400d",
+        "inf",
+        "-inf",
+        "nan",
+        "NaNd",
+    ),
+    *(
+        "never",
+        "null",
+        "None",
+        "d",
+        "1 day ago",
+        "1d;",
+        "1x",
+        "٣d",
+        "\uff11d",
+        "1d\x00",
+        "0x10",
+        "true",
+        "$TTL",
+    ),
 )
 
 
@@ -42,7 +94,14 @@ def test_a_lifetime_that_makes_no_sense_is_refused(span: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "ms"), [("1s", 1_000), (" 90d ", 7_776_000_000), ("12h", 43_200_000), ("1d12h", 129_600_000), ("36600d", LIVES_S_MAX * 1_000)]
+    ("span", "ms"),
+    [
+        ("1s", 1_000),
+        (" 90d ", 7_776_000_000),
+        ("12h", 43_200_000),
+        ("1d12h", 129_600_000),
+        ("36600d", LIVES_S_MAX * 1_000),
+    ],
 )
 def test_a_span_of_time_is_a_lifetime(span: str, ms: int) -> None:
     assert lifetime_ms(span) == ms
@@ -58,7 +117,9 @@ def test_the_command_refuses_bad_lifetimes_and_stores_nothing(tmp_path: Path) ->
     assert invoke(tmp_path, "create", "x", "--role", "king").exit_code == 2
     assert listed(tmp_path) == []
     assert invoke(tmp_path, "create", "x").exit_code == 0
-    assert [(row["name"], row["expires"], row["status"]) for row in listed(tmp_path)] == [("x", None, "active")]
+    assert [(row["name"], row["expires"], row["status"]) for row in listed(tmp_path)] == [
+        ("x", None, "active")
+    ]
 
 
 @pytest.mark.parametrize("lives_ms", [0, -1, 1, 999, LIVES_S_MAX * 1_000 + 1, 2**63])
@@ -88,7 +149,9 @@ IMPOSSIBLE: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("changes", IMPOSSIBLE, ids=str)
-def test_a_token_with_impossible_dates_is_listed_and_revoked_and_lets_nobody_in(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_token_with_impossible_dates_is_listed_and_revoked_and_lets_nobody_in(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     assert invoke(tmp_path, "create", "good").exit_code == 0
     (database,) = (path for path in tmp_path.rglob("*") if path.suffix in (".db", ".sqlite"))
     store = open_store(f"sqlite://{database}")
@@ -97,7 +160,10 @@ def test_a_token_with_impossible_dates_is_listed_and_revoked_and_lets_nobody_in(
     assert recognised(text, found.get, SystemClock().now_ms()) is None
     assert status_of(found[token_id], 0) is TokenStatus.DAMAGED
     store.close()
-    assert sorted((row["name"], row["status"]) for row in listed(tmp_path)) == [("far", "damaged"), ("good", "active")]
+    assert sorted((row["name"], row["status"]) for row in listed(tmp_path)) == [
+        ("far", "damaged"),
+        ("good", "active"),
+    ]
     assert invoke(tmp_path, "list").exit_code == 0
     assert invoke(tmp_path, "revoke", token_id).exit_code == 0
     assert [row["name"] for row in listed(tmp_path)] == ["good"]
@@ -105,8 +171,17 @@ def test_a_token_with_impossible_dates_is_listed_and_revoked_and_lets_nobody_in(
 
 def test_a_record_that_cannot_be_read_is_listed_by_its_id() -> None:
     store = open_store("memory:")
-    store.transact([], [Put(TOKENS, "0123456789ab", {"version": 1, "role": "king"}), Put(TOKENS, "0123456789ac", {"version": 99})])
+    store.transact(
+        [],
+        [
+            Put(TOKENS, "0123456789ab", {"version": 1, "role": "king"}),
+            Put(TOKENS, "0123456789ac", {"version": 99}),
+        ],
+    )
     tokens = Tokens(store, SystemClock())
-    assert [(token.id, status_of(token, 0).value) for token in tokens.all()] == [("0123456789ab", "damaged"), ("0123456789ac", "damaged")]
+    assert [(token.id, status_of(token, 0).value) for token in tokens.all()] == [
+        ("0123456789ab", "damaged"),
+        ("0123456789ac", "damaged"),
+    ]
     tokens.revoke("0123456789ab")
     assert [token.id for token in tokens.all()] == ["0123456789ac"]

@@ -4,13 +4,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.coordinator.wish import Condition, From, NeedsChoice, NothingToRestore, RestoreWish, Start, decide
+from tidegate.coordinator.wish import (
+    Condition,
+    From,
+    NeedsChoice,
+    NothingToRestore,
+    RestoreWish,
+    Start,
+    decide,
+)
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
 
 
 def decided(wish: str | None, condition: Condition) -> Start:
-    return decide(RestoreWish.parse(wish), condition, job="job 'x' (7)", status="killed", place="last completed checkpoint 3")
+    return decide(
+        RestoreWish.parse(wish),
+        condition,
+        job="job 'x' (7)",
+        status="killed",
+        place="last completed checkpoint 3",
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,14 +58,31 @@ def test_an_unfinished_run_is_never_started_over_without_being_told() -> None:
 
 @pytest.mark.parametrize("condition", [Condition.NONE, Condition.FINISHED])
 @pytest.mark.parametrize("wish", ["latest", "checkpoint:1"])
-def test_restoring_nothing_is_an_error_and_not_a_fresh_start(wish: str, condition: Condition) -> None:
+def test_restoring_nothing_is_an_error_and_not_a_fresh_start(
+    wish: str, condition: Condition
+) -> None:
     with pytest.raises(NothingToRestore):
         decided(wish, condition)
 
 
-@pytest.mark.parametrize("text", ["", "lastest", "checkpoint", "checkpoint:", "checkpoint:x", "checkpoint:-1", "latest:3", "checkpoint:٣"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "lastest",
+        "checkpoint",
+        "checkpoint:",
+        "checkpoint:x",
+        "checkpoint:-1",
+        "latest:3",
+        "checkpoint:٣",
+    ],
+)
 def test_other_words_are_refused_with_the_choices(text: str) -> None:
-    with pytest.raises(UserError, match="say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"):
+    with pytest.raises(
+        UserError,
+        match="say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto",
+    ):
         RestoreWish.parse(text)
 
 
@@ -63,7 +94,10 @@ def test_a_checkpoint_is_a_number() -> None:
     ("text", "wish"),
     [
         ("savepoint:1700000000000", RestoreWish(From.SAVEPOINT, where="1700000000000")),
-        ("savepoint:savepoint/7/1700000000000", RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000")),
+        (
+            "savepoint:savepoint/7/1700000000000",
+            RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000"),
+        ),
         ("path:s3://bucket/a/7/1/3", RestoreWish(From.PATH, where="s3://bucket/a/7/1/3")),
     ],
 )
@@ -85,7 +119,9 @@ ANSWERS = st.builds(
 
 
 @given(ANSWERS, st.sampled_from(Condition))
-def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(wish: RestoreWish, condition: Condition) -> None:
+def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(
+    wish: RestoreWish, condition: Condition
+) -> None:
     try:
         start = decide(wish, condition, job="job", status="killed", place="somewhere")
     except (NeedsChoice, NothingToRestore):

@@ -17,5 +17,7 @@ def test_a_full_file_is_turned_over_and_two_are_kept(tmp_path: Path) -> None:
         log.step()
     os.close(descriptor)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["console.log", "console.log.1"]
-    assert (tmp_path / "console.log.1").read_bytes() == b"".join(b"%09d\n" % n for n in range(90, 100))
+    assert (tmp_path / "console.log.1").read_bytes() == b"".join(
+        b"%09d\n" % n for n in range(90, 100)
+    )
     assert path.read_bytes() == b""

@@ -14,7 +14,14 @@ from tidegate.driver.metrics import ALIVE_S, DELAY_S_MIN, MetricsWriter
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
-from tidegate.model.records import DRIVERS, METRICS, DriverEnd, DriverRecord, PipelineMetrics, ProcessRef
+from tidegate.model.records import (
+    DRIVERS,
+    METRICS,
+    DriverEnd,
+    DriverRecord,
+    PipelineMetrics,
+    ProcessRef,
+)
 from tidegate.pipeline.engine import Engine
 from tidegate.pipeline.meter import Meter
 from tidegate.runner.orders import driver_order
@@ -45,12 +52,30 @@ class World:
 
     def __init__(self, store: Store, write_behind_ms: int = 500) -> None:
         self.store, self.clock, self.meters = store, Hands(), [Meter(1, 3), Meter(2, 3)]
-        order = driver_order(EngineSettings(write_behind_ms=write_behind_ms), Home(Path("/nowhere")), job_id=7, generation=3)
+        order = driver_order(
+            EngineSettings(write_behind_ms=write_behind_ms),
+            Home(Path("/nowhere")),
+            job_id=7,
+            generation=3,
+        )
         self.writer = MetricsWriter(store, order, self.meters, self.clock)
         self.register(reference(os.getpid()))
 
-    def register(self, process: ProcessRef, generation: int = 3, end: DriverEnd | None = None) -> None:
-        self.store.transact([], [Put(DRIVERS, "7", to_document(DriverRecord(job_id=7, generation=generation, process=process, end=end)))])
+    def register(
+        self, process: ProcessRef, generation: int = 3, end: DriverEnd | None = None
+    ) -> None:
+        self.store.transact(
+            [],
+            [
+                Put(
+                    DRIVERS,
+                    "7",
+                    to_document(
+                        DriverRecord(job_id=7, generation=generation, process=process, end=end)
+                    ),
+                )
+            ],
+        )
 
     def turn(self, seconds: float = 0.5) -> set[str]:
         """Which pipelines' figures were written."""
@@ -130,7 +155,9 @@ def test_a_stop_does_not_wait_for_an_engine_that_does_not_come_up() -> None:
     engine = BackgroundEngine(start, stop, lambda: "the cluster grants nothing")
     engine.start()
     threading.Timer(0.05, stop.set).start()
-    with pytest.raises(EngineNotStarted, match="stopped before the engine was up: the cluster grants nothing"):
+    with pytest.raises(
+        EngineNotStarted, match="stopped before the engine was up: the cluster grants nothing"
+    ):
         engine._ready()
     engine.close()
     assert engine.waits_for == "the cluster grants nothing"
@@ -143,8 +170,12 @@ def test_a_driver_is_never_silent_for_longer_than_it_may_be(store: Store) -> Non
     assert max(later - earlier for earlier, later in itertools.pairwise(signs)) <= ALIVE_S + 1e-6
 
 
-@pytest.mark.parametrize(("write_behind_ms", "delay_s"), [(0, DELAY_S_MIN), (300, 0.3), (60_000, ALIVE_S)])
-def test_the_rate_is_bounded_on_both_sides(store: Store, write_behind_ms: int, delay_s: float) -> None:
+@pytest.mark.parametrize(
+    ("write_behind_ms", "delay_s"), [(0, DELAY_S_MIN), (300, 0.3), (60_000, ALIVE_S)]
+)
+def test_the_rate_is_bounded_on_both_sides(
+    store: Store, write_behind_ms: int, delay_s: float
+) -> None:
     assert World(store, write_behind_ms).writer.delay_s == delay_s
 
 

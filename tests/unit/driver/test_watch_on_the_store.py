@@ -22,8 +22,14 @@ class World:
 
     def __init__(self, store: Store) -> None:
         self.store, self.told = store, []  # type: Store, list[str]
-        order = driver_order(EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True)
-        reins = Reins(stop=lambda: self.told.append("stop"), interrupt=lambda: self.told.append("interrupt"), end=lambda: self.told.append("end"))
+        order = driver_order(
+            EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True
+        )
+        reins = Reins(
+            stop=lambda: self.told.append("stop"),
+            interrupt=lambda: self.told.append("interrupt"),
+            end=lambda: self.told.append("end"),
+        )
         self.watch = StoreWatch(store, order, reins, SystemClock())
         self.state(JobState(job_id=7, status=JobStatus.RUNNING, generation=3))
 
@@ -31,7 +37,24 @@ class World:
         self.store.transact([], [Put(STATES, "7", to_document(state))])
 
     def order(self, order: Order, generation: int = 3) -> None:
-        self.store.transact([], [Put(ASSIGNMENTS, "7", to_document(Assignment(job_id=7, initialization_ms=1, generation=generation, worker="w", order=order)))])
+        self.store.transact(
+            [],
+            [
+                Put(
+                    ASSIGNMENTS,
+                    "7",
+                    to_document(
+                        Assignment(
+                            job_id=7,
+                            initialization_ms=1,
+                            generation=generation,
+                            worker="w",
+                            order=order,
+                        )
+                    ),
+                )
+            ],
+        )
 
     def look(self) -> list[str]:
         self.told.clear()
@@ -57,8 +80,18 @@ def test_without_an_order_a_driver_goes_on(world: World) -> None:
     assert world.look() == []
 
 
-@pytest.mark.parametrize(("order", "told"), [(Order.STOP, "stop"), (Order.INTERRUPT, "interrupt"), (Order.TERMINATE, "interrupt"), (Order.KILL, "end")])
-def test_an_order_is_obeyed_at_every_look_while_it_stands(world: World, order: Order, told: str) -> None:
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (Order.STOP, "stop"),
+        (Order.INTERRUPT, "interrupt"),
+        (Order.TERMINATE, "interrupt"),
+        (Order.KILL, "end"),
+    ],
+)
+def test_an_order_is_obeyed_at_every_look_while_it_stands(
+    world: World, order: Order, told: str
+) -> None:
     world.order(order)
     assert world.look() == [told]
     assert world.look() == [told]
@@ -69,7 +102,13 @@ def test_an_order_for_another_generation_is_none(world: World) -> None:
     assert world.look() == []
 
 
-@pytest.mark.parametrize("state", [JobState(job_id=7, status=JobStatus.RUNNING, generation=4), JobState(job_id=7, status=JobStatus.FAILED, generation=3)])
+@pytest.mark.parametrize(
+    "state",
+    [
+        JobState(job_id=7, status=JobStatus.RUNNING, generation=4),
+        JobState(job_id=7, status=JobStatus.FAILED, generation=3),
+    ],
+)
 def test_a_driver_that_was_overtaken_ends(world: World, state: JobState) -> None:
     world.state(state)
     assert world.look() == ["end"]

@@ -48,7 +48,9 @@ class Candidate:
     busy: bool = False  # inside a call of the store, while the others go on
     alive: bool = True
     storm_until_s: float = 0.0  # until then no answer comes to anything that it writes
-    held: list[Leading] = field(default_factory=list)  # every standing that it ever had, for the writes of a process that does not know better
+    held: list[Leading] = field(
+        default_factory=list
+    )  # every standing that it ever had, for the writes of a process that does not know better
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,12 @@ class World:
         hands = Hands(self, self.chance.uniform(0.95, 1.05), self.chance.uniform(0, 1e6))
         store, network = faulty_store(self.truth, lambda _: Fault.NONE)
         made = Candidate(
-            name, hands, store, network, Elector(store, "coordinator", name, "", int(LEASE_S * 1000), hands), self.at_s + self.chance.random() * POLL_S
+            name,
+            hands,
+            store,
+            network,
+            Elector(store, "coordinator", name, "", int(LEASE_S * 1000), hands),
+            self.at_s + self.chance.random() * POLL_S,
         )
         network.choose, network.pause = self.faults(made), lambda: self.others_go_on(made)
         return made
@@ -89,18 +96,25 @@ class World:
         kinds = [fault for fault in Fault if fault not in (Fault.NONE, Fault.SLOW)]
 
         def choose(operation: Operation) -> Fault:
-            if self.at_s < candidate.storm_until_s and operation in (Operation.APPLY, Operation.SETTLE):
+            if self.at_s < candidate.storm_until_s and operation in (
+                Operation.APPLY,
+                Operation.SETTLE,
+            ):
                 return self.chance.choice([Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_BACK])
             if self.chance.random() < self.pause_share:
                 return Fault.SLOW
-            return self.chance.choice(kinds) if self.chance.random() < self.fault_share else Fault.NONE
+            return (
+                self.chance.choice(kinds) if self.chance.random() < self.fault_share else Fault.NONE
+            )
 
         return choose
 
     def others_go_on(self, paused: Candidate) -> None:
         """The paused one stands still in the middle of its call; the world does not."""
         paused.busy = True
-        self.run_until(self.at_s + self.chance.choice([0.01, 0.3, 1.2, 3.0]) * LEASE_S * self.chance.random())
+        self.run_until(
+            self.at_s + self.chance.choice([0.01, 0.3, 1.2, 3.0]) * LEASE_S * self.chance.random()
+        )
         paused.busy = False
 
     def run_until(self, end_s: float) -> None:
@@ -123,14 +137,18 @@ class World:
             if not candidate.held or candidate.held[-1] is not standing:
                 candidate.held.append(standing)
         self.at_most_one_trusts_itself()
-        for leading in candidate.held[-1:] + self.chance.sample(candidate.held, min(2, len(candidate.held))):
+        for leading in candidate.held[-1:] + self.chance.sample(
+            candidate.held, min(2, len(candidate.held))
+        ):
             self.try_to_write(candidate, leading)
         if self.chance.random() < 0.1:
             candidate.network.deliver()
 
     def try_to_write(self, candidate: Candidate, leading: Leading) -> None:
         try:
-            revision = self.truth.transact([leading.check()], [Put("work", candidate.name, {"term": leading.term})])
+            revision = self.truth.transact(
+                [leading.check()], [Put("work", candidate.name, {"term": leading.term})]
+            )
         except Conflict:
             self.refused += 1
             return
@@ -138,10 +156,16 @@ class World:
 
     def trusted(self) -> list[str]:
         standings = [(c.name, c.elector.leadership()) for c in self.candidates if c.alive]
-        return [name for name, standing in standings if isinstance(standing, Leading) and standing.trusted()]
+        return [
+            name
+            for name, standing in standings
+            if isinstance(standing, Leading) and standing.trusted()
+        ]
 
     def at_most_one_trusts_itself(self) -> None:
-        assert len(self.trusted()) <= 1, f"seed {self.seed}: {self.trusted()} trust themselves at {self.at_s}"
+        assert len(self.trusted()) <= 1, (
+            f"seed {self.seed}: {self.trusted()} trust themselves at {self.at_s}"
+        )
 
     def trouble_some(self) -> None:
         for candidate in [c for c in self.candidates if not c.busy]:
@@ -193,14 +217,20 @@ def test_terms_grow_and_only_the_holder_of_the_moment_writes(seed: int, life: in
 
 
 @pytest.mark.parametrize("life", range(LIVES))
-def test_somebody_leads_and_is_trusted_once_the_world_is_kind_and_a_dead_leader_is_replaced_in_time(seed: int, life: int) -> None:
+def test_somebody_leads_and_is_trusted_once_the_world_is_kind_and_a_dead_leader_is_replaced_in_time(
+    seed: int, life: int
+) -> None:
     world = lived(seed + life)
     for _ in range(3):
         (leader,) = world.trusted()
         died_s = world.at_s
         for candidate in world.candidates:
             candidate.alive = candidate.name != leader
-        world.candidates = [*(c for c in world.candidates if c.alive), world.candidate(), world.candidate()]
+        world.candidates = [
+            *(c for c in world.candidates if c.alive),
+            world.candidate(),
+            world.candidate(),
+        ]
         world.run_until(world.at_s + POLL_S)  # everybody has had a look
         while not world.trusted():
             world.run_until(world.at_s + POLL_S / 20)
@@ -213,7 +243,14 @@ def test_the_lives_are_hard_enough_to_mean_something(seed: int) -> None:
     assert sum(len(world.takes) for world in worlds) > 6 * LIVES
     assert sum(world.refused for world in worlds) > 100 * LIVES
     assert sum(len(world.work) for world in worlds) > 100 * LIVES
-    assert sum(name not in {c.name for c in world.candidates} for world in worlds for name, _ in world.takes.values()) > LIVES
+    assert (
+        sum(
+            name not in {c.name for c in world.candidates}
+            for world in worlds
+            for name, _ in world.takes.values()
+        )
+        > LIVES
+    )
 
 
 def test_a_holder_that_is_paused_between_its_decision_and_its_write_writes_nothing() -> None:

@@ -33,19 +33,25 @@ def writes(store: Store) -> int:
     return store.revision()
 
 
-def test_the_first_candidate_leads_and_the_next_one_follows_and_knows_where_the_leader_is(store: Store, clock) -> None:
+def test_the_first_candidate_leads_and_the_next_one_follows_and_knows_where_the_leader_is(
+    store: Store, clock
+) -> None:
     first, second = candidate(store, clock, "a"), candidate(store, clock, "b")
     assert leading(first.step()).term == 1
     assert second.step() == Following("a", 1, "http://a")
     assert (first.leadership(), second.leadership()) == (first.step(), second.step())
 
 
-def test_a_holder_writes_a_beat_every_quarter_of_a_lease_and_nothing_in_between(store: Store, clock) -> None:
+def test_a_holder_writes_a_beat_every_quarter_of_a_lease_and_nothing_in_between(
+    store: Store, clock
+) -> None:
     elector = candidate(store, clock)
     elector.step()
     before = writes(store)
     watch_for(elector, clock, LEASE_S * 10)
-    assert 30 <= writes(store) - before <= 40  # a look every tenth of a lease meets a quarter of it late
+    assert (
+        30 <= writes(store) - before <= 40
+    )  # a look every tenth of a lease meets a quarter of it late
     lease, beat = store.get(LEASES, "coordinator"), store.get(BEATS, "coordinator")
     assert lease is not None
     assert beat is not None
@@ -86,7 +92,9 @@ def test_a_paused_holder_writes_nothing_and_follows_when_it_wakes(store: Store, 
     assert store.list("work") == []
 
 
-def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(store: Store, clock) -> None:
+def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(
+    store: Store, clock
+) -> None:
     holder = candidate(store, clock, "a")
     standing = leading(holder.step())
     slow, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.SLOW]}), pause=holder.step)
@@ -97,7 +105,9 @@ def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(stor
     assert (holder.step(), standing.trusted()) == (standing, True)
 
 
-def test_a_holder_that_nobody_replaced_goes_on_with_its_term_after_a_long_pause(store: Store, clock) -> None:
+def test_a_holder_that_nobody_replaced_goes_on_with_its_term_after_a_long_pause(
+    store: Store, clock
+) -> None:
     elector = candidate(store, clock)
     standing = leading(elector.step())
     clock.turn(LEASE_S * 100)
@@ -106,8 +116,12 @@ def test_a_holder_that_nobody_replaced_goes_on_with_its_term_after_a_long_pause(
     assert standing.trusted()
 
 
-def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(store: Store, clock) -> None:
-    slow, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.NONE, Fault.SLOW]}), pause=lambda: clock.turn(3.0))
+def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(
+    store: Store, clock
+) -> None:
+    slow, _ = faulty_store(
+        store, scripted({Operation.APPLY: [Fault.NONE, Fault.SLOW]}), pause=lambda: clock.turn(3.0)
+    )
     elector = candidate(slow, clock)
     standing = leading(elector.step())
     clock.turn(LEASE_S / 4)
@@ -117,7 +131,9 @@ def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(stor
     assert not standing.trusted()
 
 
-def test_whoever_still_acts_for_a_lost_tenure_is_told_as_soon_as_it_is_known(store: Store, clock) -> None:
+def test_whoever_still_acts_for_a_lost_tenure_is_told_as_soon_as_it_is_known(
+    store: Store, clock
+) -> None:
     elector = candidate(store, clock)
     old = leading(elector.step())
     store.transact(writes=[Delete(LEASES, "coordinator")])
@@ -141,7 +157,9 @@ def test_a_leader_that_resigns_is_replaced_at_the_next_look(store: Store, clock)
     assert isinstance(first.leadership(), Following)
 
 
-def test_resigning_after_somebody_took_over_leaves_the_new_holder_alone(store: Store, clock) -> None:
+def test_resigning_after_somebody_took_over_leaves_the_new_holder_alone(
+    store: Store, clock
+) -> None:
     first, second = candidate(store, clock, "a"), candidate(store, clock, "b")
     first.step()
     second.step()
@@ -164,7 +182,9 @@ def test_resigning_without_an_office_or_without_a_store_does_nothing(store: Stor
     assert len(store.list(LEASES)) == 1
 
 
-def test_a_claim_does_not_wait_for_the_silence_of_an_earlier_process_of_the_same_name(store: Store, clock) -> None:
+def test_a_claim_does_not_wait_for_the_silence_of_an_earlier_process_of_the_same_name(
+    store: Store, clock
+) -> None:
     old = candidate(store, clock, "w1", "worker/w1")
     before = leading(old.claim())
     new = candidate(store, clock, "w1", "worker/w1")
@@ -182,7 +202,9 @@ def test_a_claim_of_what_is_held_already_changes_nothing(store: Store, clock) ->
     assert writes(store) == standing.version
 
 
-def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_term(store: Store, clock) -> None:
+def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_term(
+    store: Store, clock
+) -> None:
     elector = candidate(store, clock, "w1", "worker/w1")
     assert leading(elector.claim()).term == 1
     store.transact(writes=[Delete(LEASES, "worker/w1"), Delete(BEATS, "worker/w1")])
@@ -190,21 +212,31 @@ def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_ter
     assert leading(elector.step()).term == 2
 
 
-def test_a_leader_without_a_store_keeps_its_office_and_loses_its_trust_until_the_store_is_back(store: Store, clock) -> None:
+def test_a_leader_without_a_store_keeps_its_office_and_loses_its_trust_until_the_store_is_back(
+    store: Store, clock
+) -> None:
     faults = [Fault.NONE] + [Fault.UNAVAILABLE] * 12
     broken, _ = faulty_store(store, scripted({Operation.APPLY: faults}))
     elector = candidate(broken, clock)
     standing = leading(elector.step())
     watch_for(elector, clock, LEASE_S)
-    assert (elector.leadership(), standing.trusted(), elector.trouble) == (standing, False, "unavailable on purpose")
+    assert (elector.leadership(), standing.trusted(), elector.trouble) == (
+        standing,
+        False,
+        "unavailable on purpose",
+    )
     watch_for(elector, clock, LEASE_S)
     assert (elector.leadership(), standing.trusted(), elector.trouble) == (standing, True, "")
 
 
-def test_a_store_that_was_away_for_long_gives_the_holder_time_to_speak_before_it_is_replaced(store: Store, clock) -> None:
+def test_a_store_that_was_away_for_long_gives_the_holder_time_to_speak_before_it_is_replaced(
+    store: Store, clock
+) -> None:
     holder = candidate(store, clock, "a")
     holder.step()
-    cut_off, _ = faulty_store(store, scripted({Operation.READ: [Fault.NONE] * 2 + [Fault.UNAVAILABLE] * 100}))
+    cut_off, _ = faulty_store(
+        store, scripted({Operation.READ: [Fault.NONE] * 2 + [Fault.UNAVAILABLE] * 100})
+    )
     other = candidate(cut_off, clock, "b")
     other.step()
     watch_for(other, clock, POLL_S * 100)
@@ -215,7 +247,9 @@ def test_a_store_that_was_away_for_long_gives_the_holder_time_to_speak_before_it
     assert isinstance(other.leadership(), Following)
 
 
-def test_a_take_that_was_written_while_its_answer_was_lost_is_found_out_and_held(store: Store, clock) -> None:
+def test_a_take_that_was_written_while_its_answer_was_lost_is_found_out_and_held(
+    store: Store, clock
+) -> None:
     faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
@@ -226,7 +260,9 @@ def test_a_take_that_was_written_while_its_answer_was_lost_is_found_out_and_held
     assert (standing.term, standing.trusted(), len(store.list(LEASES))) == (1, True, 1)
 
 
-def test_a_take_that_was_held_back_is_made_void_and_cannot_arrive_later(store: Store, clock) -> None:
+def test_a_take_that_was_held_back_is_made_void_and_cannot_arrive_later(
+    store: Store, clock
+) -> None:
     faults = {Operation.APPLY: [Fault.HELD_BACK], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
     lossy, network = faulty_store(store, scripted(faults))
     elector, other = candidate(lossy, clock, "a"), candidate(store, clock, "b")
@@ -237,7 +273,9 @@ def test_a_take_that_was_held_back_is_made_void_and_cannot_arrive_later(store: S
     assert leading(other.step()).term == 2
 
 
-def test_a_take_whose_outcome_is_found_out_after_somebody_else_took_over_is_not_held(store: Store, clock) -> None:
+def test_a_take_whose_outcome_is_found_out_after_somebody_else_took_over_is_not_held(
+    store: Store, clock
+) -> None:
     faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector, other = candidate(forgetful, clock, "a"), candidate(store, clock, "b")
@@ -247,7 +285,9 @@ def test_a_take_whose_outcome_is_found_out_after_somebody_else_took_over_is_not_
     assert elector.step() == Following("b", 2, "http://b")
 
 
-def test_a_take_whose_outcome_stays_unknown_is_given_up_after_a_lease_and_the_office_is_taken_like_any_silent_one(store: Store, clock) -> None:
+def test_a_take_whose_outcome_stays_unknown_is_given_up_after_a_lease_and_the_office_is_taken_like_any_silent_one(
+    store: Store, clock
+) -> None:
     faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6 * 12}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
@@ -258,8 +298,13 @@ def test_a_take_whose_outcome_stays_unknown_is_given_up_after_a_lease_and_the_of
     assert leading(elector.leadership()).term == 2
 
 
-def test_a_renewal_whose_outcome_is_unknown_gives_no_trust_and_is_made_again(store: Store, clock) -> None:
-    faults = {Operation.APPLY: [Fault.NONE, Fault.ANSWER_LOST, Fault.UNAVAILABLE], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
+def test_a_renewal_whose_outcome_is_unknown_gives_no_trust_and_is_made_again(
+    store: Store, clock
+) -> None:
+    faults = {
+        Operation.APPLY: [Fault.NONE, Fault.ANSWER_LOST, Fault.UNAVAILABLE],
+        Operation.SETTLE: [Fault.UNAVAILABLE] * 6,
+    }
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
     standing = leading(elector.step())
@@ -280,7 +325,9 @@ def test_a_mistake_that_no_waiting_can_mend_is_not_taken_for_weather(store: Stor
         elector.step()
 
 
-def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn(store: Store, clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn(
+    store: Store, clock, caplog: pytest.LogCaptureFixture
+) -> None:
     broken, _ = faulty_store(store, scripted({Operation.READ: [Fault.UNAVAILABLE] * 10}))
     elector = candidate(broken, clock)
     watch_for(elector, clock, POLL_S * 20)

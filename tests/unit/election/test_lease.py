@@ -5,14 +5,36 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.election.lease import GLANCE_SHARE, Hold, Observed, Renew, Take, Timing, Wait, keep, observe, seek, silent, trusted, worker_office
+from tidegate.election.lease import (
+    GLANCE_SHARE,
+    Hold,
+    Observed,
+    Renew,
+    Take,
+    Timing,
+    Wait,
+    keep,
+    observe,
+    seek,
+    silent,
+    trusted,
+    worker_office,
+)
 
 TIMING = Timing(4.0)
 HELD = Observed(lease_version=5, beat_version=6, holder="a", term=3)
 
 
-def look(before: Observed | None, now: Observed, at_s: float, answered_s: float | None = None) -> Observed:
-    return observe(before, now, asked_s=at_s, answered_s=at_s if answered_s is None else answered_s, timing=TIMING)
+def look(
+    before: Observed | None, now: Observed, at_s: float, answered_s: float | None = None
+) -> Observed:
+    return observe(
+        before,
+        now,
+        asked_s=at_s,
+        answered_s=at_s if answered_s is None else answered_s,
+        timing=TIMING,
+    )
 
 
 def looks(now: Observed, *times: float) -> Observed:
@@ -28,7 +50,9 @@ def test_an_empty_office_is_taken_at_the_first_look_with_a_term_above_the_last_o
     assert seek(look(None, Observed(), 100.0), TIMING) == Take(1)
 
 
-def test_a_term_is_above_the_one_that_the_candidate_held_itself_when_the_store_has_forgotten_it() -> None:
+def test_a_term_is_above_the_one_that_the_candidate_held_itself_when_the_store_has_forgotten_it() -> (
+    None
+):
     assert seek(look(None, Observed(), 100.0), TIMING, term_min=4) == Take(5)
 
 
@@ -36,7 +60,9 @@ def test_a_held_office_is_left_alone_at_the_first_look_however_old_its_beat_is()
     assert seek(look(None, HELD, 100.0), TIMING) == Wait(104.0)
 
 
-def test_an_office_that_did_not_change_for_the_whole_lease_is_taken_and_not_a_moment_sooner() -> None:
+def test_an_office_that_did_not_change_for_the_whole_lease_is_taken_and_not_a_moment_sooner() -> (
+    None
+):
     almost = looks(HELD, 100.0, 101.0, 102.0, 103.0, 103.99)
     assert seek(almost, TIMING) == Wait(104.0)
     assert seek(look(almost, HELD, 104.0), TIMING) == Take(4)
@@ -78,7 +104,9 @@ def test_after_a_blind_spot_the_rest_of_the_lease_is_watched() -> None:
 
 
 def test_an_empty_office_is_never_called_silent() -> None:
-    assert not silent(looks(Observed(beat_version=2, term=1), *(100.0 + n for n in range(10))), TIMING)
+    assert not silent(
+        looks(Observed(beat_version=2, term=1), *(100.0 + n for n in range(10))), TIMING
+    )
 
 
 def test_a_holder_renews_when_a_quarter_of_the_lease_is_over() -> None:
@@ -86,21 +114,31 @@ def test_a_holder_renews_when_a_quarter_of_the_lease_is_over() -> None:
     assert (keep(100.9, 101.0), keep(101.0, 101.0)) == (Hold(), Renew())
 
 
-def test_a_holder_trusts_itself_for_nine_tenths_of_a_lease_from_the_beginning_of_its_renewal() -> None:
+def test_a_holder_trusts_itself_for_nine_tenths_of_a_lease_from_the_beginning_of_its_renewal() -> (
+    None
+):
     assert trusted(103.59, 100.0, TIMING)
     assert not trusted(103.6, 100.0, TIMING)
 
 
 @given(st.floats(0.95, 1.05), st.floats(0.95, 1.05), st.floats(0.1, 3600.0))
-def test_no_candidate_takes_over_while_a_holder_trusts_itself_if_both_clocks_are_within_five_percent(holder: float, candidate: float, lease_s: float) -> None:
+def test_no_candidate_takes_over_while_a_holder_trusts_itself_if_both_clocks_are_within_five_percent(
+    holder: float, candidate: float, lease_s: float
+) -> None:
     timing = Timing(lease_s)
     trusted_for_real_s = timing.trust_s / holder
     silent_for_real_s = timing.lease_s / candidate
     assert trusted_for_real_s < silent_for_real_s
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 20.0), st.floats(0.0, 5.0), st.booleans()), min_size=1, max_size=40))
-def test_silence_is_never_counted_longer_than_it_was_nor_longer_than_it_was_watched(turns: list[tuple[float, float, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 20.0), st.floats(0.0, 5.0), st.booleans()), min_size=1, max_size=40
+    )
+)
+def test_silence_is_never_counted_longer_than_it_was_nor_longer_than_it_was_watched(
+    turns: list[tuple[float, float, bool]],
+) -> None:
     observed, now, at_s, changed_s, glances = None, HELD, 0.0, 0.0, 0
     for pause_s, answer_s, beat in turns:
         at_s += pause_s

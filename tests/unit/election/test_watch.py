@@ -35,21 +35,30 @@ def silent_one(watch: Watch, clock) -> Silent:
     return sight
 
 
-def test_only_the_worker_that_does_not_renew_is_silent_and_only_after_a_whole_lease(store: Store, clock) -> None:
+def test_only_the_worker_that_does_not_renew_is_silent_and_only_after_a_whole_lease(
+    store: Store, clock
+) -> None:
     living, _ = worker(store, clock, "a"), worker(store, clock, "b")
     watch = Watch(store, int(LEASE_S * 1000), clock)
-    assert watch_for(watch, clock, LEASE_S - POLL_S, living) == {"worker/a": "Alive", "worker/b": "Alive"}
+    assert watch_for(watch, clock, LEASE_S - POLL_S, living) == {
+        "worker/a": "Alive",
+        "worker/b": "Alive",
+    }
     assert watch_for(watch, clock, POLL_S, living) == {"worker/a": "Alive", "worker/b": "Silent"}
 
 
-def test_whoever_begins_to_watch_gives_everyone_a_whole_lease_however_long_they_have_been_silent(store: Store, clock) -> None:
+def test_whoever_begins_to_watch_gives_everyone_a_whole_lease_however_long_they_have_been_silent(
+    store: Store, clock
+) -> None:
     worker(store, clock, "a")
     clock.turn(3600)
     watch = Watch(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S) == {"worker/a": "Alive"}
 
 
-def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(store: Store, clock) -> None:
+def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(
+    store: Store, clock
+) -> None:
     worker(store, clock, "a")
     watch = Watch(store, int(LEASE_S * 1000), clock)
     watch_for(watch, clock, LEASE_S / 2)
@@ -65,7 +74,9 @@ def test_a_worker_that_speaks_again_is_alive_again(store: Store, clock) -> None:
     assert isinstance(watch.step()["worker/a"], Alive)
 
 
-def test_an_expired_lease_is_gone_in_the_transaction_that_acts_on_it_and_its_holder_takes_it_anew(store: Store, clock) -> None:
+def test_an_expired_lease_is_gone_in_the_transaction_that_acts_on_it_and_its_holder_takes_it_anew(
+    store: Store, clock
+) -> None:
     elector = worker(store, clock, "a")
     old = elector.leadership()
     assert isinstance(old, Leading)
@@ -130,7 +141,9 @@ def test_what_is_known_of_a_living_holder_can_be_checked(store: Store, clock) ->
 
 
 def test_a_lease_of_a_newer_kind_is_watched_by_its_versions(store: Store, clock) -> None:
-    store.transact(writes=[Put(LEASES, "worker/a", {"version": 99}), Put(BEATS, "worker/a", {"version": 99})])
+    store.transact(
+        writes=[Put(LEASES, "worker/a", {"version": 99}), Put(BEATS, "worker/a", {"version": 99})]
+    )
     watch = Watch(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S) == {"worker/a": "Alive"}
     assert watch_for(watch, clock, POLL_S) == {"worker/a": "Silent"}
@@ -138,7 +151,9 @@ def test_a_lease_of_a_newer_kind_is_watched_by_its_versions(store: Store, clock)
 
 def test_a_store_out_of_reach_is_said_and_leaves_what_was_seen(store: Store, clock) -> None:
     worker(store, clock, "a")
-    broken, _ = faulty_store(store, scripted({Operation.SCAN: [Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]}))
+    broken, _ = faulty_store(
+        store, scripted({Operation.SCAN: [Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]})
+    )
     watch = Watch(broken, int(LEASE_S * 1000), clock)
     watch.step()
     clock.turn(POLL_S)

@@ -40,42 +40,108 @@ class Make:
 
     def record(self, wish: Wish = Wish.RUN, **env: Any) -> JobRecord:
         plan = Plan(job_name="j", env=JobEnv(**env), pipelines=(PipelinePlan(id=1, actions=()),))
-        return JobRecord(job_id=JOB, name="j", initialization_ms=1, lineage="l", plan=plan, intent=JobIntent(wish=wish))
+        return JobRecord(
+            job_id=JOB,
+            name="j",
+            initialization_ms=1,
+            lineage="l",
+            plan=plan,
+            intent=JobIntent(wish=wish),
+        )
 
     def process(self, pid: int = 42) -> ProcessRef:
         return ProcessRef(pid=pid, started=1, boot="b", host="h")
 
-    def driver(self, end: DriverEnd | int | None = None, generation: int = GENERATION, worker: str = "w") -> DriverRecord:
+    def driver(
+        self, end: DriverEnd | int | None = None, generation: int = GENERATION, worker: str = "w"
+    ) -> DriverRecord:
         if isinstance(end, int):
             end = DriverEnd(at_ms=NOW_MS, code=end, proof="exit")
-        return DriverRecord(job_id=JOB, generation=generation, process=self.process(), worker=worker, started_ms=STARTED_MS, end=end)
+        return DriverRecord(
+            job_id=JOB,
+            generation=generation,
+            process=self.process(),
+            worker=worker,
+            started_ms=STARTED_MS,
+            end=end,
+        )
 
     def assignment(self, order: Order = Order.RUN, worker: str = "w") -> Assignment:
-        return Assignment(job_id=JOB, initialization_ms=1, generation=GENERATION, worker=worker, order=order)
+        return Assignment(
+            job_id=JOB, initialization_ms=1, generation=GENERATION, worker=worker, order=order
+        )
 
-    def pipeline(self, status: PipelineStatus = PipelineStatus.RUNNING, number: int = 1, **fields: Any) -> PipelineState:
-        return PipelineState(job_id=JOB, pipeline=number, lineage="l", generation=GENERATION, status=status, **fields)
+    def pipeline(
+        self, status: PipelineStatus = PipelineStatus.RUNNING, number: int = 1, **fields: Any
+    ) -> PipelineState:
+        return PipelineState(
+            job_id=JOB, pipeline=number, lineage="l", generation=GENERATION, status=status, **fields
+        )
 
-    def checkpoint(self, generation: int = GENERATION, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> CheckpointRef:
-        return CheckpointRef(checkpoint=5, path="p", kind=kind, generation=generation, begun_ms=STARTED_MS + 1, completed_ms=STARTED_MS + 2)
+    def checkpoint(
+        self, generation: int = GENERATION, kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    ) -> CheckpointRef:
+        return CheckpointRef(
+            checkpoint=5,
+            path="p",
+            kind=kind,
+            generation=generation,
+            begun_ms=STARTED_MS + 1,
+            completed_ms=STARTED_MS + 2,
+        )
 
-    def savepoint(self, status: SavepointStatus = SavepointStatus.WANTED, *, stop: bool = True, reason: str = "") -> SavepointRequest:
-        return SavepointRequest(job_id=JOB, initialization_ms=1, id="9", stop=stop, asked_ms=1, status=status, reason=reason)
+    def savepoint(
+        self,
+        status: SavepointStatus = SavepointStatus.WANTED,
+        *,
+        stop: bool = True,
+        reason: str = "",
+    ) -> SavepointRequest:
+        return SavepointRequest(
+            job_id=JOB,
+            initialization_ms=1,
+            id="9",
+            stop=stop,
+            asked_ms=1,
+            status=status,
+            reason=reason,
+        )
 
     def failure(self, message: str = "boom") -> Failure:
         return Failure(at_ms=1, generation=GENERATION, pipeline=1, message=message)
 
     def view(
-        self, status: JobStatus, wish: Wish = Wish.RUN, *, env: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **fields: Any
+        self,
+        status: JobStatus,
+        wish: Wish = Wish.RUN,
+        *,
+        env: dict[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+        **fields: Any,
     ) -> JobView:
         """A job whose driver lives and is watched, unless the fields say otherwise."""
         about = JobState(job_id=JOB, status=status, generation=GENERATION, **(state or {}))
-        alive: dict[str, Any] = {"pipelines": (self.pipeline(),), "driver": self.driver(), "assignment": self.assignment(), "watcher": Watcher.ALIVE}
-        return JobView(now_ms=NOW_MS, record=self.record(wish, **(env or {})), state=about, **{**alive, **fields})
+        alive: dict[str, Any] = {
+            "pipelines": (self.pipeline(),),
+            "driver": self.driver(),
+            "assignment": self.assignment(),
+            "watcher": Watcher.ALIVE,
+        }
+        return JobView(
+            now_ms=NOW_MS,
+            record=self.record(wish, **(env or {})),
+            state=about,
+            **{**alive, **fields},
+        )
 
     def undriven(self, status: JobStatus, wish: Wish = Wish.RUN, **fields: Any) -> JobView:
         """A job without a driver or an assignment, unless the fields say otherwise."""
-        nothing: dict[str, Any] = {"driver": None, "assignment": None, "watcher": Watcher.NONE, "pipelines": (self.pipeline(PipelineStatus.CREATED),)}
+        nothing: dict[str, Any] = {
+            "driver": None,
+            "assignment": None,
+            "watcher": Watcher.NONE,
+            "pipelines": (self.pipeline(PipelineStatus.CREATED),),
+        }
         return self.view(status, wish, **{**nothing, **fields})
 
     def ordered(self, view: JobView, order: Order, age_ms: int = 0) -> JobView:

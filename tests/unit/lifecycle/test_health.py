@@ -39,7 +39,9 @@ SINGLE = Rhythm(interval_ms=None, timeout_ms=30_000)
 def signs(make):
     """A pipeline in a phase, without progress for so long."""
 
-    def at(phase: str = "writing", age_ms: int = 0, *, generation: int = make.generation, **fields) -> Signs:
+    def at(
+        phase: str = "writing", age_ms: int = 0, *, generation: int = make.generation, **fields
+    ) -> Signs:
         metrics = PipelineMetrics(pipeline=1, generation=generation, phase=phase)
         return Signs(**{"state": make.pipeline(), "metrics": metrics, "age_ms": age_ms, **fields})
 
@@ -49,11 +51,19 @@ def signs(make):
 # --- the rhythm
 
 
-@given(interval=st.none() | st.integers(1, 10**7), timeout=st.integers(1, 10**7), tolerable=st.integers(0, 10))
-def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(interval, timeout, tolerable) -> None:
+@given(
+    interval=st.none() | st.integers(1, 10**7),
+    timeout=st.integers(1, 10**7),
+    tolerable=st.integers(0, 10),
+)
+def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(
+    interval, timeout, tolerable
+) -> None:
     rhythm = Rhythm(interval_ms=interval, timeout_ms=timeout, tolerable_failures=tolerable)
     assert rhythm.late_ms <= rhythm.window_ms == max(interval or 0, timeout) * (tolerable + 2)
-    levels = [rhythm.level(age) for age in (0, rhythm.late_ms, rhythm.window_ms, rhythm.window_ms + 1)]
+    levels = [
+        rhythm.level(age) for age in (0, rhythm.late_ms, rhythm.window_ms, rhythm.window_ms + 1)
+    ]
     assert levels == sorted(levels, key=[OK, LATE, STALLED].index)
     assert (levels[0], levels[1], levels[3]) == (OK, OK, STALLED)
 
@@ -61,25 +71,37 @@ def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(inte
 def test_the_rhythm_is_the_jobs_own_else_the_engines() -> None:
     engine = CheckpointSettings(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
     streaming, batch = JobEnv(mode=JobMode.STREAMING), JobEnv(mode=JobMode.BATCH)
-    assert Rhythm.of(streaming, engine) == Rhythm(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
+    assert Rhythm.of(streaming, engine) == Rhythm(
+        interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1
+    )
     assert Rhythm.of(streaming, CheckpointSettings()).interval_ms == 10_000
-    assert Rhythm.of(replace(streaming, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=2_000), engine).late_ms == 3_000
+    assert (
+        Rhythm.of(
+            replace(streaming, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=2_000), engine
+        ).late_ms
+        == 3_000
+    )
     assert Rhythm.of(batch, engine).interval_ms is None
     assert Rhythm.of(replace(batch, checkpoint_pause_ms_min=50_000), engine).interval_ms is None
-    assert Rhythm.of(replace(batch, checkpoint_interval_ms=5_000, pipeline_concurrency=2), engine) == Rhythm(
-        interval_ms=5_000, timeout_ms=9_000, tolerable_failures=1, concurrency=2
-    )
+    assert Rhythm.of(
+        replace(batch, checkpoint_interval_ms=5_000, pipeline_concurrency=2), engine
+    ) == Rhythm(interval_ms=5_000, timeout_ms=9_000, tolerable_failures=1, concurrency=2)
 
 
 def test_a_pause_between_batches_that_is_longer_than_the_interval_counts_as_the_interval() -> None:
-    env = JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1_000, checkpoint_pause_ms_min=50_000)
+    env = JobEnv(
+        mode=JobMode.STREAMING, checkpoint_interval_ms=1_000, checkpoint_pause_ms_min=50_000
+    )
     assert Rhythm.of(env, CheckpointSettings()).interval_ms == 50_000
 
 
 # --- one pipeline
 
 
-@pytest.mark.parametrize(("age_ms", "level"), [(0, OK), (40_000, OK), (40_001, LATE), (60_000, LATE), (60_001, STALLED), (10**9, STALLED)])
+@pytest.mark.parametrize(
+    ("age_ms", "level"),
+    [(0, OK), (40_000, OK), (40_001, LATE), (60_000, LATE), (60_001, STALLED), (10**9, STALLED)],
+)
 def test_a_pipeline_is_as_healthy_as_its_last_progress_is_young(signs, age_ms, level) -> None:
     assert pipeline_health(TEN, signs("writing", age_ms)).level is level
 
@@ -110,13 +132,17 @@ def test_the_reason_names_the_checkpoint_and_the_last_error(make, signs) -> None
 
 
 def test_a_reason_does_not_change_while_nothing_changes(signs) -> None:
-    assert pipeline_health(TEN, signs("writing", 70_000)) == pipeline_health(TEN, signs("writing", 7_000_000))
+    assert pipeline_health(TEN, signs("writing", 70_000)) == pipeline_health(
+        TEN, signs("writing", 7_000_000)
+    )
 
 
 @pytest.mark.parametrize("phase", ["", "restoring", "starting"])
 def test_a_pipeline_that_starts_has_the_start_window_too(signs, phase) -> None:
     assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == Health()
-    assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == Health(LATE, "starting: the pipeline is not up yet")
+    assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == Health(
+        LATE, "starting: the pipeline is not up yet"
+    )
     assert pipeline_health(TEN, signs(phase, START_MS + 60_001)).level is STALLED
 
 
@@ -132,18 +158,27 @@ def test_figures_of_an_older_generation_say_that_it_starts(make, signs) -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "restoring"])
-def test_a_checkpoint_of_this_generation_ends_the_start_before_the_phase_says_so(make, signs, phase) -> None:
+def test_a_checkpoint_of_this_generation_ends_the_start_before_the_phase_says_so(
+    make, signs, phase
+) -> None:
     state = make.pipeline()
-    ref = CheckpointRef(checkpoint=1, path="1", generation=state.generation, begun_ms=1, completed_ms=2)
+    ref = CheckpointRef(
+        checkpoint=1, path="1", generation=state.generation, begun_ms=1, completed_ms=2
+    )
     assert not is_starting(replace(state, retained=(ref,)), signs(phase).metrics)
     assert is_starting(replace(state, retained=(ref,)), signs("starting").metrics)
     earlier = replace(ref, generation=state.generation - 1)
     assert is_starting(replace(state, retained=(earlier,)), signs(phase).metrics)
 
 
-@pytest.mark.parametrize("status", [PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED])
+@pytest.mark.parametrize(
+    "status", [PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED]
+)
 def test_a_pipeline_that_has_ended_is_not_judged(make, signs, status) -> None:
-    assert pipeline_health(TEN, signs("idle", 10**9, silent_ms=10**9, state=make.pipeline(status))) == Health()
+    assert (
+        pipeline_health(TEN, signs("idle", 10**9, silent_ms=10**9, state=make.pipeline(status)))
+        == Health()
+    )
 
 
 def test_a_single_batch_may_take_what_it_takes_while_the_driver_gives_signs_of_life(signs) -> None:
@@ -154,13 +189,18 @@ def test_a_single_batch_may_take_what_it_takes_while_the_driver_gives_signs_of_l
 
 def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None:
     seen = pipeline_health(TEN, signs("writing", 70_000, silent_ms=70_000))
-    assert seen == Health(STALLED, "store unreachable: the driver's process is there, but nothing of it reaches the store")
+    assert seen == Health(
+        STALLED,
+        "store unreachable: the driver's process is there, but nothing of it reaches the store",
+    )
     unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, seen=False))
     assert unseen == Health(STALLED, "driver gone: it gives no sign of life, and no worker sees it")
 
 
 def test_a_short_silence_does_not_hide_a_worse_reason(signs) -> None:
-    assert pipeline_health(TEN, signs("committing", 70_000, silent_ms=50_000)).reason.startswith("sink blocked")
+    assert pipeline_health(TEN, signs("committing", 70_000, silent_ms=50_000)).reason.startswith(
+        "sink blocked"
+    )
 
 
 # --- a job
@@ -168,8 +208,12 @@ def test_a_short_silence_does_not_hide_a_worse_reason(signs) -> None:
 
 def test_a_job_is_as_healthy_as_its_worst_pipeline_and_names_it(make, signs) -> None:
     second = signs("committing", 70_000, state=make.pipeline(number=2))
-    assert job_health(TEN, [signs("idle"), second]) == Health(STALLED, "pipeline 2: sink blocked: the sink has not committed")
-    assert job_health(TEN, [signs("committing", 70_000)]) == Health(STALLED, "sink blocked: the sink has not committed")
+    assert job_health(TEN, [signs("idle"), second]) == Health(
+        STALLED, "pipeline 2: sink blocked: the sink has not committed"
+    )
+    assert job_health(TEN, [signs("committing", 70_000)]) == Health(
+        STALLED, "sink blocked: the sink has not committed"
+    )
     assert job_health(TEN, [signs("idle"), signs("idle")]) == Health()
     assert job_health(TEN, []) == Health()
 
@@ -178,26 +222,49 @@ def test_a_pipeline_that_waits_for_its_turn_is_healthy(make, signs) -> None:
     waits = signs("", 10**9, state=make.pipeline(PipelineStatus.CREATED, 2))
     assert job_health(replace(TEN, concurrency=1), [signs("writing"), waits]) == Health()
     assert job_health(replace(TEN, concurrency=2), [signs("writing"), waits]).level is STALLED
-    assert job_health(replace(TEN, concurrency=1), [signs("writing", state=make.pipeline(PipelineStatus.FINISHED)), waits]).level is STALLED
+    assert (
+        job_health(
+            replace(TEN, concurrency=1),
+            [signs("writing", state=make.pipeline(PipelineStatus.FINISHED)), waits],
+        ).level
+        is STALLED
+    )
 
 
 def test_the_health_of_a_job_comes_from_its_records_and_ages(make, signs) -> None:
     env = JobEnv(mode=JobMode.STREAMING)
     metrics = {1: signs("writing").metrics}
-    assert health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}) == Health(LATE, "batch too long: its rows are being read and staged")
-    gone = health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, seen=False)
+    assert health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}) == Health(
+        LATE, "batch too long: its rows are being read and staged"
+    )
+    gone = health_of(
+        env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, seen=False
+    )
     assert gone.reason.startswith("driver gone")
-    assert health_of(env, CheckpointSettings(), [make.pipeline()], {}, {1: 50_000}, start_ms=0).reason.startswith("starting")
+    assert health_of(
+        env, CheckpointSettings(), [make.pipeline()], {}, {1: 50_000}, start_ms=0
+    ).reason.startswith("starting")
 
 
 # --- ages
 
 
-def test_the_age_begins_anew_with_a_checkpoint_a_confirmation_and_the_end_of_the_start(make, signs) -> None:
-    state, writing, restoring = make.pipeline(), signs("writing").metrics, signs("restoring").metrics
+def test_the_age_begins_anew_with_a_checkpoint_a_confirmation_and_the_end_of_the_start(
+    make, signs
+) -> None:
+    state, writing, restoring = (
+        make.pipeline(),
+        signs("writing").metrics,
+        signs("restoring").metrics,
+    )
     before = mark(state, writing)
     assert mark(state, replace(writing, phase="committing", rows_read=5, at_ms=7)) == before
-    for other in (replace(state, checkpoints=1), replace(state, confirmed_ms=1), replace(state, generation=9), replace(state, status=PipelineStatus.FINISHED)):
+    for other in (
+        replace(state, checkpoints=1),
+        replace(state, confirmed_ms=1),
+        replace(state, generation=9),
+        replace(state, status=PipelineStatus.FINISHED),
+    ):
         assert mark(other, writing) != before
     assert mark(state, restoring) != before
 
@@ -206,27 +273,54 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
     assert shown_age_ms(make.pipeline(), 10**6) is None
     checkpoint = make.checkpoint()
     assert shown_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
-    assert shown_age_ms(make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3), checkpoint.completed_ms + 5) == 2
+    assert (
+        shown_age_ms(
+            make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3),
+            checkpoint.completed_ms + 5,
+        )
+        == 2
+    )
     assert shown_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
 
 
 def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
     late = Health(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
-    assert explained(late, "the driver's process 7 is stopped") == Health(CheckpointHealth.LATE, "driver held up: the driver's process 7 is stopped")
+    assert explained(late, "the driver's process 7 is stopped") == Health(
+        CheckpointHealth.LATE, "driver held up: the driver's process 7 is stopped"
+    )
     assert explained(late, "") == late
     assert explained(Health(), "the driver's process 7 is stopped") == Health()
 
 
 def test_a_start_that_waits_for_a_cluster_names_it() -> None:
-    state = PipelineState(job_id=7, pipeline=1, lineage="l", generation=2, status=PipelineStatus.RUNNING)
-    metrics = PipelineMetrics(pipeline=1, generation=2, phase="starting", waits_for="YARN: application_1 is ACCEPTED, no container granted")
+    state = PipelineState(
+        job_id=7, pipeline=1, lineage="l", generation=2, status=PipelineStatus.RUNNING
+    )
+    metrics = PipelineMetrics(
+        pipeline=1,
+        generation=2,
+        phase="starting",
+        waits_for="YARN: application_1 is ACCEPTED, no container granted",
+    )
     rhythm = Rhythm(interval_ms=1000, timeout_ms=1000, start_ms=1000)
     health = pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=2500 + 1000))
-    assert health == Health(CheckpointHealth.STALLED, "starting: YARN: application_1 is ACCEPTED, no container granted")
+    assert health == Health(
+        CheckpointHealth.STALLED, "starting: YARN: application_1 is ACCEPTED, no container granted"
+    )
 
 
 def test_what_the_driver_waits_for_is_the_reason(signs, make) -> None:
     full = "the checkpoint storage /checkpoints is full (no space left): make room"
-    metrics = PipelineMetrics(pipeline=1, generation=make.generation, phase="publishing", waits_for=full)
-    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == Health(STALLED, f"store unreachable: {full}")
-    assert full not in pipeline_health(TEN, signs("publishing", 61_000, metrics=replace(metrics, generation=make.generation - 1))).reason
+    metrics = PipelineMetrics(
+        pipeline=1, generation=make.generation, phase="publishing", waits_for=full
+    )
+    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == Health(
+        STALLED, f"store unreachable: {full}"
+    )
+    assert (
+        full
+        not in pipeline_health(
+            TEN,
+            signs("publishing", 61_000, metrics=replace(metrics, generation=make.generation - 1)),
+        ).reason
+    )

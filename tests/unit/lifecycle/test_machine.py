@@ -39,7 +39,9 @@ from tidegate.model.records import (
 FOR_EVER = {JobStatus.PENDING, JobStatus.RUNNING}
 AGES = st.sampled_from([0, 4_999, 5_000, 30_000, 60_000, 120_000, 10**7])
 PROCESS = ProcessRef(pid=1, started=1, boot="b", host="h")
-ENDS = st.none() | st.builds(DriverEnd, at_ms=st.just(1), code=st.none() | st.integers(-15, 80), proof=st.just("exit"))
+ENDS = st.none() | st.builds(
+    DriverEnd, at_ms=st.just(1), code=st.none() | st.integers(-15, 80), proof=st.just("exit")
+)
 CHECKPOINTS = st.builds(
     CheckpointRef,
     checkpoint=st.just(1),
@@ -98,7 +100,14 @@ VIEWS = st.builds(
         end=ENDS,
     ),
     assignment=st.none()
-    | st.builds(Assignment, job_id=st.just(1), initialization_ms=st.just(1), generation=st.just(3), worker=st.just("w"), order=st.sampled_from(Order)),
+    | st.builds(
+        Assignment,
+        job_id=st.just(1),
+        initialization_ms=st.just(1),
+        generation=st.just(3),
+        worker=st.just("w"),
+        order=st.sampled_from(Order),
+    ),
     watcher=st.sampled_from(Watcher),
     adopter=st.just("w2"),
     driver_silent=st.booleans(),
@@ -131,15 +140,21 @@ def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(view: Job
         return
     assert decision.to in machine.STATES[view.state.status].GOES_TO
     assert (decision.worker is not None) or decision.to is not JobStatus.SCHEDULED
-    assert (decision.order is None) == (decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING))
+    assert (decision.order is None) == (
+        decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING)
+    )
     assert not decision.proof or (view.driver_lives and view.driver_silent)
     if decision.restart:
-        assert (0 if decision.healed else view.state.restarts) + 1 <= view.record.plan.env.retry_times
+        assert (
+            0 if decision.healed else view.state.restarts
+        ) + 1 <= view.record.plan.env.retry_times
 
 
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
-def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_killed_in_vain(view: JobView) -> None:
+def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_killed_in_vain(
+    view: JobView,
+) -> None:
     decision = machine.decide(view)
     settled = not view.driver_lives or (isinstance(decision, Go) and bool(decision.proof))
     if isinstance(decision, Go) and not settled:
@@ -154,24 +169,42 @@ def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_kil
 def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobView) -> None:
     """Turn by turn, carrying out what is decided about the order, and nothing else: no fact ever comes."""
     state = machine.STATES[view.state.status]
-    if state.DEADLINE is None or (view.state.leader is not None and view.embedded_alive is not False):
+    if state.DEADLINE is None or (
+        view.state.leader is not None and view.embedded_alive is not False
+    ):
         return
     age_ms, since_ms, step_ms = 0, 0, 5_000
     view = replace(view, watcher=Watcher.ALIVE if view.assignment else Watcher.NONE)
-    while isinstance(decision := machine.decide(replace(view, state_age_ms=age_ms, order_age_ms=age_ms - since_ms)), Stay):
+    while isinstance(
+        decision := machine.decide(
+            replace(view, state_age_ms=age_ms, order_age_ms=age_ms - since_ms)
+        ),
+        Stay,
+    ):
         assert age_ms < state.DEADLINE.ms(view.limits) + ladder_ms(view.limits), "it waits for ever"
         if view.assignment is not None and decision.order not in (None, view.standing):
-            view, since_ms = replace(view, assignment=replace(view.assignment, order=decision.order)), age_ms
+            view, since_ms = (
+                replace(view, assignment=replace(view.assignment, order=decision.order)),
+                age_ms,
+            )
         age_ms += step_ms
 
 
 def test_every_status_has_a_state_and_every_state_its_own_file() -> None:
     assert set(machine.STATES) == set(JobStatus)
-    assert [status for status, state in machine.STATES.items() if vars(state)["__name__"].rpartition(".")[2] != status.value.lower()] == []
+    assert [
+        status
+        for status, state in machine.STATES.items()
+        if vars(state)["__name__"].rpartition(".")[2] != status.value.lower()
+    ] == []
 
 
 def test_only_waiting_and_running_may_last_for_ever() -> None:
-    assert {status for status, state in machine.STATES.items() if state.DEADLINE is None and not status.terminal} == FOR_EVER
+    assert {
+        status
+        for status, state in machine.STATES.items()
+        if state.DEADLINE is None and not status.terminal
+    } == FOR_EVER
 
 
 def test_a_deadline_leads_only_where_the_state_may_go() -> None:
@@ -182,7 +215,9 @@ def test_a_deadline_leads_only_where_the_state_may_go() -> None:
 
 
 def test_terminal_states_have_no_exit_and_all_others_lead_to_one() -> None:
-    assert {status for status, state in machine.STATES.items() if not state.GOES_TO} == {status for status in JobStatus if status.terminal}
+    assert {status for status, state in machine.STATES.items() if not state.GOES_TO} == {
+        status for status in JobStatus if status.terminal
+    }
     ending = {status for status in JobStatus if status.terminal}
     for _ in JobStatus:
         ending |= {before for before, after in machine.edges() if after in ending}
@@ -190,9 +225,16 @@ def test_terminal_states_have_no_exit_and_all_others_lead_to_one() -> None:
 
 
 def test_an_exit_that_is_not_listed_is_refused(make, monkeypatch: pytest.MonkeyPatch) -> None:
-    rogue = SimpleNamespace(NAME=JobStatus.FINISHED, GOES_TO=frozenset(), DEADLINE=None, decide=lambda _: Go(to=JobStatus.RUNNING))
+    rogue = SimpleNamespace(
+        NAME=JobStatus.FINISHED,
+        GOES_TO=frozenset(),
+        DEADLINE=None,
+        decide=lambda _: Go(to=JobStatus.RUNNING),
+    )
     monkeypatch.setitem(machine.STATES, JobStatus.FINISHED, rogue)
-    with pytest.raises(machine.IllegalTransition, match="job 7 may not go from FINISHED to RUNNING") as caught:
+    with pytest.raises(
+        machine.IllegalTransition, match="job 7 may not go from FINISHED to RUNNING"
+    ) as caught:
         machine.decide(make.view(JobStatus.FINISHED))
     assert isinstance(caught.value, TerminalError)
     assert caught.value.condition == "illegal-transition"
@@ -202,17 +244,29 @@ def test_the_diagram_shows_every_exit_once() -> None:
     lines = machine.diagram().splitlines()
     assert lines[0] == "stateDiagram-v2"
     drawn = [tuple(line.split(" --> ")) for line in map(str.strip, lines[1:])]
-    assert [(before, after) for before, after in drawn if "[*]" not in (before, after)] == [(b.value, a.value) for b, a in machine.edges()]
+    assert [(before, after) for before, after in drawn if "[*]" not in (before, after)] == [
+        (b.value, a.value) for b, a in machine.edges()
+    ]
     assert len(set(drawn)) == len(drawn)
     assert ("[*]", "CREATED") in drawn
     assert ("UNKNOWABLE", "[*]") not in drawn
 
 
 @pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
-def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(make: Any, limits: Limits, wish: Wish) -> None:
+def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
+    make: Any, limits: Limits, wish: Wish
+) -> None:
     led = {"leader": make.process(1)}
-    alone = {"assignment": None, "watcher": Watcher.NONE, "embedded_alive": True, "adopter": "w2", "driver": make.driver(worker="")}
-    patient = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=machine.OBEYED_MS - 1)
+    alone = {
+        "assignment": None,
+        "watcher": Watcher.NONE,
+        "embedded_alive": True,
+        "adopter": "w2",
+        "driver": make.driver(worker=""),
+    }
+    patient = make.view(
+        JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=machine.OBEYED_MS - 1
+    )
     assert machine.decide(patient) == Stay()
     overdue = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=ladder_ms(limits))
     decision = machine.decide(overdue)
@@ -220,10 +274,14 @@ def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
     assert (decision.to, decision.order, decision.worker) == (JobStatus.CANCELING, Order.KILL, "w2")
     assert "does not obey" in decision.reason
     killed = {**alone, "assignment": make.assignment(Order.KILL, "w2"), "watcher": Watcher.ALIVE}
-    waits = machine.decide(make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits)))
+    waits = machine.decide(
+        make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
+    )
     assert isinstance(waits, Stay)
     assert waits.order is Order.KILL
     killed["driver"] = make.driver(end=-9, worker="")
-    ended = machine.decide(make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits)))
+    ended = machine.decide(
+        make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
+    )
     assert isinstance(ended, Go)
     assert ended.to is JobStatus.CANCELED

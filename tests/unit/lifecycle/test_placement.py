@@ -9,17 +9,33 @@ from tidegate.lifecycle.view import NoPlace, Place
 
 TAGS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
 QUEUES = st.lists(
-    st.builds(Candidate, job_id=st.integers(1, 50), tags=TAGS, held=st.sampled_from(["", "", "old incarnation"]), avoid=st.frozensets(st.sampled_from("vw"))),
+    st.builds(
+        Candidate,
+        job_id=st.integers(1, 50),
+        tags=TAGS,
+        held=st.sampled_from(["", "", "old incarnation"]),
+        avoid=st.frozensets(st.sampled_from("vw")),
+    ),
     unique_by=lambda job: job.job_id,
     max_size=12,
 )
 WORKERS = st.lists(
-    st.builds(Offer, id=st.sampled_from("uvwxyz"), slots=st.integers(0, 4), taken=st.integers(0, 5), tags=TAGS), unique_by=lambda o: o.id, max_size=5
+    st.builds(
+        Offer,
+        id=st.sampled_from("uvwxyz"),
+        slots=st.integers(0, 4),
+        taken=st.integers(0, 5),
+        tags=TAGS,
+    ),
+    unique_by=lambda o: o.id,
+    max_size=5,
 )
 
 
 @given(QUEUES, WORKERS)
-def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags(queue, workers) -> None:
+def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags(
+    queue, workers
+) -> None:
     answers = place(queue, workers)
     assert list(answers) == [job.job_id for job in queue]
     for worker in workers:
@@ -31,31 +47,54 @@ def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags
 @given(QUEUES, WORKERS)
 def test_a_job_that_cannot_run_never_blocks_one_that_can(queue, workers) -> None:
     answers = place(queue, workers)
-    left = {w.id: w.free - sum(answer == Place(w.id) for answer in answers.values()) for w in workers}
+    left = {
+        w.id: w.free - sum(answer == Place(w.id) for answer in answers.values()) for w in workers
+    }
     for job in queue:
         if isinstance(answers[job.job_id], NoPlace) and not job.held:
             assert [w.id for w in workers if not missing(job.tags, w.tags) and left[w.id]] == []
 
 
 @given(QUEUES, WORKERS)
-def test_the_answer_depends_on_what_is_there_and_not_on_the_order_of_workers(queue, workers) -> None:
+def test_the_answer_depends_on_what_is_there_and_not_on_the_order_of_workers(
+    queue, workers
+) -> None:
     assert place(queue, workers) == place(queue, list(reversed(workers)))
 
 
 def test_the_least_loaded_worker_comes_first() -> None:
-    workers = [Offer(id="full", slots=2, taken=2), Offer(id="half", slots=4, taken=2), Offer(id="quarter", slots=8, taken=2)]
+    workers = [
+        Offer(id="full", slots=2, taken=2),
+        Offer(id="half", slots=4, taken=2),
+        Offer(id="quarter", slots=8, taken=2),
+    ]
     answers = place([Candidate(job_id=n) for n in range(1, 8)], workers)
-    assert [answers[n].worker for n in range(1, 8)] == ["quarter", "quarter", "quarter", "half", "quarter", "quarter", "half"]
+    assert [answers[n].worker for n in range(1, 8)] == [
+        "quarter",
+        "quarter",
+        "quarter",
+        "half",
+        "quarter",
+        "quarter",
+        "half",
+    ]
 
 
 def test_of_equal_workers_the_one_with_more_slots_and_then_the_first_by_name() -> None:
-    assert place([Candidate(job_id=1)], [Offer(id="b", slots=2), Offer(id="a", slots=2), Offer(id="c", slots=3)])[1] == Place("c")
-    assert place([Candidate(job_id=1)], [Offer(id="b", slots=2), Offer(id="a", slots=2)])[1] == Place("a")
+    assert place(
+        [Candidate(job_id=1)],
+        [Offer(id="b", slots=2), Offer(id="a", slots=2), Offer(id="c", slots=3)],
+    )[1] == Place("c")
+    assert place([Candidate(job_id=1)], [Offer(id="b", slots=2), Offer(id="a", slots=2)])[
+        1
+    ] == Place("a")
 
 
 def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
     again = Candidate(job_id=1, avoid=frozenset({"idle"}))
-    assert place([again], [Offer(id="idle", slots=9), Offer(id="busy", slots=2, taken=1)])[1] == Place("busy")
+    assert place([again], [Offer(id="idle", slots=9), Offer(id="busy", slots=2, taken=1)])[
+        1
+    ] == Place("busy")
     assert place([again], [Offer(id="idle", slots=9)])[1] == Place("idle")
 
 
@@ -63,7 +102,11 @@ def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
     ("job", "workers", "reason"),
     [
         (Candidate(job_id=1), [], "no worker is there"),
-        (Candidate(job_id=1), [Offer(id="w", slots=2, taken=2), Offer(id="v", slots=1, taken=1)], "all 3 slots are taken"),
+        (
+            Candidate(job_id=1),
+            [Offer(id="w", slots=2, taken=2), Offer(id="v", slots=1, taken=1)],
+            "all 3 slots are taken",
+        ),
         (Candidate(job_id=1), [Offer(id="w", slots=0)], "the workers have no slots"),
         (
             Candidate(job_id=1, tags={"zone": "b", "disk": "ssd"}),
@@ -75,7 +118,11 @@ def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
             [Offer(id="w", slots=2, taken=2, tags={"zone": "b"}), Offer(id="v", slots=2)],
             "all 2 slots of the workers with its tags are taken",
         ),
-        (Candidate(job_id=1, held="the old incarnation is being cleaned up"), [Offer(id="w", slots=2)], "the old incarnation is being cleaned up"),
+        (
+            Candidate(job_id=1, held="the old incarnation is being cleaned up"),
+            [Offer(id="w", slots=2)],
+            "the old incarnation is being cleaned up",
+        ),
     ],
 )
 def test_a_job_without_a_place_is_told_why(job, workers, reason) -> None:
@@ -83,5 +130,7 @@ def test_a_job_without_a_place_is_told_why(job, workers, reason) -> None:
 
 
 def test_a_job_that_rejects_waiting_is_rejected_but_not_while_it_is_held() -> None:
-    assert place([Candidate(job_id=1, rejects=True)], [])[1] == NoPlace("no worker is there", rejected=True)
+    assert place([Candidate(job_id=1, rejects=True)], [])[1] == NoPlace(
+        "no worker is there", rejected=True
+    )
     assert place([Candidate(job_id=1, rejects=True, held="cleanup")], [])[1] == NoPlace("cleanup")

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.lifecycle.retry import Exhausted, Retry, backoff_ms, backoff_ms_max, got_on, next_retry
+from tidegate.lifecycle.retry import (
+    Exhausted,
+    Retry,
+    backoff_ms,
+    backoff_ms_max,
+    got_on,
+    next_retry,
+)
 from tidegate.model.records import PipelineStatus
 
 
@@ -31,22 +38,40 @@ def test_a_job_without_retries_has_none_however_well_it_went() -> None:
 def test_the_pause_doubles_up_to_eight_times_the_interval(interval_s: float, number: int) -> None:
     first = int(interval_s * 1000)
     assert backoff_ms(interval_s, 1) == first
-    assert first <= backoff_ms(interval_s, number) <= backoff_ms(interval_s, number + 1) <= backoff_ms_max(interval_s)
+    assert (
+        first
+        <= backoff_ms(interval_s, number)
+        <= backoff_ms(interval_s, number + 1)
+        <= backoff_ms_max(interval_s)
+    )
     assert backoff_ms(interval_s, 4) == backoff_ms_max(interval_s) == int(interval_s * 8000)
 
 
 def test_the_first_pauses_are_as_written_in_the_docs() -> None:
-    assert [backoff_ms(3, number) for number in range(6)] == [0, 3_000, 6_000, 12_000, 24_000, 24_000]
+    assert [backoff_ms(3, number) for number in range(6)] == [
+        0,
+        3_000,
+        6_000,
+        12_000,
+        24_000,
+        24_000,
+    ]
 
 
 def test_a_checkpoint_of_this_generation_is_progress_and_one_of_an_older_is_not(make) -> None:
     assert got_on(make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(),))])
-    assert not got_on(make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(make.generation - 1),))])
+    assert not got_on(
+        make.driver(),
+        make.generation,
+        [make.pipeline(retained=(make.checkpoint(make.generation - 1),))],
+    )
 
 
 def test_finding_nothing_to_read_is_progress_if_this_driver_found_it(make) -> None:
     driver = make.driver()
-    assert got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms - 1)]), "clocks of hosts are not compared"
+    assert got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms - 1)]), (
+        "clocks of hosts are not compared"
+    )
     assert not got_on(driver, make.generation, [make.pipeline(confirmed_ms=0)])
 
 
@@ -57,14 +82,24 @@ def test_one_pipeline_that_thrives_does_not_pay_for_another(make) -> None:
 
 @pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.FINISHED])
 def test_pipelines_that_wait_for_their_turn_or_have_finished_hold_nobody_up(make, status) -> None:
-    assert got_on(make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(),)), make.pipeline(status, 2)])
+    assert got_on(
+        make.driver(),
+        make.generation,
+        [make.pipeline(retained=(make.checkpoint(),)), make.pipeline(status, 2)],
+    )
 
 
 def test_what_an_earlier_generation_has_finished_is_no_progress_of_this_one(make) -> None:
-    earlier = make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(make.generation - 1),))
+    earlier = make.pipeline(
+        PipelineStatus.FINISHED, retained=(make.checkpoint(make.generation - 1),)
+    )
     waits = make.pipeline(PipelineStatus.CREATED, 2)
     assert not got_on(make.driver(), make.generation, [earlier, waits])
-    assert got_on(make.driver(), make.generation, [make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(),)), waits])
+    assert got_on(
+        make.driver(),
+        make.generation,
+        [make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(),)), waits],
+    )
 
 
 def test_a_generation_without_a_driver_or_a_pipeline_has_done_nothing(make) -> None:

@@ -5,7 +5,14 @@ import pytest
 from tidegate.lifecycle.decision import Go, Stay
 from tidegate.lifecycle.machine import decide
 from tidegate.lifecycle.view import Place, Watcher
-from tidegate.model.records import JobStatus, Order, PipelineSavepoint, PipelineStatus, SavepointStatus, Wish
+from tidegate.model.records import (
+    JobStatus,
+    Order,
+    PipelineSavepoint,
+    PipelineStatus,
+    SavepointStatus,
+    Wish,
+)
 
 DONE, FAILED = SavepointStatus.DONE, SavepointStatus.FAILED
 
@@ -15,9 +22,14 @@ def saving(make, **fields):
 
 
 def test_only_a_running_job_begins_a_savepoint_that_ends_it(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint())) == Go(to=JobStatus.DOING_SAVEPOINT)
+    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint())) == Go(
+        to=JobStatus.DOING_SAVEPOINT
+    )
     assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(stop=False))) == Stay()
-    assert decide(make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), place=Place("w"))).to is JobStatus.SCHEDULED
+    assert (
+        decide(make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), place=Place("w"))).to
+        is JobStatus.SCHEDULED
+    )
 
 
 def test_the_driver_is_left_alone_while_it_makes_the_savepoint(make) -> None:
@@ -29,37 +41,63 @@ def test_the_job_is_done_when_the_savepoint_is_whole_and_the_driver_has_ended(ma
     whole = saving(make, savepoint=make.savepoint(DONE))
     assert decide(whole) == Stay(order=Order.STOP)
     assert decide(make.ordered(whole, Order.STOP, limits.linger_ms)) == Stay(order=Order.INTERRUPT)
-    assert decide(saving(make, savepoint=make.savepoint(DONE), driver=make.driver(end=0))) == Go(to=JobStatus.SAVEPOINT_DONE)
+    assert decide(saving(make, savepoint=make.savepoint(DONE), driver=make.driver(end=0))) == Go(
+        to=JobStatus.SAVEPOINT_DONE
+    )
     undead = decide(make.ordered(whole, Order.KILL, limits.kill_ms))
     assert (undead.to, undead.failure.condition) == (JobStatus.SAVEPOINT_DONE, "driver-undead")
 
 
 @pytest.mark.parametrize("code", [0, -9])
 def test_a_driver_that_was_quicker_than_every_leader_has_done_its_part(make, code) -> None:
-    ended = {"savepoint": make.savepoint(DONE), "driver": make.driver(end=code), "pipelines": (make.pipeline(PipelineStatus.CANCELED),)}
+    ended = {
+        "savepoint": make.savepoint(DONE),
+        "driver": make.driver(end=code),
+        "pipelines": (make.pipeline(PipelineStatus.CANCELED),),
+    }
     assert decide(make.view(JobStatus.RUNNING, **ended)) == Go(to=JobStatus.DOING_SAVEPOINT)
-    assert decide(make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), place=Place("w"))) == Go(to=JobStatus.SAVEPOINT_DONE)
+    assert decide(
+        make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), place=Place("w"))
+    ) == Go(to=JobStatus.SAVEPOINT_DONE)
 
 
 def test_a_savepoint_that_failed_lets_the_job_run_on_and_says_why(make) -> None:
     decision = decide(saving(make, savepoint=make.savepoint(FAILED, reason="no space")))
     assert (decision.to, decision.reason) == (JobStatus.RUNNING, "there is no savepoint: no space")
-    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(FAILED, reason="no space"))) == Stay()
+    assert (
+        decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(FAILED, reason="no space")))
+        == Stay()
+    )
 
 
 def test_a_savepoint_that_does_not_come_is_given_up_and_names_the_pipelines(make, limits) -> None:
-    copied = make.pipeline(number=2, savepoint=PipelineSavepoint(id="9", checkpoint=5, path="7/2/5", copied=True))
+    copied = make.pipeline(
+        number=2, savepoint=PipelineSavepoint(id="9", checkpoint=5, path="7/2/5", copied=True)
+    )
     assert decide(saving(make, state_age_ms=limits.savepoint_ms - 1)) == Stay()
-    decision = decide(saving(make, state_age_ms=limits.savepoint_ms, pipelines=(make.pipeline(), copied)))
+    decision = decide(
+        saving(make, state_age_ms=limits.savepoint_ms, pipelines=(make.pipeline(), copied))
+    )
     assert decision.to is JobStatus.RUNNING
-    assert decision.savepoint == "it was not done within 600 s; pipeline 1 has not come to a checkpoint"
+    assert (
+        decision.savepoint
+        == "it was not done within 600 s; pipeline 1 has not come to a checkpoint"
+    )
 
 
 def test_a_savepoint_without_a_stop_is_given_up_in_time_too(make, limits) -> None:
-    view = make.view(JobStatus.RUNNING, savepoint=make.savepoint(stop=False), savepoint_age_ms=limits.savepoint_ms)
+    view = make.view(
+        JobStatus.RUNNING,
+        savepoint=make.savepoint(stop=False),
+        savepoint_age_ms=limits.savepoint_ms,
+    )
     assert "not done within" in decide(view).savepoint
     embedded = make.view(
-        JobStatus.RUNNING, savepoint=make.savepoint(), savepoint_age_ms=limits.savepoint_ms, state={"leader": make.process()}, embedded_alive=True
+        JobStatus.RUNNING,
+        savepoint=make.savepoint(),
+        savepoint_age_ms=limits.savepoint_ms,
+        state={"leader": make.process()},
+        embedded_alive=True,
     )
     assert decide(embedded) == Stay()
 

@@ -5,14 +5,33 @@ import pytest
 from tidegate.lifecycle.decision import Go, Stay
 from tidegate.lifecycle.machine import decide
 from tidegate.lifecycle.view import Health, NoPlace, Place, Watcher
-from tidegate.model.records import TERMINAL, CheckpointHealth, DriverEnd, JobStatus, Order, PipelineStatus, Wish
+from tidegate.model.records import (
+    TERMINAL,
+    CheckpointHealth,
+    DriverEnd,
+    JobStatus,
+    Order,
+    PipelineStatus,
+    Wish,
+)
 
 STOPS = pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
 STALLED = Health(CheckpointHealth.STALLED, "batch too long")
 GONE_AND_SILENT = {"watcher": Watcher.GONE, "driver_silent": True}
-LIVING = [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.DOING_SAVEPOINT, JobStatus.CANCELING, JobStatus.FAILING]
+LIVING = [
+    JobStatus.SCHEDULED,
+    JobStatus.RUNNING,
+    JobStatus.RECOVERING,
+    JobStatus.DOING_SAVEPOINT,
+    JobStatus.CANCELING,
+    JobStatus.FAILING,
+]
 
-WAITS_FOR = {JobStatus.CANCELING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED, JobStatus.RECOVERING: JobStatus.PENDING}
+WAITS_FOR = {
+    JobStatus.CANCELING: JobStatus.CANCELED,
+    JobStatus.FAILING: JobStatus.FAILED,
+    JobStatus.RECOVERING: JobStatus.PENDING,
+}
 
 
 def gone(decision) -> tuple[JobStatus, Order | None]:
@@ -40,19 +59,27 @@ def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, wish
     decision = decide(make.undriven(JobStatus.PENDING, wish, driver=make.driver(generation=2)))
     assert gone(decision) == (JobStatus.CANCELING, order)
     assert decision.worker == "w"
-    assert decide(make.undriven(JobStatus.CREATED, wish, driver=make.driver(generation=2))) == Go(to=JobStatus.PENDING)
+    assert decide(make.undriven(JobStatus.CREATED, wish, driver=make.driver(generation=2))) == Go(
+        to=JobStatus.PENDING
+    )
 
 
 def test_a_pending_job_with_a_place_is_scheduled_there(make) -> None:
-    assert decide(make.undriven(JobStatus.PENDING, place=Place("w9"))) == Go(to=JobStatus.SCHEDULED, worker="w9")
+    assert decide(make.undriven(JobStatus.PENDING, place=Place("w9"))) == Go(
+        to=JobStatus.SCHEDULED, worker="w9"
+    )
 
 
 def test_a_pending_job_without_a_place_says_why(make) -> None:
-    assert decide(make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken"))) == Stay(reason="all 2 slots are taken")
+    assert decide(make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken"))) == Stay(
+        reason="all 2 slots are taken"
+    )
 
 
 def test_a_pending_job_that_shall_not_wait_fails(make) -> None:
-    decision = decide(make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken", rejected=True)))
+    decision = decide(
+        make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken", rejected=True))
+    )
     assert gone(decision) == (JobStatus.FAILED, None)
     assert decision.failure.condition == "no-place"
 
@@ -64,24 +91,44 @@ def test_a_pending_job_starts_nothing_beside_an_older_driver(make) -> None:
 
 
 def test_a_retry_waits_for_its_time_and_says_after_what(make) -> None:
-    state = {"not_before_ms": make.now_ms + 1, "restarts": 2, "failures": (make.failure("no route"),)}
+    state = {
+        "not_before_ms": make.now_ms + 1,
+        "restarts": 2,
+        "failures": (make.failure("no route"),),
+    }
     waiting = make.undriven(JobStatus.PENDING, place=Place("w9"), state=state)
     assert decide(waiting) == Stay(reason="retry 2 of 3 comes 6 s after the failure: no route")
-    due = make.undriven(JobStatus.PENDING, place=Place("w9"), state={**state, "not_before_ms": make.now_ms})
+    due = make.undriven(
+        JobStatus.PENDING, place=Place("w9"), state={**state, "not_before_ms": make.now_ms}
+    )
     assert decide(due) == Go(to=JobStatus.SCHEDULED, worker="w9")
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_retry(make) -> None:
     state = {"not_before_ms": make.now_ms + 10**9, "restarts": 1}
-    assert isinstance(decide(make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=23_999)), Stay)
-    assert isinstance(decide(make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=24_000)), Go)
+    assert isinstance(
+        decide(
+            make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=23_999)
+        ),
+        Stay,
+    )
+    assert isinstance(
+        decide(
+            make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=24_000)
+        ),
+        Go,
+    )
 
 
 # --- scheduled
 
 
 def scheduled(make, wish=Wish.RUN, **fields):
-    return make.undriven(JobStatus.SCHEDULED, wish, **{"assignment": make.assignment(), "watcher": Watcher.ALIVE, **fields})
+    return make.undriven(
+        JobStatus.SCHEDULED,
+        wish,
+        **{"assignment": make.assignment(), "watcher": Watcher.ALIVE, **fields},
+    )
 
 
 def test_a_driver_that_has_registered_makes_the_job_run(make) -> None:
@@ -93,7 +140,11 @@ def test_an_older_driver_makes_nothing_run(make) -> None:
 
 
 def test_a_driver_that_was_too_quick_to_be_seen_running_is_judged_by_its_pipelines(make) -> None:
-    view = make.view(JobStatus.SCHEDULED, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),))
+    view = make.view(
+        JobStatus.SCHEDULED,
+        driver=make.driver(end=0),
+        pipelines=(make.pipeline(PipelineStatus.FINISHED),),
+    )
     assert gone(decide(view)) == (JobStatus.FINISHED, None)
 
 
@@ -108,8 +159,14 @@ def test_a_driver_that_does_not_start_in_time_costs_a_retry(make, limits) -> Non
     assert decide(scheduled(make, state_age_ms=limits.start_ms - 1)) == Stay()
     decision = decide(scheduled(make, state_age_ms=limits.start_ms))
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
-    assert (decision.restart, decision.failure.message) == (True, "the driver did not start within 120 s")
-    assert decide(scheduled(make, state_age_ms=limits.start_ms, env={"retry_times": 0})).to is JobStatus.FAILING
+    assert (decision.restart, decision.failure.message) == (
+        True,
+        "the driver did not start within 120 s",
+    )
+    assert (
+        decide(scheduled(make, state_age_ms=limits.start_ms, env={"retry_times": 0})).to
+        is JobStatus.FAILING
+    )
 
 
 # --- running
@@ -120,33 +177,62 @@ def test_a_running_job_with_a_watched_driver_stays(make) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT, JobStatus.CANCELING, JobStatus.RECOVERING, JobStatus.FAILING]
+    "status",
+    [
+        JobStatus.SCHEDULED,
+        JobStatus.RUNNING,
+        JobStatus.DOING_SAVEPOINT,
+        JobStatus.CANCELING,
+        JobStatus.RECOVERING,
+        JobStatus.FAILING,
+    ],
 )
 @pytest.mark.parametrize("wish", list(Wish))
 def test_finished_and_dead_is_finished_whatever_was_wished(make, status, wish) -> None:
-    view = make.view(status, wish, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),))
+    view = make.view(
+        status, wish, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),)
+    )
     assert gone(decide(view)) == (JobStatus.FINISHED, None)
 
 
-def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_even_so(make, limits) -> None:
+def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_even_so(
+    make, limits
+) -> None:
     view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(PipelineStatus.FINISHED),))
     assert decide(view) == Stay(order=Order.STOP)
     assert decide(make.ordered(view, Order.STOP, limits.linger_ms)) == Stay(order=Order.INTERRUPT)
-    assert decide(make.ordered(view, Order.TERMINATE, limits.terminate_ms)) == Stay(order=Order.KILL)
+    assert decide(make.ordered(view, Order.TERMINATE, limits.terminate_ms)) == Stay(
+        order=Order.KILL
+    )
     decision = decide(make.ordered(view, Order.KILL, limits.kill_ms))
     assert gone(decision) == (JobStatus.FINISHED, None)
     assert "process 42 on h" in decision.failure.message
 
 
-def test_a_pipeline_that_failed_fails_the_job_with_its_error_and_asks_the_driver_to_end(make) -> None:
-    view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(), make.pipeline(PipelineStatus.FAILED, 2, error=make.failure("no such table"))))
+def test_a_pipeline_that_failed_fails_the_job_with_its_error_and_asks_the_driver_to_end(
+    make,
+) -> None:
+    view = make.view(
+        JobStatus.RUNNING,
+        pipelines=(
+            make.pipeline(),
+            make.pipeline(PipelineStatus.FAILED, 2, error=make.failure("no such table")),
+        ),
+    )
     decision = decide(view)
     assert gone(decision) == (JobStatus.FAILING, Order.STOP)
     assert decision.failure == make.failure("no such table")
     assert decision.reason == "no such table"
 
 
-@pytest.mark.parametrize(("end", "words"), [(-9, "signal 9"), (70, "exit code 70"), (DriverEnd(at_ms=1, proof="session empty"), "session empty")])
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (-9, "signal 9"),
+        (70, "exit code 70"),
+        (DriverEnd(at_ms=1, proof="session empty"), "session empty"),
+    ],
+)
 def test_a_driver_that_died_is_started_again_at_the_cost_of_a_retry(make, end, words) -> None:
     decision = decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end)))
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
@@ -156,34 +242,57 @@ def test_a_driver_that_died_is_started_again_at_the_cost_of_a_retry(make, end, w
 
 def test_last_words_are_in_the_failure(make) -> None:
     end = DriverEnd(at_ms=1, code=1, proof="exit", last_words="out of memory")
-    assert decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end))).reason == "the driver died (exit code 1): out of memory"
+    assert (
+        decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end))).reason
+        == "the driver died (exit code 1): out of memory"
+    )
 
 
 def test_a_driver_that_died_once_too_often_fails_the_job(make) -> None:
     view = make.view(JobStatus.RUNNING, driver=make.driver(end=-9), state={"restarts": 3})
     decision = decide(view)
     assert gone(decision) == (JobStatus.FAILING, Order.KILL)
-    assert decision.reason == "the driver died (signal 9); all 3 restarts without progress are used up"
+    assert (
+        decision.reason == "the driver died (signal 9); all 3 restarts without progress are used up"
+    )
     assert decision.failure.condition == "driver-died"
 
 
 def test_progress_makes_the_budget_full_again(make) -> None:
     got_on = (make.pipeline(retained=(make.checkpoint(),)),)
-    decision = decide(make.view(JobStatus.RUNNING, driver=make.driver(end=-9), pipelines=got_on, state={"restarts": 3}))
+    decision = decide(
+        make.view(
+            JobStatus.RUNNING, driver=make.driver(end=-9), pipelines=got_on, state={"restarts": 3}
+        )
+    )
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
     assert (decision.restart, decision.healed) == (True, True)
 
 
 def test_a_driver_that_was_told_to_end_from_outside_goes_on_at_no_cost(make) -> None:
-    view = make.view(JobStatus.RUNNING, env={"retry_times": 0}, pipelines=(make.pipeline(PipelineStatus.CANCELED),))
-    for seen in (view, make.view(JobStatus.RUNNING, env={"retry_times": 0}, pipelines=view.pipelines, driver=make.driver(end=0))):
+    view = make.view(
+        JobStatus.RUNNING,
+        env={"retry_times": 0},
+        pipelines=(make.pipeline(PipelineStatus.CANCELED),),
+    )
+    for seen in (
+        view,
+        make.view(
+            JobStatus.RUNNING,
+            env={"retry_times": 0},
+            pipelines=view.pipelines,
+            driver=make.driver(end=0),
+        ),
+    ):
         decision = decide(seen)
         assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
         assert (decision.restart, decision.failure) == (False, None)
 
 
 def test_another_worker_on_the_host_adopts_the_driver(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(worker="w2")
+    assert decide(make.view(JobStatus.RUNNING, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(
+        worker="w2"
+    )
 
 
 def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) -> None:
@@ -196,16 +305,24 @@ def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) ->
 def test_a_driver_that_nobody_sees_or_hears_counts_as_dead_by_its_lease(make) -> None:
     decision = decide(make.view(JobStatus.RUNNING, **GONE_AND_SILENT))
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
-    assert (decision.proof, decision.restart, decision.failure.condition) == ("lease expired", True, "driver-lost")
+    assert (decision.proof, decision.restart, decision.failure.condition) == (
+        "lease expired",
+        True,
+        "driver-lost",
+    )
 
 
 def test_a_silent_driver_that_a_worker_sees_does_not_count_as_dead(make) -> None:
     assert decide(make.view(JobStatus.RUNNING, driver_silent=True)) == Stay()
-    assert decide(make.view(JobStatus.RUNNING, driver_silent=True, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(worker="w2")
+    assert decide(
+        make.view(JobStatus.RUNNING, driver_silent=True, watcher=Watcher.REPLACEABLE, adopter="w2")
+    ) == Stay(worker="w2")
 
 
 def test_a_running_job_that_lost_its_assignment_gets_it_back(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, assignment=None, watcher=Watcher.NONE)) == Stay(order=Order.RUN, worker="w")
+    assert decide(make.view(JobStatus.RUNNING, assignment=None, watcher=Watcher.NONE)) == Stay(
+        order=Order.RUN, worker="w"
+    )
 
 
 def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None:
@@ -219,22 +336,38 @@ def test_a_stalled_job_is_killed_and_started_again_within_the_budget(make, statu
     saving = make.savepoint() if status is JobStatus.DOING_SAVEPOINT else None
     decision = decide(make.view(status, health=STALLED, savepoint=saving))
     assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
-    assert (decision.restart, decision.failure.condition, decision.reason) == (True, "stalled", "stalled: batch too long")
-    assert gone(decide(make.view(status, health=STALLED, savepoint=saving, state={"restarts": 3}))) == (JobStatus.FAILING, Order.KILL)
+    assert (decision.restart, decision.failure.condition, decision.reason) == (
+        True,
+        "stalled",
+        "stalled: batch too long",
+    )
+    assert gone(
+        decide(make.view(status, health=STALLED, savepoint=saving, state={"restarts": 3}))
+    ) == (JobStatus.FAILING, Order.KILL)
 
 
 def test_a_late_job_goes_on(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, health=Health(CheckpointHealth.LATE, "batch too long"))) == Stay()
+    assert (
+        decide(make.view(JobStatus.RUNNING, health=Health(CheckpointHealth.LATE, "batch too long")))
+        == Stay()
+    )
 
 
 # --- wishes
 
 
-@pytest.mark.parametrize("status", [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT])
-@pytest.mark.parametrize(("wish", "order"), [(Wish.CANCEL, Order.STOP), (Wish.FORCE_STOP, Order.KILL)])
+@pytest.mark.parametrize(
+    "status", [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT]
+)
+@pytest.mark.parametrize(
+    ("wish", "order"), [(Wish.CANCEL, Order.STOP), (Wish.FORCE_STOP, Order.KILL)]
+)
 def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order) -> None:
     assert gone(decide(make.view(status, wish))) == (JobStatus.CANCELING, order)
-    assert gone(decide(make.view(status, wish, driver=make.driver(end=-9)))) == (JobStatus.CANCELING, order)
+    assert gone(decide(make.view(status, wish, driver=make.driver(end=-9)))) == (
+        JobStatus.CANCELING,
+        order,
+    )
 
 
 @STOPS
@@ -260,8 +393,13 @@ def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
         assert decide(make.ordered(view, standing, age_ms)) == Stay(order=due)
 
 
-@pytest.mark.parametrize(("status", "end"), [(JobStatus.CANCELING, JobStatus.CANCELED), (JobStatus.FAILING, JobStatus.FAILED)])
-def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(make, status, end, limits) -> None:
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [(JobStatus.CANCELING, JobStatus.CANCELED), (JobStatus.FAILING, JobStatus.FAILED)],
+)
+def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(
+    make, status, end, limits
+) -> None:
     decision = decide(make.ordered(make.view(status, Wish.CANCEL), Order.KILL, limits.kill_ms))
     assert gone(decision) == (end, None)
     assert decision.failure.condition == "driver-undead"
@@ -270,12 +408,18 @@ def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(make, status,
 
 
 def test_force_kills_at_once_even_after_a_cancel_has_begun(make) -> None:
-    assert decide(make.ordered(make.view(JobStatus.CANCELING, Wish.FORCE_STOP), Order.STOP)) == Stay(order=Order.KILL)
-    assert decide(make.ordered(make.view(JobStatus.FAILING, Wish.FORCE_STOP), Order.STOP)) == Stay(order=Order.KILL)
+    assert decide(
+        make.ordered(make.view(JobStatus.CANCELING, Wish.FORCE_STOP), Order.STOP)
+    ) == Stay(order=Order.KILL)
+    assert decide(make.ordered(make.view(JobStatus.FAILING, Wish.FORCE_STOP), Order.STOP)) == Stay(
+        order=Order.KILL
+    )
 
 
 def test_an_order_never_becomes_weaker(make) -> None:
-    assert decide(make.ordered(make.view(JobStatus.CANCELING, Wish.CANCEL), Order.TERMINATE)) == Stay(order=Order.TERMINATE)
+    assert decide(
+        make.ordered(make.view(JobStatus.CANCELING, Wish.CANCEL), Order.TERMINATE)
+    ) == Stay(order=Order.TERMINATE)
 
 
 def test_a_failing_job_without_an_order_is_killed(make) -> None:
@@ -298,23 +442,37 @@ class TestWaitingForTheEndOfADriver:
         assert isinstance(decide(make.view(status, watcher=Watcher.GONE)), Stay)
 
     def test_another_worker_on_the_host_carries_the_order_on(self, make, status) -> None:
-        view = make.ordered(make.view(status, watcher=Watcher.REPLACEABLE, adopter="w2", driver_silent=True), Order.KILL, 10**9)
+        view = make.ordered(
+            make.view(status, watcher=Watcher.REPLACEABLE, adopter="w2", driver_silent=True),
+            Order.KILL,
+            10**9,
+        )
         assert decide(view) == Stay(order=Order.KILL, worker="w2")
 
-    def test_without_an_assignment_the_worker_that_started_it_gets_the_order(self, make, status) -> None:
+    def test_without_an_assignment_the_worker_that_started_it_gets_the_order(
+        self, make, status
+    ) -> None:
         decision = decide(make.view(status, assignment=None, watcher=Watcher.NONE))
         assert isinstance(decision, Stay)
         assert decision.worker == "w"
         assert decision.order in (Order.STOP, Order.KILL)
 
     def test_without_anyone_to_be_ordered_it_still_ends(self, make, status) -> None:
-        view = make.view(status, assignment=None, watcher=Watcher.NONE, driver=make.driver(worker=""), state_age_ms=10**9)
+        view = make.view(
+            status,
+            assignment=None,
+            watcher=Watcher.NONE,
+            driver=make.driver(worker=""),
+            state_age_ms=10**9,
+        )
         assert isinstance(decide(view), Go)
 
 
 def test_what_failed_while_a_job_was_canceled_is_in_its_history(make) -> None:
     failed = (make.pipeline(PipelineStatus.FAILED, error=make.failure()),)
-    decision = decide(make.view(JobStatus.CANCELING, Wish.CANCEL, driver=make.driver(end=0), pipelines=failed))
+    decision = decide(
+        make.view(JobStatus.CANCELING, Wish.CANCEL, driver=make.driver(end=0), pipelines=failed)
+    )
     assert (decision.to, decision.failure) == (JobStatus.CANCELED, make.failure())
 
 
@@ -323,12 +481,18 @@ def test_what_failed_while_a_job_was_canceled_is_in_its_history(make) -> None:
 
 def test_a_proven_death_leads_to_the_queue_after_a_pause_that_grows(make) -> None:
     for restarts, pause_ms in ((1, 3_000), (2, 6_000), (3, 12_000), (4, 24_000), (9, 24_000)):
-        decision = decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=-9), state={"restarts": restarts}))
+        decision = decide(
+            make.view(
+                JobStatus.RECOVERING, driver=make.driver(end=-9), state={"restarts": restarts}
+            )
+        )
         assert decision == Go(to=JobStatus.PENDING, not_before_ms=make.now_ms + pause_ms)
 
 
 def test_a_restart_that_does_not_count_waits_for_nothing(make) -> None:
-    assert decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=0))) == Go(to=JobStatus.PENDING)
+    assert decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=0))) == Go(
+        to=JobStatus.PENDING
+    )
 
 
 def test_a_process_that_does_not_die_keeps_the_job_from_starting_again(make, limits) -> None:
@@ -341,12 +505,19 @@ def test_a_process_that_does_not_die_keeps_the_job_from_starting_again(make, lim
 
 def test_a_failure_that_was_reported_before_the_kill_holds(make) -> None:
     failed = (make.pipeline(PipelineStatus.FAILED, error=make.failure()),)
-    assert decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=-9), pipelines=failed)).to is JobStatus.FAILING
+    assert (
+        decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=-9), pipelines=failed)).to
+        is JobStatus.FAILING
+    )
 
 
 @pytest.mark.parametrize("left", [PipelineStatus.FAILED, PipelineStatus.FINISHED])
 def test_what_an_earlier_incarnation_left_says_nothing_about_this_one(make, left) -> None:
-    view = make.undriven(JobStatus.RECOVERING, driver=make.driver(end=-9, generation=2), pipelines=(make.pipeline(left),))
+    view = make.undriven(
+        JobStatus.RECOVERING,
+        driver=make.driver(end=-9, generation=2),
+        pipelines=(make.pipeline(left),),
+    )
     assert decide(view).to is JobStatus.PENDING
 
 
@@ -355,17 +526,46 @@ def test_what_an_earlier_incarnation_left_says_nothing_about_this_one(make, left
 
 @pytest.mark.parametrize("status", LIVING)
 @pytest.mark.parametrize("alive", [True, None])
-def test_a_job_led_by_a_run_is_left_alone_while_that_process_lives_or_cannot_be_seen(make, status, alive) -> None:
-    view = make.view(status, Wish.CANCEL, state={"leader": make.process()}, embedded_alive=alive, driver=make.driver(end=-9), health=STALLED)
+def test_a_job_led_by_a_run_is_left_alone_while_that_process_lives_or_cannot_be_seen(
+    make, status, alive
+) -> None:
+    view = make.view(
+        status,
+        Wish.CANCEL,
+        state={"leader": make.process()},
+        embedded_alive=alive,
+        driver=make.driver(end=-9),
+        health=STALLED,
+    )
     assert decide(view) == Stay()
 
 
-@pytest.mark.parametrize("status", [JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.RECOVERING])
+@pytest.mark.parametrize(
+    "status",
+    [
+        JobStatus.INITIALIZING,
+        JobStatus.CREATED,
+        JobStatus.PENDING,
+        JobStatus.SCHEDULED,
+        JobStatus.RUNNING,
+        JobStatus.RECOVERING,
+    ],
+)
 def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
     decision = decide(make.view(status, state={"leader": make.process(99)}, embedded_alive=False))
     assert gone(decision) == (JobStatus.FAILING, Order.KILL)
     assert "process 99 on h" in decision.failure.message
-    assert decide(make.view(JobStatus.FAILING, state={"leader": make.process(99)}, embedded_alive=False, driver=None)).to is JobStatus.FAILED
+    assert (
+        decide(
+            make.view(
+                JobStatus.FAILING,
+                state={"leader": make.process(99)},
+                embedded_alive=False,
+                driver=None,
+            )
+        ).to
+        is JobStatus.FAILED
+    )
 
 
 # --- terminal
@@ -374,6 +574,13 @@ def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
 @pytest.mark.parametrize("status", sorted(TERMINAL))
 @pytest.mark.parametrize("wish", list(Wish))
 def test_terminal_is_terminal_whatever_is_seen(make, status, wish) -> None:
-    for seen in (make.view(status, wish), make.undriven(status, wish, place=Place("w")), make.view(status, wish, driver=make.driver(end=-9), health=STALLED)):
+    for seen in (
+        make.view(status, wish),
+        make.undriven(status, wish, place=Place("w")),
+        make.view(status, wish, driver=make.driver(end=-9), health=STALLED),
+    ):
         assert decide(seen) == Stay()
-    assert decide(make.view(status, wish, state={"leader": make.process()}, embedded_alive=False)) == Stay()
+    assert (
+        decide(make.view(status, wish, state={"leader": make.process()}, embedded_alive=False))
+        == Stay()
+    )

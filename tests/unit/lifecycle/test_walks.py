@@ -66,7 +66,9 @@ class World:
         self.cut_off: set[str] = set()
         self.processes: list[Process] = []
         self.started: set[tuple[str, int]] = set()
-        self.written_off: set[int] = set()  # generations that count as dead because nobody saw or heard them: fenced, perhaps alive
+        self.written_off: set[int] = (
+            set()
+        )  # generations that count as dead because nobody saw or heard them: fenced, perhaps alive
         self.assignment: Assignment | None = None
         self.driver: DriverRecord | None = None
         self.state_since_ms = self.order_since_ms = self.now_ms
@@ -75,21 +77,49 @@ class World:
         self.savepoint_since_ms = self.now_ms
         chance = self.random.random
         env = JobEnv(retry_times=self.random.choice([0, 1, 3]), retry_interval_s=1)
-        self.record = JobRecord(job_id=1, name="j", initialization_ms=1, lineage="l", plan=Plan(job_name="j", env=env, pipelines=()))
+        self.record = JobRecord(
+            job_id=1,
+            name="j",
+            initialization_ms=1,
+            lineage="l",
+            plan=Plan(job_name="j", env=env, pipelines=()),
+        )
         status = JobStatus.INITIALIZING if chance() < 0.1 else JobStatus.CREATED
         self.state = JobState(job_id=1, status=status, generation=4)
-        left = self.random.choice([PipelineStatus.CREATED, PipelineStatus.FAILED, PipelineStatus.CANCELED])
-        self.pipelines = [PipelineState(job_id=1, pipeline=n, lineage="l", generation=4, status=left) for n in range(1, self.random.choice([2, 3]))]
+        left = self.random.choice(
+            [PipelineStatus.CREATED, PipelineStatus.FAILED, PipelineStatus.CANCELED]
+        )
+        self.pipelines = [
+            PipelineState(job_id=1, pipeline=n, lineage="l", generation=4, status=left)
+            for n in range(1, self.random.choice([2, 3]))
+        ]
         if chance() < 0.1:
             self._inherit()
         if chance() < 0.1:
             self.embedded_alive = self.random.choice([True, None])
-            status = self.random.choice([status, JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.RECOVERING])
-            self.state = replace(self.state, status=status, leader=ProcessRef(pid=99, started=1, boot="b", host="h"))
+            status = self.random.choice(
+                [
+                    status,
+                    JobStatus.PENDING,
+                    JobStatus.SCHEDULED,
+                    JobStatus.RUNNING,
+                    JobStatus.RECOVERING,
+                ]
+            )
+            self.state = replace(
+                self.state, status=status, leader=ProcessRef(pid=99, started=1, boot="b", host="h")
+            )
 
     def _inherit(self) -> None:
         """A driver of an earlier incarnation is on record, and perhaps there."""
-        old = Process(generation=3, worker="a1", pid=1000, registered=True, alive=self.random.random() < 0.5, hangs=True)
+        old = Process(
+            generation=3,
+            worker="a1",
+            pid=1000,
+            registered=True,
+            alive=self.random.random() < 0.5,
+            hangs=True,
+        )
         self.processes.append(old)
         self.driver = self._name(old)
 
@@ -123,9 +153,13 @@ class World:
         if self.random.random() < 0.15 and self.record.intent.wish is not Wish.FORCE_STOP:
             wish = self.random.choice([Wish.CANCEL, Wish.FORCE_STOP])
             self.record = replace(self.record, intent=JobIntent(wish=wish))
-        elif self.random.random() < 0.2 and (self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED):
+        elif self.random.random() < 0.2 and (
+            self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED
+        ):
             stop = self.random.random() < 0.7
-            self.savepoint = SavepointRequest(job_id=1, initialization_ms=1, id=str(self.now_ms), stop=stop, asked_ms=self.now_ms)
+            self.savepoint = SavepointRequest(
+                job_id=1, initialization_ms=1, id=str(self.now_ms), stop=stop, asked_ms=self.now_ms
+            )
             self.savepoint_since_ms = self.now_ms
 
     def _kill_driver(self) -> None:
@@ -147,7 +181,12 @@ class World:
     def _finish_driver(self) -> None:
         """Everything is read, just now."""
         for process in self.processes:
-            if process.alive and process.registered and not process.hangs and self.random.random() < 0.3:
+            if (
+                process.alive
+                and process.registered
+                and not process.hangs
+                and self.random.random() < 0.3
+            ):
                 self._end_pipelines(process, PipelineStatus.FINISHED)
                 process.alive = self.random.random() < 0.3
 
@@ -208,15 +247,33 @@ class World:
 
     def _name(self, process: Process, end: DriverEnd | None = None) -> DriverRecord:
         ref = ProcessRef(pid=process.pid, started=1, boot="b", host=self.host(process))
-        return DriverRecord(job_id=1, generation=process.generation, process=ref, worker=process.worker, started_ms=self.now_ms, end=end)
+        return DriverRecord(
+            job_id=1,
+            generation=process.generation,
+            process=ref,
+            worker=process.worker,
+            started_ms=self.now_ms,
+            end=end,
+        )
 
     def _worker(self, worker: str) -> None:
         mine = self.assignment
         if mine is None or mine.worker != worker or self.random.random() < 0.3:
             return
-        if mine.order is Order.RUN and (worker, mine.generation) not in self.started and self.driver_of(mine.generation) is None:
+        if (
+            mine.order is Order.RUN
+            and (worker, mine.generation) not in self.started
+            and self.driver_of(mine.generation) is None
+        ):
             self.started.add((worker, mine.generation))
-            self.processes.append(Process(generation=mine.generation, worker=worker, pid=len(self.processes) + 1, sign_ms=self.now_ms))
+            self.processes.append(
+                Process(
+                    generation=mine.generation,
+                    worker=worker,
+                    pid=len(self.processes) + 1,
+                    sign_ms=self.now_ms,
+                )
+            )
         for process in self.processes:
             if process.generation != mine.generation or self.host(process) != HOSTS[worker]:
                 continue
@@ -228,13 +285,24 @@ class World:
     def _report(self, process: Process) -> None:
         end = DriverEnd(at_ms=self.now_ms, code=-9, proof="exit")
         if process.registered:
-            if self.driver is not None and self.driver.generation == process.generation and self.driver.end is None:
+            if (
+                self.driver is not None
+                and self.driver.generation == process.generation
+                and self.driver.end is None
+            ):
                 self.driver = replace(self.driver, end=end)
-        elif self.state.generation == process.generation and self.driver_of(process.generation) is None:
+        elif (
+            self.state.generation == process.generation
+            and self.driver_of(process.generation) is None
+        ):
             self.driver = self._name(process, end)
 
     def driver_of(self, generation: int) -> DriverRecord | None:
-        return self.driver if self.driver is not None and self.driver.generation == generation else None
+        return (
+            self.driver
+            if self.driver is not None and self.driver.generation == generation
+            else None
+        )
 
     def _driver(self, process: Process) -> None:
         if self.state.generation != process.generation or self.state.status.terminal:
@@ -245,7 +313,11 @@ class World:
                 self._register(process)
             return
         process.sign_ms = self.now_ms
-        order = self.assignment.order if self.assignment and self.assignment.generation == process.generation else Order.RUN
+        order = (
+            self.assignment.order
+            if self.assignment and self.assignment.generation == process.generation
+            else Order.RUN
+        )
         if order is not Order.RUN and self.random.random() < 0.5:
             self._end_pipelines(process, PipelineStatus.CANCELED)
         elif self.savepoint is not None and self.random.random() < 0.4:
@@ -259,12 +331,20 @@ class World:
         """Make the savepoint, or say why not; with one that is done the pipelines end, if they were to."""
         if request.status is SavepointStatus.WANTED:
             done = self.random.random() < 0.6
-            self.savepoint = replace(request, status=SavepointStatus.DONE if done else SavepointStatus.FAILED, reason="" if done else "no space")
+            self.savepoint = replace(
+                request,
+                status=SavepointStatus.DONE if done else SavepointStatus.FAILED,
+                reason="" if done else "no space",
+            )
         elif request.status is SavepointStatus.DONE and request.stop:
             self._end_pipelines(process, PipelineStatus.CANCELED)
 
     def _answer(self, reason: str) -> None:
-        if reason and self.savepoint is not None and self.savepoint.status is SavepointStatus.WANTED:
+        if (
+            reason
+            and self.savepoint is not None
+            and self.savepoint.status is SavepointStatus.WANTED
+        ):
             self.savepoint = replace(self.savepoint, status=SavepointStatus.FAILED, reason=reason)
 
     def _register(self, process: Process) -> None:
@@ -280,15 +360,31 @@ class World:
         assert pipeline.generation == process.generation, "two generations at work"
         if pipeline.status in ENDED:
             return
-        ref = CheckpointRef(checkpoint=pipeline.next_checkpoint, path="", generation=process.generation, begun_ms=self.now_ms, completed_ms=self.now_ms)
-        status = self.random.choice([PipelineStatus.RUNNING] * 8 + [PipelineStatus.FINISHED, PipelineStatus.FAILED])
-        self.pipelines[at] = replace(pipeline, status=status, retained=(ref,), next_checkpoint=ref.checkpoint + 1)
+        ref = CheckpointRef(
+            checkpoint=pipeline.next_checkpoint,
+            path="",
+            generation=process.generation,
+            begun_ms=self.now_ms,
+            completed_ms=self.now_ms,
+        )
+        status = self.random.choice(
+            [PipelineStatus.RUNNING] * 8 + [PipelineStatus.FINISHED, PipelineStatus.FAILED]
+        )
+        self.pipelines[at] = replace(
+            pipeline, status=status, retained=(ref,), next_checkpoint=ref.checkpoint + 1
+        )
         process.progress_ms = self.now_ms
 
     def _end_pipelines(self, process: Process, status: PipelineStatus) -> None:
         for at, pipeline in enumerate(self.pipelines):
             if pipeline.generation == process.generation and pipeline.status not in ENDED:
-                ref = CheckpointRef(checkpoint=9, path="", generation=process.generation, begun_ms=self.now_ms, completed_ms=self.now_ms)
+                ref = CheckpointRef(
+                    checkpoint=9,
+                    path="",
+                    generation=process.generation,
+                    begun_ms=self.now_ms,
+                    completed_ms=self.now_ms,
+                )
                 self.pipelines[at] = replace(pipeline, status=status, retained=(ref,))
 
     # --- the leader
@@ -309,7 +405,11 @@ class World:
     def view(self) -> JobView:
         process = self._on_record()
         silent = process is None or self.now_ms - process.sign_ms > LEASE_MS
-        hung = process is not None and self.now_ms - process.progress_ms > STALL_MS and self.state.status is JobStatus.RUNNING
+        hung = (
+            process is not None
+            and self.now_ms - process.progress_ms > STALL_MS
+            and self.state.status is JobStatus.RUNNING
+        )
         watcher, adopter = self._watcher()
         places = sorted(self.workers)
         return JobView(
@@ -327,20 +427,33 @@ class World:
             savepoint=self.savepoint,
             savepoint_age_ms=self.now_ms - self.savepoint_since_ms,
             health=Health(CheckpointHealth.STALLED, "no trigger") if hung else Health(),
-            place=Place(self.random.choice(places)) if places else NoPlace("no worker is there", rejected=self.random.random() < 0.1),
+            place=Place(self.random.choice(places))
+            if places
+            else NoPlace("no worker is there", rejected=self.random.random() < 0.1),
             limits=LIMITS,
             embedded_alive=self.embedded_alive,
         )
 
     def _on_record(self) -> Process | None:
-        return next((p for p in self.processes if self.driver is not None and p.pid == self.driver.process.pid), None)
+        return next(
+            (
+                p
+                for p in self.processes
+                if self.driver is not None and p.pid == self.driver.process.pid
+            ),
+            None,
+        )
 
     def _watcher(self) -> tuple[Watcher, str]:
         if self.assignment is None:
             return Watcher.NONE, ""
         if self.assignment.worker in self.workers:
             return Watcher.ALIVE, ""
-        here = sorted(w for w in self.workers if self.driver_of(self.assignment.generation) and HOSTS[w] == self.driver.process.host)
+        here = sorted(
+            w
+            for w in self.workers
+            if self.driver_of(self.assignment.generation) and HOSTS[w] == self.driver.process.host
+        )
         return (Watcher.REPLACEABLE, here[0]) if here else (Watcher.GONE, "")
 
     def _order(self, decision: Decision) -> None:
@@ -350,9 +463,19 @@ class World:
             if decision.order is None or decision.worker is None:
                 return
             generation = self.driver.generation if self.driver else self.state.generation
-            self.assignment = Assignment(job_id=1, initialization_ms=1, generation=generation, worker=decision.worker, order=decision.order)
+            self.assignment = Assignment(
+                job_id=1,
+                initialization_ms=1,
+                generation=generation,
+                worker=decision.worker,
+                order=decision.order,
+            )
         else:
-            self.assignment = replace(before, order=decision.order or before.order, worker=decision.worker or before.worker)
+            self.assignment = replace(
+                before,
+                order=decision.order or before.order,
+                worker=decision.worker or before.worker,
+            )
         if self.assignment != before:
             self.order_since_ms = self.now_ms
 
@@ -384,13 +507,22 @@ class World:
             self._order(go)
 
     def _schedule(self, go: Go) -> None:
-        there = [p for p in self.processes if p.alive and p.registered and p.generation not in self.written_off]
+        there = [
+            p
+            for p in self.processes
+            if p.alive and p.registered and p.generation not in self.written_off
+        ]
         assert there == [], "a driver is started beside one that lives"
         assert go.worker is not None
         self.state = replace(self.state, generation=self.state.generation + 1)
         self._fence(self.state.generation)
-        self.pipelines = [p if p.status is PipelineStatus.FINISHED else replace(p, status=PipelineStatus.CREATED) for p in self.pipelines]
-        self.assignment = Assignment(job_id=1, initialization_ms=1, generation=self.state.generation, worker=go.worker)
+        self.pipelines = [
+            p if p.status is PipelineStatus.FINISHED else replace(p, status=PipelineStatus.CREATED)
+            for p in self.pipelines
+        ]
+        self.assignment = Assignment(
+            job_id=1, initialization_ms=1, generation=self.state.generation, worker=go.worker
+        )
         self.order_since_ms = self.now_ms
 
     def _fence(self, generation: int) -> None:
@@ -399,7 +531,11 @@ class World:
     # --- what must hold
 
     def check(self) -> None:
-        can_write = [p for p in self.processes if p.alive and p.registered and p.generation == self.pipelines[0].generation]
+        can_write = [
+            p
+            for p in self.processes
+            if p.alive and p.registered and p.generation == self.pipelines[0].generation
+        ]
         assert len(can_write) <= 1, "two drivers can make something visible"
         assert self.state.restarts <= self.record.plan.env.retry_times, "more restarts than allowed"
 
@@ -408,8 +544,17 @@ class World:
             return True
         process = self._on_record()
         led_elsewhere = self.state.leader is not None and self.embedded_alive is not False
-        running = self.state.status is JobStatus.RUNNING and process is not None and process.alive and self.record.intent.wish is Wish.RUN
-        saving = self.savepoint is not None and self.savepoint.stop and self.savepoint.status is not SavepointStatus.FAILED
+        running = (
+            self.state.status is JobStatus.RUNNING
+            and process is not None
+            and process.alive
+            and self.record.intent.wish is Wish.RUN
+        )
+        saving = (
+            self.savepoint is not None
+            and self.savepoint.stop
+            and self.savepoint.status is not SavepointStatus.FAILED
+        )
         running = running and not saving
         return led_elsewhere or running
 
@@ -458,9 +603,21 @@ def test_a_leader_that_gives_no_orders_is_caught(monkeypatch: pytest.MonkeyPatch
         walk_many(200)
 
 
-def test_a_machine_that_starts_beside_a_living_driver_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.lifecycle.states.recovering.press", lambda *_: Go(to=JobStatus.PENDING))
-    monkeypatch.setattr(JobView, "driver_lives", property(lambda view: view.state.status is not JobStatus.PENDING and view.driver and not view.driver.end))
+def test_a_machine_that_starts_beside_a_living_driver_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "tidegate.lifecycle.states.recovering.press", lambda *_: Go(to=JobStatus.PENDING)
+    )
+    monkeypatch.setattr(
+        JobView,
+        "driver_lives",
+        property(
+            lambda view: (
+                view.state.status is not JobStatus.PENDING and view.driver and not view.driver.end
+            )
+        ),
+    )
     with pytest.raises(AssertionError, match="a driver is started beside one that lives"):
         walk_many(500)
 

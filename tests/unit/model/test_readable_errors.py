@@ -47,13 +47,18 @@ def test_a_newer_document_is_no_damage() -> None:
 
 def test_a_sound_reference_is_read() -> None:
     ref = {"checkpoint": 3, "path": "7/1/3", "generation": 1, "begun_ms": 1, "completed_ms": 2}
-    assert from_document(PipelineState, {**SOUND, "retained": [ref]}).retained == (from_document(CheckpointRef, ref),)
+    assert from_document(PipelineState, {**SOUND, "retained": [ref]}).retained == (
+        from_document(CheckpointRef, ref),
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device (the disk is full: make room)"),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device (the disk is full: make room)",
+        ),
         (
             OSError(errno.EROFS, "Read-only file system", "/a", None, "/b"),
             "/a and /b: Read-only file system (the disk is mounted read-only: mount it for writing)",
@@ -87,7 +92,9 @@ class Full:
         """Nothing is open."""
 
 
-def test_a_line_that_the_disk_does_not_take_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_that_the_disk_does_not_take_is_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     handler = BoundedFile(tmp_path / "a.log", maxBytes=100, backupCount=1)
     stream, handler.stream = handler.stream, Full()  # type: ignore[assignment]  # stands in for a file
     handler.emit(logging.makeLogRecord({"msg": "lost"}))

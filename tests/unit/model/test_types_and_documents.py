@@ -7,13 +7,26 @@ from hypothesis import strategies as st
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, BlockKind, PipelinePlan, Plan
-from tidegate.model.records import CheckpointRef, PendingBatch, PipelineState, PipelineStatus, SourceRange
+from tidegate.model.records import (
+    CheckpointRef,
+    PendingBatch,
+    PipelineState,
+    PipelineStatus,
+    SourceRange,
+)
 from tidegate.model.types import SIMPLE, RowKind, TypeName, parse_type
 
 simple = st.sampled_from(SIMPLE)
-decimals = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: f"decimal({p},{s})"))
+decimals = st.integers(1, 38).flatmap(
+    lambda p: st.integers(0, p).map(lambda s: f"decimal({p},{s})")
+)
 types = st.recursive(
-    simple | decimals, lambda inner: inner.map(lambda t: f"array<{t}>") | st.tuples(simple, inner).map(lambda p: f"map<{p[0]},{p[1]}>"), max_leaves=5
+    simple | decimals,
+    lambda inner: (
+        inner.map(lambda t: f"array<{t}>")
+        | st.tuples(simple, inner).map(lambda p: f"map<{p[0]},{p[1]}>")
+    ),
+    max_leaves=5,
 )
 
 
@@ -43,12 +56,24 @@ def test_a_row_may_stand_in_text_also_inside_other_types(text: str, same: object
 
 
 def test_other_words_of_the_reference_are_types_too() -> None:
-    assert [str(parse_type(t)) for t in ("LONG", "short", "byte", "array<long>")] == ["bigint", "smallint", "tinyint", "array<bigint>"]
+    assert [str(parse_type(t)) for t in ("LONG", "short", "byte", "array<long>")] == [
+        "bigint",
+        "smallint",
+        "tinyint",
+        "array<bigint>",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("bigin", "bigint"), ("decimal(99,1)", "38"), ("decimal(x)", "decimal(10, 2)"), ("map<int>", "map<K, V>"), ("varchar(10)", "unknown"), (7, "not 7")],
+    [
+        ("bigin", "bigint"),
+        ("decimal(99,1)", "38"),
+        ("decimal(x)", "decimal(10, 2)"),
+        ("map<int>", "map<K, V>"),
+        ("varchar(10)", "unknown"),
+        (7, "not 7"),
+    ],
 )
 def test_a_wrong_type_says_what_is_right(text: object, words: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
@@ -65,7 +90,12 @@ def test_row_kinds_are_known_by_both_names() -> None:
 
 def test_documents_come_back_as_they_were() -> None:
     ref = CheckpointRef(checkpoint=3, path="1/1/3", generation=2, begun_ms=1, completed_ms=2)
-    pending = PendingBatch(checkpoint=4, ranges={"a": SourceRange({"at": 1}, {"at": [2, None]})}, generation=2, begun_ms=5)
+    pending = PendingBatch(
+        checkpoint=4,
+        ranges={"a": SourceRange({"at": 1}, {"at": [2, None]})},
+        generation=2,
+        begun_ms=5,
+    )
     state = PipelineState(
         job_id=1,
         pipeline=1,
@@ -78,8 +108,19 @@ def test_documents_come_back_as_they_were() -> None:
         ready_to_close=("a",),
     )
     assert from_document(PipelineState, to_document(state)) == state
-    action = Action(operator="s", label="s", kind=BlockKind.SOURCE, plugin="FakeSource", options={"a": [1, {"b": None}]}, inputs=("x",))
-    plan = Plan(job_name="n", env=JobEnv(mode=JobMode.STREAMING, spark={"spark.a": "b"}), pipelines=(PipelinePlan(id=1, actions=(action,)),))
+    action = Action(
+        operator="s",
+        label="s",
+        kind=BlockKind.SOURCE,
+        plugin="FakeSource",
+        options={"a": [1, {"b": None}]},
+        inputs=("x",),
+    )
+    plan = Plan(
+        job_name="n",
+        env=JobEnv(mode=JobMode.STREAMING, spark={"spark.a": "b"}),
+        pipelines=(PipelinePlan(id=1, actions=(action,)),),
+    )
     assert from_document(Plan, to_document(plan)) == plan
 
 

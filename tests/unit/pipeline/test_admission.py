@@ -29,7 +29,9 @@ def test_a_rate_is_for_each_reader_and_second() -> None:
 
 def test_fixed_limits_win_over_the_adaptive_size() -> None:
     assert Pace.of(JobEnv(checkpoint_interval_ms=500, batch_rows_max=10)).limit(1e6, 1).rows == 10
-    assert Pace.of(JobEnv(batch_bytes_max=10, batch_files_max=3)).limit(1.0, 1) == Limit(bytes=10, files=3)
+    assert Pace.of(JobEnv(batch_bytes_max=10, batch_files_max=3)).limit(1.0, 1) == Limit(
+        bytes=10, files=3
+    )
 
 
 def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
@@ -38,7 +40,9 @@ def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
 
 
 def test_a_least_pause_is_kept_between_batches() -> None:
-    assert Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0) == 0.2
+    assert (
+        Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0) == 0.2
+    )
     assert Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=0)).pause_s(9.0) == 0
 
 
@@ -63,7 +67,11 @@ def test_the_size_settles_where_a_batch_takes_an_interval() -> None:
 
 
 def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_nothing() -> None:
-    pace, scale, backlog = Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=100)), 1.0, 1_000_000
+    pace, scale, backlog = (
+        Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=100)),
+        1.0,
+        1_000_000,
+    )
     for _ in range(20):
         limit = pace.limit(scale, 1)
         assert limit.rows is not None
@@ -73,7 +81,14 @@ def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_n
 
 
 def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = None) -> Pace:
-    return Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=10_000, rows_per_second=rows_per_second, checkpoint_pause_ms_min=pause_ms_min))
+    return Pace.of(
+        JobEnv(
+            mode=JobMode.STREAMING,
+            checkpoint_interval_ms=10_000,
+            rows_per_second=rows_per_second,
+            checkpoint_pause_ms_min=pause_ms_min,
+        )
+    )
 
 
 def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a_second() -> None:
@@ -84,7 +99,9 @@ def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a
 
 
 def test_an_interval_that_is_shorter_than_the_least_distance_stays_as_it_is() -> None:
-    assert Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(0.1, behind=True) == pytest.approx(0.2)
+    assert Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(
+        0.1, behind=True
+    ) == pytest.approx(0.2)
 
 
 def test_a_rate_and_a_least_pause_hold_for_a_backlog_too() -> None:

@@ -10,7 +10,9 @@ from tidegate.plugin.contract import SinkRange
 
 
 def record(checkpoint: int, start: int, end: int, source: str = "s") -> SinkRange:
-    return SinkRange(checkpoint=checkpoint, offsets={source: {"start": {"at": start}, "end": {"at": end}}})
+    return SinkRange(
+        checkpoint=checkpoint, offsets={source: {"start": {"at": start}, "end": {"at": end}}}
+    )
 
 
 def at(place: int) -> dict[str, dict[str, int]]:
@@ -22,28 +24,57 @@ def test_sinks_that_hold_nothing_newer_leave_nothing_to_repeat() -> None:
 
 
 def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
-    fourth, fifth, seventh = record(4, 30, 40), record(5, 40, 40), record(7, 40, 60)  # 6 was begun, and never seen by a sink
-    assert to_repeat(3, at(30), {"a": [fourth, fifth, seventh], "b": [fourth]}) == [fourth, fifth, seventh]
-    assert to_repeat(3, at(30), {"a": [fourth], "b": [fifth], "c": [seventh, fourth]}) == [fourth, fifth, seventh]
+    fourth, fifth, seventh = (
+        record(4, 30, 40),
+        record(5, 40, 40),
+        record(7, 40, 60),
+    )  # 6 was begun, and never seen by a sink
+    assert to_repeat(3, at(30), {"a": [fourth, fifth, seventh], "b": [fourth]}) == [
+        fourth,
+        fifth,
+        seventh,
+    ]
+    assert to_repeat(3, at(30), {"a": [fourth], "b": [fifth], "c": [seventh, fourth]}) == [
+        fourth,
+        fifth,
+        seventh,
+    ]
 
 
 def test_what_lies_before_the_only_record_that_a_sink_keeps_is_one_batch_more() -> None:
-    assert to_repeat(3, at(30), {"a": [record(7, 60, 70)]}) == [record(6, 30, 60), record(7, 60, 70)]
+    assert to_repeat(3, at(30), {"a": [record(7, 60, 70)]}) == [
+        record(6, 30, 60),
+        record(7, 60, 70),
+    ]
 
 
 def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
-    newest = SinkRange(checkpoint=9, offsets={"s": {"start": 5, "end": 6}, "t": {"start": 1, "end": 2}, "gone": {"start": 0, "end": 1}})
+    newest = SinkRange(
+        checkpoint=9,
+        offsets={
+            "s": {"start": 5, "end": 6},
+            "t": {"start": 1, "end": 2},
+            "gone": {"start": 0, "end": 1},
+        },
+    )
     bridge, repeated = to_repeat(3, {"s": 5, "t": 0, "new": 0}, {"a": [newest]})
     assert bridge == SinkRange(checkpoint=8, offsets={"t": {"start": 0, "end": 1}})
     assert repeated is newest
 
 
-def test_a_record_that_does_not_begin_where_the_restore_point_ends_is_never_skipped_silently() -> None:
-    with pytest.raises(SinksDisagree, match=r"the sinks hold checkpoint 4, which begins elsewhere than checkpoint 3 ends \(s\)"):
+def test_a_record_that_does_not_begin_where_the_restore_point_ends_is_never_skipped_silently() -> (
+    None
+):
+    with pytest.raises(
+        SinksDisagree,
+        match=r"the sinks hold checkpoint 4, which begins elsewhere than checkpoint 3 ends \(s\)",
+    ):
         to_repeat(3, at(30), {"a": [record(4, 31, 40)]})
 
 
-def test_two_sinks_that_hold_one_checkpoint_with_different_ranges_are_an_error_that_names_them() -> None:
+def test_two_sinks_that_hold_one_checkpoint_with_different_ranges_are_an_error_that_names_them() -> (
+    None
+):
     with pytest.raises(SinksDisagree, match="a and b hold checkpoint 4 with different ranges"):
         to_repeat(3, at(30), {"a": [record(4, 30, 40)], "b": [record(4, 30, 41)]})
 
@@ -64,7 +95,10 @@ def test_any_chain_of_any_sinks_ends_where_the_newest_record_ends(seed: int) -> 
         places = sorted(rng.sample(range(31, 200), len(ids)))
         batches = [record(i, a, b) for i, a, b in zip(ids, [30, *places], places, strict=False)]
         newest_only = rng.random() < 0.3
-        found = {"a": batches[-1:] if newest_only else batches, "b": batches[-1:] if newest_only else batches[: rng.randint(0, len(batches))]}
+        found = {
+            "a": batches[-1:] if newest_only else batches,
+            "b": batches[-1:] if newest_only else batches[: rng.randint(0, len(batches))],
+        }
         chain = to_repeat(3, at(30), found)
         assert chain[-1] == batches[-1]
         assert [r.checkpoint for r in chain] == sorted({r.checkpoint for r in chain})

@@ -12,14 +12,33 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import to_document
 from tidegate.model.job import BlockKind, JobEnv, JobMode
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.records import PIPELINES, JobRecord, PendingBatch, PipelineState, PipelineStatus, SourceRange
+from tidegate.model.records import (
+    PIPELINES,
+    JobRecord,
+    PendingBatch,
+    PipelineState,
+    PipelineStatus,
+    SourceRange,
+)
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.graph import Graph, Node
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import Loop, Surroundings
 from tidegate.pipeline.meter import Meter
 from tidegate.plugin.connector import Connector
-from tidegate.plugin.contract import Commit, Committed, Committer, Limit, OperatorContext, Resume, Sink, Source, Split, Writer, WriteTask
+from tidegate.plugin.contract import (
+    Commit,
+    Committed,
+    Committer,
+    Limit,
+    OperatorContext,
+    Resume,
+    Sink,
+    Source,
+    Split,
+    Writer,
+    WriteTask,
+)
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 
@@ -68,7 +87,9 @@ class World:
         rows = batch.ranges[source].end - batch.ranges[source].start
         self.batches.append((self.now_s, rows))
         self.pass_by(FIXED_S + rows / ROWS_A_SECOND)
-        return Written(rows_read={source: rows}, messages={name: [{"rows": rows}] for name in graph.sinks})
+        return Written(
+            rows_read={source: rows}, messages={name: [{"rows": rows}] for name in graph.sinks}
+        )
 
     def tasks(self, pipeline: int) -> TaskCount:  # noqa: ARG002  # the engine's signature
         return TaskCount(0, 0)
@@ -94,7 +115,11 @@ class Log(Source):
 
     def latest(self, start: int, limit: Limit) -> int:
         self.world.looks += 1
-        end = min(self.world.written, start + limit.rows) if limit.rows is not None else self.world.written
+        end = (
+            min(self.world.written, start + limit.rows)
+            if limit.rows is not None
+            else self.world.written
+        )
         self.more = end < self.world.written
         return end
 
@@ -132,30 +157,69 @@ class Nowhere(Sink, Committer):
 
 
 def action(kind: BlockKind) -> Action:
-    return Action(operator=kind.value, label=kind.value, kind=kind, plugin="Log", options={}, fusable=True)
+    return Action(
+        operator=kind.value, label=kind.value, kind=kind, plugin="Log", options={}, fusable=True
+    )
 
 
-def run(world: World, place: Path, source: type[Log] = Log, store: Store | None = None, **env: Any) -> PipelineState:
+def run(
+    world: World, place: Path, source: type[Log] = Log, store: Store | None = None, **env: Any
+) -> PipelineState:
     """The loop of a stream with this log, until the world ends."""
     settings = JobEnv(mode=JobMode.STREAMING, **{"checkpoint_interval_ms": 10_000, **env})
     plan = PipelinePlan(id=1, actions=(action(BlockKind.SOURCE), action(BlockKind.SINK)))
-    job = JobRecord(job_id=1, name="j", initialization_ms=0, lineage="l", plan=Plan(job_name="j", env=settings, pipelines=(plan,)))
+    job = JobRecord(
+        job_id=1,
+        name="j",
+        initialization_ms=0,
+        lineage="l",
+        plan=Plan(job_name="j", env=settings, pipelines=(plan,)),
+    )
     nodes = {}
     for one, kind in zip(plan.actions, (source, Nowhere), strict=True):
-        operator = kind({}, OperatorContext(job_id=1, job_name="j", pipeline=1, operator=one.operator, mode=settings.mode, parallelism=1))
+        operator = kind(
+            {},
+            OperatorContext(
+                job_id=1,
+                job_name="j",
+                pipeline=1,
+                operator=one.operator,
+                mode=settings.mode,
+                parallelism=1,
+            ),
+        )
         if isinstance(operator, Log):
             operator.world = world
         nodes[one.operator] = Node(action=one, connector=cast(Connector, None), operator=operator)
     store = store or new_store()
     ledger = Ledger(store, 1, 1, 1, clock=world, abandon=threading.Event())
-    around = Surroundings(job=job, storage=CheckpointStorage(place), engine=world, clock=world, stop=world.stop, retained_max=2, interval_s=10.0)
-    assert Loop(around, Graph(pipeline=1, nodes=nodes), ledger, Meter(1, 1)).run() is PipelineStatus.CANCELED
+    around = Surroundings(
+        job=job,
+        storage=CheckpointStorage(place),
+        engine=world,
+        clock=world,
+        stop=world.stop,
+        retained_max=2,
+        interval_s=10.0,
+    )
+    assert (
+        Loop(around, Graph(pipeline=1, nodes=nodes), ledger, Meter(1, 1)).run()
+        is PipelineStatus.CANCELED
+    )
     return ledger.load()
 
 
 def new_store(pending: PendingBatch | None = None) -> Store:
     store = open_store("memory:")
-    state = PipelineState(job_id=1, pipeline=1, lineage="l", generation=1, initial={"source": 0} if pending else None, pending=pending, next_checkpoint=2)
+    state = PipelineState(
+        job_id=1,
+        pipeline=1,
+        lineage="l",
+        generation=1,
+        initial={"source": 0} if pending else None,
+        pending=pending,
+        next_checkpoint=2,
+    )
     store.transact([], [Put(PIPELINES, "1/1", to_document(state))])
     return store
 
@@ -180,9 +244,13 @@ def test_a_stream_that_keeps_up_makes_one_batch_each_interval(tmp_path: Path) ->
 def test_after_a_backlog_the_interval_is_kept_again(tmp_path: Path) -> None:
     world = World(backlog=1_000_000, rate=1000, until_s=100)
     run(world, tmp_path)
-    caught_up = next(n for n, (_, rows) in enumerate(world.batches) if n and rows < 750_000 + 10_000)
+    caught_up = next(
+        n for n, (_, rows) in enumerate(world.batches) if n and rows < 750_000 + 10_000
+    )
     began_s = [began_s for began_s, _ in world.batches]
-    assert {round(b - a, 6) for a, b in zip(began_s[caught_up:], began_s[caught_up + 1 :], strict=False)} == {10.0}
+    assert {
+        round(b - a, 6) for a, b in zip(began_s[caught_up:], began_s[caught_up + 1 :], strict=False)
+    } == {10.0}
 
 
 def test_an_idle_stream_looks_once_an_interval_and_writes_nothing(tmp_path: Path) -> None:
@@ -216,6 +284,8 @@ def test_a_source_that_cannot_tell_is_read_once_an_interval(tmp_path: Path) -> N
 
 def test_who_takes_over_a_batch_looks_at_once_for_what_has_come_since(tmp_path: Path) -> None:
     world = World(backlog=100_000, until_s=30)
-    pending = PendingBatch(checkpoint=1, ranges={"source": SourceRange(0, 50_000)}, generation=1, begun_ms=0)
+    pending = PendingBatch(
+        checkpoint=1, ranges={"source": SourceRange(0, 50_000)}, generation=1, begun_ms=0
+    )
     run(world, tmp_path, store=new_store(pending))
     assert world.batches == [(0.0, 50_000), (FIXED_S + 50_000 / ROWS_A_SECOND, 50_000)]

@@ -40,16 +40,29 @@ class Skipping(Log):
 
 
 def log(kind: type[Log] = Log) -> Log:
-    return kind({}, OperatorContext(job_id=7, job_name="j", pipeline=1, operator="orders", mode=JobMode.STREAMING, parallelism=1))
+    return kind(
+        {},
+        OperatorContext(
+            job_id=7,
+            job_name="j",
+            pipeline=1,
+            operator="orders",
+            mode=JobMode.STREAMING,
+            parallelism=1,
+        ),
+    )
 
 
 def test_a_position_that_is_held_stays_as_it_is() -> None:
-    assert held_offsets({"orders": log()}, {"orders": 100}, "fail", pending=False) == {"orders": 100}
+    assert held_offsets({"orders": log()}, {"orders": 100}, "fail", pending=False) == {
+        "orders": 100
+    }
 
 
 def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said() -> None:
     with pytest.raises(
-        NotHeld, match=r"orders does not hold the position 42 any more: the oldest is 100\. Go on with --on-not-held initial .* latest"
+        NotHeld,
+        match=r"orders does not hold the position 42 any more: the oldest is 100\. Go on with --on-not-held initial .* latest",
     ) as caught:
         held_offsets({"orders": log()}, {"orders": 42}, "fail", pending=False)
     assert caught.value.condition == "position-not-held"
@@ -58,15 +71,22 @@ def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said()
 def test_a_lost_position_is_told_in_the_words_of_its_source() -> None:
     class Worded(Log):
         def runway(self, offset: int) -> Runway:
-            return Runway(False, "the file was purged", position=f"binlog:{offset}", oldest="binlog:100")
+            return Runway(
+                False, "the file was purged", position=f"binlog:{offset}", oldest="binlog:100"
+            )
 
-    with pytest.raises(NotHeld, match=r"the position binlog:42 any more: the file was purged; the oldest position that there is: binlog:100\. Go on with"):
+    with pytest.raises(
+        NotHeld,
+        match=r"the position binlog:42 any more: the file was purged; the oldest position that there is: binlog:100\. Go on with",
+    ):
         held_offsets({"orders": log(Worded)}, {"orders": 42}, "fail", pending=False)
 
 
 @pytest.mark.parametrize(("answer", "offset"), [("initial", 100), ("latest", 500)])
 def test_a_lost_position_is_answered_as_it_was_said(answer: str, offset: int) -> None:
-    assert held_offsets({"orders": log(Skipping)}, {"orders": 42}, answer, pending=False) == {"orders": offset}
+    assert held_offsets({"orders": log(Skipping)}, {"orders": 42}, answer, pending=False) == {
+        "orders": offset
+    }
 
 
 def test_a_source_that_cannot_skip_says_so() -> None:

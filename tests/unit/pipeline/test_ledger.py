@@ -6,7 +6,15 @@ import pytest
 
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced, OtherCopy
-from tidegate.model.records import PIPELINES, CheckpointKind, CheckpointRef, Failure, PipelineState, PipelineStatus, SourceRange
+from tidegate.model.records import (
+    PIPELINES,
+    CheckpointKind,
+    CheckpointRef,
+    Failure,
+    PipelineState,
+    PipelineStatus,
+    SourceRange,
+)
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import HISTORY_MAX, Ledger
 from tidegate.store.base import Put, Store
@@ -26,7 +34,18 @@ class NoWait(SystemClock):
 
 def new_store(generation: int = 1) -> Store:
     store = open_store("memory:")
-    store.transact([], [Put(PIPELINES, "1/1", to_document(PipelineState(job_id=1, pipeline=1, lineage="l", generation=generation)))])
+    store.transact(
+        [],
+        [
+            Put(
+                PIPELINES,
+                "1/1",
+                to_document(
+                    PipelineState(job_id=1, pipeline=1, lineage="l", generation=generation)
+                ),
+            )
+        ],
+    )
     return store
 
 
@@ -43,7 +62,15 @@ def stored(store: Store) -> PipelineState:
 
 
 def ref(checkpoint: int) -> CheckpointRef:
-    return CheckpointRef(checkpoint=checkpoint, path=f"1/1/{checkpoint}", generation=1, begun_ms=0, completed_ms=1, rows_read=10, rows_written=9)
+    return CheckpointRef(
+        checkpoint=checkpoint,
+        path=f"1/1/{checkpoint}",
+        generation=1,
+        begun_ms=0,
+        completed_ms=1,
+        rows_read=10,
+        rows_written=9,
+    )
 
 
 def turn(ledger: Ledger, retained_max: int = 2) -> None:
@@ -79,7 +106,13 @@ def test_completing_retains_exactly_and_names_what_is_to_be_deleted() -> None:
     state = stored(store)
     assert [r.checkpoint for r in state.retained] == [3, 4]
     assert [r.checkpoint for r in state.doomed] == [1, 2]
-    assert (state.rows_read, state.rows_written, state.checkpoints, state.pending, state.ready_to_close) == (40, 36, 4, None, ("s",))
+    assert (
+        state.rows_read,
+        state.rows_written,
+        state.checkpoints,
+        state.pending,
+        state.ready_to_close,
+    ) == (40, 36, 4, None, ("s",))
     ledger.begin(RANGES)
     ledger.complete(ref(5), [], 2, ["1/1/1", "1/1/2"])
     assert [r.checkpoint for r in stored(store).doomed] == [3]
@@ -89,7 +122,9 @@ def test_an_older_generation_is_fenced_at_every_write() -> None:
     store = new_store()
     old = ledger_of(store)
     pending = old.begin(RANGES)
-    taken = PipelineState(job_id=1, pipeline=1, lineage="l", generation=2, next_checkpoint=2, pending=pending)
+    taken = PipelineState(
+        job_id=1, pipeline=1, lineage="l", generation=2, next_checkpoint=2, pending=pending
+    )
     store.transact([], [Put(PIPELINES, "1/1", to_document(taken))])
     for write in (
         lambda: old.complete(ref(1), [], 1, []),
@@ -143,7 +178,12 @@ def test_lost_answers_and_outages_change_nothing_about_the_outcome(number: int) 
         turn(ledger)
     ledger.end(PipelineStatus.CANCELED)
     state = stored(store)
-    assert (state.checkpoints, state.rows_read, state.next_checkpoint, state.status) == (5, 50, 6, PipelineStatus.CANCELED)
+    assert (state.checkpoints, state.rows_read, state.next_checkpoint, state.status) == (
+        5,
+        50,
+        6,
+        PipelineStatus.CANCELED,
+    )
 
 
 def test_a_store_that_stays_away_is_waited_for_until_the_driver_is_told_to_end() -> None:
@@ -186,7 +226,9 @@ def test_a_driver_whose_state_was_claimed_by_another_one_since_cannot_write() ->
     zombie = claimed(store, "aa")
     entry = store.get(PIPELINES, "1/1")
     assert entry is not None
-    store.transact([], [Put(PIPELINES, "1/1", {**entry.value, "driver": "1-bb"})])  # as by a store that was put back, and led again
+    store.transact(
+        [], [Put(PIPELINES, "1/1", {**entry.value, "driver": "1-bb"})]
+    )  # as by a store that was put back, and led again
     with pytest.raises(OtherCopy):
         zombie.begin(RANGES)
     assert stored(store).pending is None

@@ -47,7 +47,11 @@ class Pipeline:
     def batch(self, rows: int, took_s: float, **tables: int) -> None:
         begun_ms = self.clock.now_ms()
         self.clock.turn(took_s)
-        volumes = {"source": {table: Volume(count, count * 10) for table, count in tables.items()}} if tables else {}
+        volumes = (
+            {"source": {table: Volume(count, count * 10) for table, count in tables.items()}}
+            if tables
+            else {}
+        )
         ref = CheckpointRef(
             checkpoint=len(self.state.retained) + 1,
             path="",
@@ -164,5 +168,8 @@ def test_rates_are_told_by_operator_and_table_and_nothing_where_nothing_passes()
     pipeline.batch(300, 10, a=100, b=200, c=0)
     rates = pipeline.meter.read().rates
     assert rates is not None
-    assert {table: rate.rows for table, rate in rates.operators["source"].items()} == {"a": 10, "b": 20}
+    assert {table: rate.rows for table, rate in rates.operators["source"].items()} == {
+        "a": 10,
+        "b": 20,
+    }
     assert rates.operators["source"]["b"].bytes == 200

@@ -12,7 +12,16 @@ from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.records import PIPELINES, SAVEPOINTS, CheckpointRef, JobRecord, PipelineState, PipelineStatus, SavepointRequest, SavepointStatus
+from tidegate.model.records import (
+    PIPELINES,
+    SAVEPOINTS,
+    CheckpointRef,
+    JobRecord,
+    PipelineState,
+    PipelineStatus,
+    SavepointRequest,
+    SavepointStatus,
+)
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.saved_plan import operators_digest, plan_document
@@ -24,8 +33,14 @@ SOURCE = "Source[0]-FakeSource"
 
 
 def plan_of(**options: object) -> Plan:
-    action = Action(operator=SOURCE, label=SOURCE, kind=BlockKind.SOURCE, plugin="FakeSource", options=options)
-    return Plan(job_name="j", env=JobEnv(), pipelines=(PipelinePlan(id=1, actions=(action,)), PipelinePlan(id=2, actions=(action,))))
+    action = Action(
+        operator=SOURCE, label=SOURCE, kind=BlockKind.SOURCE, plugin="FakeSource", options=options
+    )
+    return Plan(
+        job_name="j",
+        env=JobEnv(),
+        pipelines=(PipelinePlan(id=1, actions=(action,)), PipelinePlan(id=2, actions=(action,))),
+    )
 
 
 JOB = JobRecord(job_id=7, name="j", initialization_ms=5, lineage="7-a", plan=plan_of())
@@ -44,7 +59,9 @@ class Pipelines:
             self.ledgers[number] = self.ledger(number)
 
     def ledger(self, pipeline: int, generation: int = 1) -> Ledger:
-        ledger = Ledger(self.store, 7, pipeline, generation, clock=SystemClock(), abandon=threading.Event())
+        ledger = Ledger(
+            self.store, 7, pipeline, generation, clock=SystemClock(), abandon=threading.Event()
+        )
         ledger.load()
         return ledger
 
@@ -56,17 +73,35 @@ class Pipelines:
         assert entry is not None
         return from_document(PipelineState, entry.value)
 
-    def checkpoint(self, pipeline: int, number: int, status: PipelineStatus = PipelineStatus.RUNNING) -> CheckpointRef:
+    def checkpoint(
+        self, pipeline: int, number: int, status: PipelineStatus = PipelineStatus.RUNNING
+    ) -> CheckpointRef:
         """One more, the only one that is retained."""
-        manifest = Manifest(job_id=7, pipeline=pipeline, checkpoint=number, lineage="7-a", generation=1, begun_ms=1, files={})
-        path = self.savepoints.storage.publish(manifest, {SOURCE: {"offset": number}, "Sink[0]": {"state": None}}).path
+        manifest = Manifest(
+            job_id=7,
+            pipeline=pipeline,
+            checkpoint=number,
+            lineage="7-a",
+            generation=1,
+            begun_ms=1,
+            files={},
+        )
+        path = self.savepoints.storage.publish(
+            manifest, {SOURCE: {"offset": number}, "Sink[0]": {"state": None}}
+        ).path
         ref = CheckpointRef(checkpoint=number, path=path, generation=1, begun_ms=1, completed_ms=2)
-        self.put(replace(self.state(pipeline), retained=(ref,), next_checkpoint=number + 1, status=status))
+        self.put(
+            replace(
+                self.state(pipeline), retained=(ref,), next_checkpoint=number + 1, status=status
+            )
+        )
         self.ledgers[pipeline].load()
         return ref
 
     def ask(self, *, stop: bool = False, initialization_ms: int = 5, id: str = "100") -> None:
-        request = SavepointRequest(job_id=7, initialization_ms=initialization_ms, id=id, stop=stop, asked_ms=100)
+        request = SavepointRequest(
+            job_id=7, initialization_ms=initialization_ms, id=id, stop=stop, asked_ms=100
+        )
         self.store.transact([], [Put(SAVEPOINTS, "7", to_document(request))])
         self.desk.step()
 
@@ -86,21 +121,39 @@ def test_the_head_is_written_by_whoever_gives_the_last_part(two: Pipelines) -> N
     two.checkpoint(2, 8)
     two.ask()
     two.desk.serve(two.ledgers[2])
-    assert (two.request().status, two.savepoints.list(), two.desk.open_part(two.state(1))) == (SavepointStatus.WANTED, (), True)
+    assert (two.request().status, two.savepoints.list(), two.desk.open_part(two.state(1))) == (
+        SavepointStatus.WANTED,
+        (),
+        True,
+    )
     two.desk.serve(two.ledgers[1])
     assert (two.request().status, two.request().path) == (SavepointStatus.DONE, "savepoint/7/100")
     (made,) = two.savepoints.list()
-    assert {pipeline: point.checkpoint for pipeline, point in made.pipelines.items()} == {1: 3, 2: 8}
+    assert {pipeline: point.checkpoint for pipeline, point in made.pipelines.items()} == {
+        1: 3,
+        2: 8,
+    }
     assert two.savepoints.read(made.path) == made
-    assert (made.name, made.lineage, made.made_ms, made.operators) == ("j", "7-a", 100, operators_digest(JOB.plan))
+    assert (made.name, made.lineage, made.made_ms, made.operators) == (
+        "j",
+        "7-a",
+        100,
+        operators_digest(JOB.plan),
+    )
 
 
-def test_with_a_stop_a_pipeline_waits_for_the_others_and_ends_when_all_is_done(two: Pipelines) -> None:
+def test_with_a_stop_a_pipeline_waits_for_the_others_and_ends_when_all_is_done(
+    two: Pipelines,
+) -> None:
     two.checkpoint(1, 3)
     two.checkpoint(2, 8)
     two.ask(stop=True)
     two.desk.serve(two.ledgers[1])
-    assert (two.desk.waits(two.state(1)), two.desk.waits(two.state(2)), two.desk.over) == (True, False, False)
+    assert (two.desk.waits(two.state(1)), two.desk.waits(two.state(2)), two.desk.over) == (
+        True,
+        False,
+        False,
+    )
     two.desk.serve(two.ledgers[2])
     assert (two.desk.waits(two.state(1)), two.desk.over) == (False, True)
 
@@ -150,7 +203,9 @@ def test_the_successor_copies_the_checkpoint_that_was_chosen(two: Pipelines) -> 
     assert two.savepoints.list()[0].pipelines[1].checkpoint == 3
 
 
-def test_what_cannot_be_copied_is_said_and_nothing_else_stops(two: Pipelines, tmp_path: Path) -> None:
+def test_what_cannot_be_copied_is_said_and_nothing_else_stops(
+    two: Pipelines, tmp_path: Path
+) -> None:
     path = two.checkpoint(1, 3).path
     (tmp_path / path / "_manifest.json").unlink()
     two.ask(stop=True)
@@ -189,7 +244,9 @@ def test_what_savepoints_of_the_lineage_need_is_held_until_they_are_deleted(two:
     assert two.desk.held(1, retained) == {}
 
 
-def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(two: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(
+    two: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: int) -> None:
         raise PermissionError(str(tmp_path))
 
@@ -198,7 +255,12 @@ def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(two: Pipeline
 
 
 def test_a_plan_goes_into_a_savepoint_without_its_secrets() -> None:
-    plan = plan_of(url="jdbc:x://me:hush@host/db?password=hush", password="hush", catalog={"s3.access-key": "hush", "uri": "u"}, primary_keys=["id"])
+    plan = plan_of(
+        url="jdbc:x://me:hush@host/db?password=hush",
+        password="hush",
+        catalog={"s3.access-key": "hush", "uri": "u"},
+        primary_keys=["id"],
+    )
     document = plan_document(plan)
     assert "hush" not in str(document)
     assert document["pipelines"][0]["actions"][0]["options"]["primary_keys"] == ["id"]

@@ -29,7 +29,10 @@ def ran(tmp_path: Path, text: str = JOB, **more: object) -> Ran:
 
 def test_each_operator_tells_its_tables(tmp_path: Path) -> None:
     outcome = ran(tmp_path).outcome
-    rows = {operator: {table: volume.rows for table, volume in tables.items()} for operator, tables in outcome.volumes.items()}
+    rows = {
+        operator: {table: volume.rows for table, volume in tables.items()}
+        for operator, tables in outcome.volumes.items()
+    }
     assert outcome.status is JobStatus.FINISHED
     assert rows == {
         "numbers": {"shop.small": 7, "shop.large": 30},
@@ -51,5 +54,9 @@ def test_a_job_that_goes_back_counts_what_it_reads_again_once(tmp_path: Path) ->
     for restore, rows in (("auto", 40), ("checkpoint:2", 60)):
         outcome = ran(tmp_path, text, restore=restore, stop_at_rows=rows).outcome
         assert (outcome.status, outcome.rows_read >= rows) == (JobStatus.CANCELED, True)
-        assert outcome.volumes["numbers"]["shop.t"] == outcome.volumes["files"]["shop.t"] == Volume(outcome.rows_read, outcome.rows_read * 8)
+        assert (
+            outcome.volumes["numbers"]["shop.t"]
+            == outcome.volumes["files"]["shop.t"]
+            == Volume(outcome.rows_read, outcome.rows_read * 8)
+        )
     assert outcome.rows_read == 60, "all rows, and each of them once"

@@ -25,8 +25,19 @@ class Job:
         assert reading.spec is not None, reading.problems
         return plan(reading.spec, strictness=strict)
 
-    def of(self, *, source: str, sink: str, transform: str = "", env: str = "", strict: Strictness = Strictness.NORMAL) -> Planned:
-        return self.planned(f"env {{ {env} }}\nsource {{\n{source}\n}}\ntransform {{\n{transform}\n}}\nsink {{\n{sink}\n}}\n", strict=strict)
+    def of(
+        self,
+        *,
+        source: str,
+        sink: str,
+        transform: str = "",
+        env: str = "",
+        strict: Strictness = Strictness.NORMAL,
+    ) -> Planned:
+        return self.planned(
+            f"env {{ {env} }}\nsource {{\n{source}\n}}\ntransform {{\n{transform}\n}}\nsink {{\n{sink}\n}}\n",
+            strict=strict,
+        )
 
     def good(self, **parts: str) -> Plan:
         planned = self.of(**parts)

@@ -4,7 +4,11 @@ from tidegate.planner.drawing import draw
 
 
 def test_a_chain_is_drawn_from_source_to_sink(job) -> None:
-    plan = job.good(source=job.fake("a", "name = orders"), transform='Sql { query = "select id from a" }', sink="Console {}")
+    plan = job.good(
+        source=job.fake("a", "name = orders"),
+        transform='Sql { query = "select id from a" }',
+        sink="Console {}",
+    )
     assert draw(plan.pipelines[0]) == [
         "Source[0]-FakeSource (orders)",
         "└─> Transform[0]-Sql",

@@ -14,10 +14,15 @@ NODES = [f"n{i}" for i in range(9)]
 def without_circles(draw) -> dict[str, list[str]]:
     """Nodes in any order, each reading some that come before it in a hidden one."""
     hidden = draw(st.permutations(NODES))
-    return {node: draw(st.lists(st.sampled_from(hidden[:i]), unique=True)) if i else [] for i, node in enumerate(hidden)}
+    return {
+        node: draw(st.lists(st.sampled_from(hidden[:i]), unique=True)) if i else []
+        for i, node in enumerate(hidden)
+    }
 
 
-any_graph = st.fixed_dictionaries({node: st.lists(st.sampled_from(NODES), unique=True, max_size=3) for node in NODES})
+any_graph = st.fixed_dictionaries(
+    {node: st.lists(st.sampled_from(NODES), unique=True, max_size=3) for node in NODES}
+)
 
 
 @given(without_circles())
@@ -43,7 +48,10 @@ def test_circles_are_found_exactly_where_no_order_exists(inputs) -> None:
 @given(any_graph)
 def test_in_a_circle_each_one_gives_to_the_next(inputs) -> None:
     for circle in circles(NODES, inputs):
-        assert all(giver in inputs[reader] for giver, reader in zip(circle, [*circle[1:], circle[0]], strict=True))
+        assert all(
+            giver in inputs[reader]
+            for giver, reader in zip(circle, [*circle[1:], circle[0]], strict=True)
+        )
 
 
 @given(any_graph)
@@ -52,12 +60,17 @@ def test_components_are_a_partition_that_no_edge_crosses(inputs) -> None:
     assert sorted(node for component in found for node in component) == NODES
     assert all(set(component) >= set(inputs[node]) for component in found for node in component)
     assert all(component == sorted(component, key=NODES.index) for component in found)
-    assert [component[0] for component in found] == sorted((component[0] for component in found), key=NODES.index)
+    assert [component[0] for component in found] == sorted(
+        (component[0] for component in found), key=NODES.index
+    )
 
 
 @given(any_graph)
 def test_nodes_of_a_component_reach_each_other(inputs) -> None:
-    near = {node: {*inputs[node], *(other for other in NODES if node in inputs[other])} for node in NODES}
+    near = {
+        node: {*inputs[node], *(other for other in NODES if node in inputs[other])}
+        for node in NODES
+    }
     for component in components(NODES, inputs):
         reached, edge = {component[0]}, {component[0]}
         while edge:

@@ -23,8 +23,18 @@ def action(plan: Plan, label: str) -> Action:
 def with_connector(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Adds a connector to those that are there."""
 
-    def add(kind: BlockKind, capabilities: Capabilities, *options: Option, check: Any = None) -> None:
-        made = Connector(name="Made", kind=kind, summary="", options=OptionSet(options), capabilities=capabilities, implementation="", check=check)
+    def add(
+        kind: BlockKind, capabilities: Capabilities, *options: Option, check: Any = None
+    ) -> None:
+        made = Connector(
+            name="Made",
+            kind=kind,
+            summary="",
+            options=OptionSet(options),
+            capabilities=capabilities,
+            implementation="",
+            check=check,
+        )
         known = registry.connectors()
         monkeypatch.setattr(registry, "connectors", lambda: (*known, made))
 
@@ -46,19 +56,31 @@ def test_pipelines_are_connected_components_numbered_by_their_first_source(job) 
 
 def test_a_union_makes_one_pipeline_of_two_sources(job) -> None:
     plan = job.good(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = [a, b] }")
-    assert [[a.label for a in p.actions] for p in plan.pipelines] == [["Source[0]-FakeSource", "Source[1]-FakeSource", "Sink[0]-Console"]]
+    assert [[a.label for a in p.actions] for p in plan.pipelines] == [
+        ["Source[0]-FakeSource", "Source[1]-FakeSource", "Sink[0]-Console"]
+    ]
 
 
 def test_a_transform_stands_after_the_one_that_it_reads_wherever_it_is_in_the_file(job) -> None:
     late = 'Sql { query = "select id from b", plugin_input = b, plugin_output = c }'
     early = 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }'
-    plan = job.good(source=job.fake("a"), transform=f"{late}\n{early}", sink="Console { plugin_input = c }")
-    assert [a.label for a in plan.pipelines[0].actions] == ["Source[0]-FakeSource", "Transform[1]-Sql", "Transform[0]-Sql", "Sink[0]-Console"]
+    plan = job.good(
+        source=job.fake("a"), transform=f"{late}\n{early}", sink="Console { plugin_input = c }"
+    )
+    assert [a.label for a in plan.pipelines[0].actions] == [
+        "Source[0]-FakeSource",
+        "Transform[1]-Sql",
+        "Transform[0]-Sql",
+        "Sink[0]-Console",
+    ]
 
 
 def test_plugin_names_are_understood_in_any_case_and_shown_as_declared(job) -> None:
     plan = job.good(source="fAKEsource { schema { fields { id = int } } }", sink="CONSOLE {}")
-    assert [(a.label, a.plugin) for a in plan.pipelines[0].actions] == [("Source[0]-FakeSource", "FakeSource"), ("Sink[0]-Console", "Console")]
+    assert [(a.label, a.plugin) for a in plan.pipelines[0].actions] == [
+        ("Source[0]-FakeSource", "FakeSource"),
+        ("Sink[0]-Console", "Console"),
+    ]
 
 
 def test_a_given_name_is_the_operator_id_and_what_readers_refer_to(job) -> None:
@@ -69,7 +91,9 @@ def test_a_given_name_is_the_operator_id_and_what_readers_refer_to(job) -> None:
 
 def test_a_name_given_twice_is_an_error_at_the_second(job) -> None:
     problems = job.bad(source=job.fake("a", "name = x"), sink="Console { name = x }")
-    assert [(problem.kind, problem.path, problem.at.line) for problem in problems] == [(ProblemKind.WIRING, "sink[0].name", 12)]
+    assert [(problem.kind, problem.path, problem.at.line) for problem in problems] == [
+        (ProblemKind.WIRING, "sink[0].name", 12)
+    ]
     assert "Source[0]-FakeSource" in problems[0].message
 
 
@@ -81,7 +105,10 @@ def test_a_name_that_is_the_label_of_another_block_is_an_error_at_the_name(job) 
 def test_a_name_that_no_directory_can_have_is_an_error(job) -> None:
     assert job.good(source=job.fake("", f'name = "{"x" * 200}"'), sink="Console {}")
     [problem] = job.bad(source=job.fake("", f'name = "{"ß" * 40}"'), sink="Console {}")
-    assert (problem.path, problem.message.partition(":")[0]) == ("source[0].name", "the name is too long")
+    assert (problem.path, problem.message.partition(":")[0]) == (
+        "source[0].name",
+        "the name is too long",
+    )
 
 
 def test_an_option_that_is_called_name_is_no_operator_id(job, with_connector) -> None:
@@ -91,14 +118,22 @@ def test_an_option_that_is_called_name_is_no_operator_id(job, with_connector) ->
     assert action(plan, "Sink[0]-Made").options["name"] == "x"
 
 
-def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_of_the_env(job) -> None:
+def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_of_the_env(
+    job,
+) -> None:
     plan = job.good(
         env="parallelism = 2",
         source=job.fake("a") + job.fake("b", "parallelism = 3"),
         transform='Sql { query = "select id, name from a", plugin_input = a, plugin_output = c, parallelism = 1 }',
         sink="Console { plugin_input = [a, b] }\nConsole { plugin_input = c }",
     )
-    labels = ["Source[0]-FakeSource", "Source[1]-FakeSource", "Transform[0]-Sql", "Sink[0]-Console", "Sink[1]-Console"]
+    labels = [
+        "Source[0]-FakeSource",
+        "Source[1]-FakeSource",
+        "Transform[0]-Sql",
+        "Sink[0]-Console",
+        "Sink[1]-Console",
+    ]
     assert [action(plan, label).parallelism for label in labels] == [2, 3, 1, 3, 1]
 
 
@@ -112,24 +147,38 @@ def test_sinks_promise_what_their_options_allow(job, tmp_path) -> None:
 
 
 def test_option_values_are_complete_and_placeholders_of_sinks_are_left_alone(job) -> None:
-    plan = job.good(source=job.fake(), sink='LocalFile { path = "/tmp/${table_name}", file_format_type = json }')
+    plan = job.good(
+        source=job.fake(), sink='LocalFile { path = "/tmp/${table_name}", file_format_type = json }'
+    )
     options = action(plan, "Sink[0]-LocalFile").options
-    assert (options["path"], options["filename_time_format"]) == ("/tmp/${table_name}", "yyyy.MM.dd")
+    assert (options["path"], options["filename_time_format"]) == (
+        "/tmp/${table_name}",
+        "yyyy.MM.dd",
+    )
 
 
 def test_a_plan_survives_being_stored(job) -> None:
-    plan = job.good(env="job.name = x, parallelism = 2", source=job.fake("a", "name = n"), sink="Console {}")
+    plan = job.good(
+        env="job.name = x, parallelism = 2", source=job.fake("a", "name = n"), sink="Console {}"
+    )
     assert from_document(Plan, to_document(plan)) == plan
 
 
 def test_a_job_is_called_by_its_name_else_by_its_file(job) -> None:
-    assert job.good(env="job.name = orders", source=job.fake(), sink="Console {}").job_name == "orders"
+    assert (
+        job.good(env="job.name = orders", source=job.fake(), sink="Console {}").job_name == "orders"
+    )
     assert job.good(source=job.fake(), sink="Console {}").job_name == "job"
 
 
 def test_an_unknown_plugin_gets_the_nearest_name_of_its_kind(job) -> None:
     [problem] = job.bad(source="FakeSorce { }", sink="Console {}")
-    assert (problem.kind, problem.path, problem.suggestion, problem.at.line) == (ProblemKind.UNKNOWN_PLUGIN, "source[0]", "FakeSource", 3)
+    assert (problem.kind, problem.path, problem.suggestion, problem.at.line) == (
+        ProblemKind.UNKNOWN_PLUGIN,
+        "source[0]",
+        "FakeSource",
+        3,
+    )
     assert "FakeSource" in problem.expected
 
 
@@ -140,8 +189,13 @@ def test_a_plugin_of_another_kind_is_said_to_be_one(job) -> None:
 
 def test_a_connector_of_the_reference_that_is_not_here_is_no_misspelling(job) -> None:
     problems = job.bad(source="hbase {}", sink="OssFile {}")
-    assert [(problem.kind, problem.suggestion) for problem in problems] == [(ProblemKind.UNKNOWN_PLUGIN, "")] * 2
-    assert problems[0].message == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can read"
+    assert [(problem.kind, problem.suggestion) for problem in problems] == [
+        (ProblemKind.UNKNOWN_PLUGIN, "")
+    ] * 2
+    assert (
+        problems[0].message
+        == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can read"
+    )
     assert problems[1].message.endswith("can write")
 
 
@@ -153,9 +207,18 @@ def test_a_plugin_that_is_left_out_on_purpose_gets_its_sentence(job) -> None:
 
 
 def test_problems_of_all_blocks_come_at_once_in_file_order(job) -> None:
-    problems = job.bad(source="FakeSource {\n row.num = many\n schema { fields { id = bigin } } }", sink="LocalFile { path = x\n file_format_type = csvv }")
-    assert [problem.path for problem in problems] == ["source[0].row.num", "source[0].schema.fields.id", "sink[0].file_format_type"]
-    assert [problem.at.line for problem in problems] == sorted(problem.at.line for problem in problems)
+    problems = job.bad(
+        source="FakeSource {\n row.num = many\n schema { fields { id = bigin } } }",
+        sink="LocalFile { path = x\n file_format_type = csvv }",
+    )
+    assert [problem.path for problem in problems] == [
+        "source[0].row.num",
+        "source[0].schema.fields.id",
+        "sink[0].file_format_type",
+    ]
+    assert [problem.at.line for problem in problems] == sorted(
+        problem.at.line for problem in problems
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,11 +240,21 @@ def test_an_unknown_option_is_an_error_unless_lenient(job, strict, severity) -> 
 @pytest.mark.parametrize(
     ("source", "sink", "path"),
     [
-        ("FakeSource { tables_configs = [{ row.nums = 3, schema { fields { a = int } } }] }", "Console {}", "source[0].tables_configs[0].row.nums"),
-        ("FakeSource { schema { fields { a = int } } }", "Assert { rules { row_rules = [{ rule_typ = MAX_ROW, rule_value = 1 }] } }", "rule_typ"),
+        (
+            "FakeSource { tables_configs = [{ row.nums = 3, schema { fields { a = int } } }] }",
+            "Console {}",
+            "source[0].tables_configs[0].row.nums",
+        ),
+        (
+            "FakeSource { schema { fields { a = int } } }",
+            "Assert { rules { row_rules = [{ rule_typ = MAX_ROW, rule_value = 1 }] } }",
+            "rule_typ",
+        ),
     ],
 )
-def test_an_unknown_option_inside_of_a_nested_block_is_an_error_too(job, source, sink, path) -> None:
+def test_an_unknown_option_inside_of_a_nested_block_is_an_error_too(
+    job, source, sink, path
+) -> None:
     problems = job.of(source=source, sink=sink).problems
     unknown = [p for p in problems if p.kind is ProblemKind.UNKNOWN_OPTION]
     assert [p.severity for p in unknown] == [Severity.ERROR]
@@ -199,7 +272,9 @@ def test_an_option_that_only_seatunnel_has_is_a_warning_unless_strict(job) -> No
 
 
 def test_notices_of_the_reader_are_among_the_problems_once(job) -> None:
-    planned = job.of(env="flink.execution.checkpointing.mode = x", source=job.fake(), sink="Console {}")
+    planned = job.of(
+        env="flink.execution.checkpointing.mode = x", source=job.fake(), sink="Console {}"
+    )
     assert planned.plan is not None
     assert [p.severity for p in planned.problems] == [Severity.NOTICE]
 
@@ -209,7 +284,10 @@ def test_a_source_that_never_ends_cannot_be_in_a_batch_job(job, with_connector) 
     [problem] = job.bad(source="Made {}", sink="Console {}")
     assert (problem.path, problem.severity) == ("source[0]", Severity.ERROR)
     assert "STREAMING" in problem.message
-    assert job.good(env="job.mode = STREAMING", source="Made {}", sink="Console {}").env.mode is JobMode.STREAMING
+    assert (
+        job.good(env="job.mode = STREAMING", source="Made {}", sink="Console {}").env.mode
+        is JobMode.STREAMING
+    )
 
 
 def test_a_source_that_ends_may_be_in_a_streaming_job_and_is_named(job, with_connector) -> None:
@@ -230,7 +308,9 @@ def test_planning_twice_gives_equal_plans(job) -> None:
     assert dataclasses.asdict(job.of(**parts)) == dataclasses.asdict(job.of(**parts))
 
 
-def test_a_check_that_stumbles_is_a_problem_of_its_block_and_hides_no_other(job, with_connector) -> None:
+def test_a_check_that_stumbles_is_a_problem_of_its_block_and_hides_no_other(
+    job, with_connector
+) -> None:
     def check(block, values):
         yield block.problem(("x",), "found before")
         raise KeyError(values["x"])

@@ -7,7 +7,12 @@ from tidegate.model.problem import Problem, ProblemKind, Severity
 
 
 def edges(plan: Plan) -> dict[str, tuple[str, ...]]:
-    return {action.label: action.inputs for pipeline in plan.pipelines for action in pipeline.actions if action.inputs}
+    return {
+        action.label: action.inputs
+        for pipeline in plan.pipelines
+        for action in pipeline.actions
+        if action.inputs
+    }
 
 
 def one(problems: list[Problem]) -> Problem:
@@ -17,20 +22,38 @@ def one(problems: list[Problem]) -> Problem:
 
 
 def test_a_chain_needs_no_names(job) -> None:
-    plan = job.good(source=job.fake(), transform='Sql { query = "select id from x" }', sink="Console {}")
-    assert edges(plan) == {"Transform[0]-Sql": ("Source[0]-FakeSource",), "Sink[0]-Console": ("Transform[0]-Sql",)}
+    plan = job.good(
+        source=job.fake(), transform='Sql { query = "select id from x" }', sink="Console {}"
+    )
+    assert edges(plan) == {
+        "Transform[0]-Sql": ("Source[0]-FakeSource",),
+        "Sink[0]-Console": ("Transform[0]-Sql",),
+    }
 
 
 def test_a_chain_may_name_only_some_of_its_datasets(job) -> None:
-    plan = job.good(source=job.fake("a"), transform='Sql { query = "select id from a", plugin_output = b }', sink="Console { plugin_input = b }")
-    assert edges(plan) == {"Transform[0]-Sql": ("Source[0]-FakeSource",), "Sink[0]-Console": ("Transform[0]-Sql",)}
+    plan = job.good(
+        source=job.fake("a"),
+        transform='Sql { query = "select id from a", plugin_output = b }',
+        sink="Console { plugin_input = b }",
+    )
+    assert edges(plan) == {
+        "Transform[0]-Sql": ("Source[0]-FakeSource",),
+        "Sink[0]-Console": ("Transform[0]-Sql",),
+    }
 
 
-@pytest.mark.parametrize(("output", "inputs"), [("plugin_output", "plugin_input"), ("result_table_name", "source_table_name")])
+@pytest.mark.parametrize(
+    ("output", "inputs"),
+    [("plugin_output", "plugin_input"), ("result_table_name", "source_table_name")],
+)
 def test_both_generations_of_keys_wire(job, output: str, inputs: str) -> None:
     source = f"FakeSource {{ {output} = a, schema {{ fields {{ id = int }} }} }}"
     plan = job.good(source=source, sink=f"Console {{ {inputs} = a }}\nConsole {{ {inputs} = [a] }}")
-    assert edges(plan) == {"Sink[0]-Console": ("Source[0]-FakeSource",), "Sink[1]-Console": ("Source[0]-FakeSource",)}
+    assert edges(plan) == {
+        "Sink[0]-Console": ("Source[0]-FakeSource",),
+        "Sink[1]-Console": ("Source[0]-FakeSource",),
+    }
 
 
 def test_a_wrong_name_in_a_chain_is_an_error_with_the_right_one(job) -> None:
@@ -50,13 +73,23 @@ def test_two_wrong_names_are_two_mistakes_even_where_the_block_before_has_no_nam
 
 
 def test_a_sink_that_bypasses_the_transform_of_a_chain_is_an_error(job) -> None:
-    problem = one(job.bad(source=job.fake("a"), transform='Sql { query = "select 1 from a" }', sink="Console { plugin_input = a }"))
+    problem = one(
+        job.bad(
+            source=job.fake("a"),
+            transform='Sql { query = "select 1 from a" }',
+            sink="Console { plugin_input = a }",
+        )
+    )
     assert problem.path == "transform[0]"
     assert "no transform and no sink reads what transform Sql gives" in problem.message
 
 
 def test_a_larger_graph_needs_all_names(job) -> None:
-    problems = job.bad(source=job.fake() + job.fake("b"), transform='Sql { query = "select 1 from b" }', sink="Console {}")
+    problems = job.bad(
+        source=job.fake() + job.fake("b"),
+        transform='Sql { query = "select 1 from b" }',
+        sink="Console {}",
+    )
     assert [(problem.path, problem.message.partition(":")[0]) for problem in problems] == [
         ("source[0]", "plugin_output is missing"),
         ("transform[0]", "plugin_output is missing"),
@@ -77,7 +110,10 @@ def test_of_two_sources_with_one_name_the_later_one_is_read_with_a_warning(job) 
     parts = {"source": job.fake("a") + job.fake("a"), "sink": "Console { plugin_input = a }"}
     plan = job.good(**parts)
     assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource",)}
-    assert [a.label for p in plan.pipelines for a in p.actions] == ["Source[1]-FakeSource", "Sink[0]-Console"]
+    assert [a.label for p in plan.pipelines for a in p.actions] == [
+        "Source[1]-FakeSource",
+        "Sink[0]-Console",
+    ]
     problem = warning(job, **parts)
     assert (problem.path, problem.at.line) == ("source[1].plugin_output", 6)
     assert "replaces that of source FakeSource (line 3)" in problem.message
@@ -98,7 +134,10 @@ def test_a_transform_that_gives_the_name_it_reads_replaces_it_for_those_after_it
         "Sink[1]-Console": ("Transform[2]-Sql",),
     }
     warnings = [p for p in job.of(**parts).problems if p.severity is Severity.WARNING]
-    assert [p.path for p in warnings] == ["transform[0].plugin_output", "transform[1].plugin_output"]
+    assert [p.path for p in warnings] == [
+        "transform[0].plugin_output",
+        "transform[1].plugin_output",
+    ]
     assert not any("nobody reads" in p.message for p in warnings)
 
 
@@ -109,36 +148,67 @@ def test_a_transform_whose_dataset_is_replaced_before_anyone_reads_it_does_not_r
         "sink": "Console { plugin_input = c }",
     }
     plan = job.good(**parts)
-    assert [a.label for p in plan.pipelines for a in p.actions] == ["Source[0]-FakeSource", "Transform[1]-Sql", "Sink[0]-Console"]
+    assert [a.label for p in plan.pipelines for a in p.actions] == [
+        "Source[0]-FakeSource",
+        "Transform[1]-Sql",
+        "Sink[0]-Console",
+    ]
     assert "nobody reads: it does not run" in warning(job, **parts).message
 
 
 def test_two_equal_transforms_are_told_apart_by_their_place(job) -> None:
-    parts = {"source": job.fake("a"), "transform": SAME.format("a", "a") * 2, "sink": "Console { plugin_input = a }"}
+    parts = {
+        "source": job.fake("a"),
+        "transform": SAME.format("a", "a") * 2,
+        "sink": "Console { plugin_input = a }",
+    }
     assert edges(job.good(**parts))["Sink[0]-Console"] == ("Transform[1]-Sql",)
 
 
 def test_a_transform_before_several_givers_of_its_input_is_an_error(job) -> None:
     transform = SAME.format("c", "d") + SAME.format("a", "c") + SAME.format("a", "c")
-    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = d }\nConsole { plugin_input = c }"))
+    problem = one(
+        job.bad(
+            source=job.fake("a"),
+            transform=transform,
+            sink="Console { plugin_input = d }\nConsole { plugin_input = c }",
+        )
+    )
     assert (problem.path, problem.severity) == ("transform[0].plugin_input", Severity.ERROR)
     assert "all after this: give them names of their own" in problem.message
 
 
 def test_an_input_that_nobody_gives_is_named_with_the_nearest_one_and_its_line(job) -> None:
     source = job.fake("orders") + job.fake("customers")
-    problem = one(job.bad(source=source, sink="Console { plugin_input = orders }\nConsole { plugin_input = [custmers] }"))
-    assert (problem.path, problem.suggestion, problem.expected) == ("sink[1].plugin_input[0]", "customers", "one of orders, customers")
+    problem = one(
+        job.bad(
+            source=source,
+            sink="Console { plugin_input = orders }\nConsole { plugin_input = [custmers] }",
+        )
+    )
+    assert (problem.path, problem.suggestion, problem.expected) == (
+        "sink[1].plugin_input[0]",
+        "customers",
+        "one of orders, customers",
+    )
 
 
 def test_a_dataset_that_nobody_reads_is_an_error(job) -> None:
-    problem = one(job.bad(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = a }"))
-    assert (problem.path, problem.message) == ("source[1].plugin_output", "no transform and no sink reads the dataset 'b'")
+    problem = one(
+        job.bad(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = a }")
+    )
+    assert (problem.path, problem.message) == (
+        "source[1].plugin_output",
+        "no transform and no sink reads the dataset 'b'",
+    )
 
 
 def test_an_input_that_is_named_twice_is_an_error(job) -> None:
     problem = one(job.bad(source=job.fake("a"), sink="Console { plugin_input = [a, a] }"))
-    assert (problem.path, problem.message) == ("sink[0].plugin_input[1]", "the dataset 'a' is named twice")
+    assert (problem.path, problem.message) == (
+        "sink[0].plugin_input[1]",
+        "the dataset 'a' is named twice",
+    )
 
 
 def test_transforms_that_read_one_another_are_named_in_the_order_of_the_flow(job) -> None:
@@ -146,25 +216,38 @@ def test_transforms_that_read_one_another_are_named_in_the_order_of_the_flow(job
         Sql { query = "select 1 from c", plugin_input = c, plugin_output = b }
         Sql { query = "select 1 from b", plugin_input = b, plugin_output = c }
     """
-    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = a }"))
-    assert problem.message == "the transforms read one another in a circle: Sql (c) -> Sql (b) -> Sql (c)"
+    problem = one(
+        job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = a }")
+    )
+    assert (
+        problem.message
+        == "the transforms read one another in a circle: Sql (c) -> Sql (b) -> Sql (c)"
+    )
     assert problem.at.line > 1
 
 
 def test_a_transform_that_reads_itself_is_a_circle(job) -> None:
     transform = 'Sql { query = "select 1 from b", plugin_input = [a, b], plugin_output = b }'
-    problem = one(job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = b }"))
+    problem = one(
+        job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = b }")
+    )
     assert problem.message.endswith("circle: Sql (b) -> Sql (b)")
 
 
 def test_an_input_of_a_source_is_ignored_and_said(job) -> None:
     planned = job.of(source=job.fake("a", "plugin_input = x"), sink="Console {}")
     assert planned.plan is not None
-    assert [(problem.severity, problem.path) for problem in planned.problems] == [(Severity.NOTICE, "source[0].plugin_input")]
+    assert [(problem.severity, problem.path) for problem in planned.problems] == [
+        (Severity.NOTICE, "source[0].plugin_input")
+    ]
 
 
 def test_wiring_is_judged_where_options_and_plugins_are_wrong_too(job) -> None:
-    problems = job.bad(source=job.fake("a", "row.num = many"), transform="Sqll { plugin_output = b }", sink="Console { plugin_input = c }")
+    problems = job.bad(
+        source=job.fake("a", "row.num = many"),
+        transform="Sqll { plugin_output = b }",
+        sink="Console { plugin_input = c }",
+    )
     assert [problem.kind.value for problem in problems] == ["option", "unknown-plugin", "wiring"]
 
 
@@ -174,7 +257,10 @@ def test_a_job_without_sinks_gets_no_complaints_about_names(job) -> None:
 
 
 def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
-    source = job.fake("a") + "FakeSource { plugin_output = b, schema { fields { id = bigint, name = int } } }"
+    source = (
+        job.fake("a")
+        + "FakeSource { plugin_output = b, schema { fields { id = bigint, name = int } } }"
+    )
     problem = one(job.bad(source=source, sink="Console { plugin_input = [a, b] }"))
     assert problem.path == "sink[0]"
     assert problem.message.endswith(
@@ -184,7 +270,10 @@ def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
 
 def test_a_column_that_only_one_input_has_is_named(job) -> None:
     source = job.fake("a") + "FakeSource { plugin_output = b, schema { fields { id = bigint } } }"
-    assert "name is only in one of them" in one(job.bad(source=source, sink="Console { plugin_input = [a, b] }")).message
+    assert (
+        "name is only in one of them"
+        in one(job.bad(source=source, sink="Console { plugin_input = [a, b] }")).message
+    )
 
 
 def test_inputs_with_the_same_columns_flow_together(job) -> None:
@@ -193,11 +282,25 @@ def test_inputs_with_the_same_columns_flow_together(job) -> None:
 
 
 def test_a_name_that_nobody_could_mean_is_one_complaint_and_no_others_follow_from_it(job) -> None:
-    parts = {"source": job.fake("a"), "transform": 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }'}
-    assert one(job.bad(**parts, sink="Console { plugin_input = zzz }")).message == "there is no dataset 'zzz'"
-    assert len(job.bad(**parts, sink="Console { plugin_input = zzz }\nConsole { plugin_input = yyy }")) == 2
+    parts = {
+        "source": job.fake("a"),
+        "transform": 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }',
+    }
+    assert (
+        one(job.bad(**parts, sink="Console { plugin_input = zzz }")).message
+        == "there is no dataset 'zzz'"
+    )
+    assert (
+        len(job.bad(**parts, sink="Console { plugin_input = zzz }\nConsole { plugin_input = yyy }"))
+        == 2
+    )
 
 
 def test_a_misspelt_name_does_not_hide_another_dataset_that_nobody_reads(job) -> None:
-    problems = job.bad(source=job.fake("orders") + job.fake("customers"), sink="Console { plugin_input = order }")
-    assert [problem.message for problem in problems] == ["no transform and no sink reads the dataset 'customers'", "there is no dataset 'order'"]
+    problems = job.bad(
+        source=job.fake("orders") + job.fake("customers"), sink="Console { plugin_input = order }"
+    )
+    assert [problem.message for problem in problems] == [
+        "no transform and no sink reads the dataset 'customers'",
+        "there is no dataset 'order'",
+    ]

@@ -77,7 +77,9 @@ def test_a_broken_package_is_named_and_the_others_work(site: Site, case: str) ->
     assert "package badpack (badpack_options) cannot be used" in listed.stderr
 
 
-def test_a_job_that_asks_for_a_connector_of_a_broken_package_is_told_why(site: Site, tmp_path: Path) -> None:
+def test_a_job_that_asks_for_a_connector_of_a_broken_package_is_told_why(
+    site: Site, tmp_path: Path
+) -> None:
     site.install("badpack", BROKEN["raises when it is imported"])
     (tmp_path / "job.conf").write_text(JOB.format(source="Badsource"))
     (problem,) = load(str(tmp_path / "job.conf"), variables={}, environ={}).errors
@@ -105,5 +107,7 @@ def test_other_jobs_are_good_beside_a_broken_package(site: Site, tmp_path: Path)
     (tmp_path / "job.conf").write_text(f"source {{ {source} }}\nsink {{ Console {{ }} }}\n")
     program = "from tidegate.cli import main; main()"
     command = [sys.executable, "-c", program, "validate", str(tmp_path / "job.conf")]
-    ran = subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr

@@ -34,7 +34,11 @@ from tidegate.plugin.literal import literal
         ("timestamp", "2012-12-21T12:34:56", datetime(2012, 12, 21, 12, 34, 56)),
         ("timestamp", "2012-12-21 12:34:56.5", datetime(2012, 12, 21, 12, 34, 56, 500000)),
         ("timestamp", "20121221123456", datetime(2012, 12, 21, 12, 34, 56)),
-        ("timestamp_tz", "2012-12-21T12:34:56+02:00", datetime(2012, 12, 21, 10, 34, 56, tzinfo=UTC)),
+        (
+            "timestamp_tz",
+            "2012-12-21T12:34:56+02:00",
+            datetime(2012, 12, 21, 10, 34, 56, tzinfo=UTC),
+        ),
         ("array<int>", [1, "2"], [1, 2]),
         ("map<time, string>", "{ 12:01:26 = v0 }", [(time(12, 1, 26), "v0")]),
         ("map<string, int>", '{"a": 1}', [("a", 1)]),

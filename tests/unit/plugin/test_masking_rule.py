@@ -78,7 +78,11 @@ SHOWN: dict[str, Any] = {
 @pytest.mark.parametrize("key", OPTIONS)
 def test_a_secret_of_every_form_is_masked_and_hidden_in_logs(key: str) -> None:
     value = OPTIONS[key]
-    for seen in (masked(key, value), masked("block", {key: [value]}), masked("custom_parameters", {"deep": {key: value}})):
+    for seen in (
+        masked(key, value),
+        masked("block", {key: [value]}),
+        masked("custom_parameters", {"deep": {key: value}}),
+    ):
         assert SECRET not in json.dumps(seen), key
         assert MASK in json.dumps(seen)
     assert any(SECRET in text for text in secret_texts({key: value}))
@@ -91,8 +95,15 @@ def test_what_is_known_to_be_harmless_stays_readable(key: str) -> None:
 
 
 def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
-    options = OptionSet((Option("properties", Kind.MAP, "x", secret=True), Option("number", Kind.INT, "x", secret=True)))
-    _, problems = options.read(Block({"properties": SECRET, "number": SECRET}, lambda _path: Location("job"), "job"))
+    options = OptionSet(
+        (
+            Option("properties", Kind.MAP, "x", secret=True),
+            Option("number", Kind.INT, "x", secret=True),
+        )
+    )
+    _, problems = options.read(
+        Block({"properties": SECRET, "number": SECRET}, lambda _path: Location("job"), "job")
+    )
     assert len(problems) == 2
     assert SECRET not in " ".join(map(str, problems))
 
@@ -119,7 +130,14 @@ def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['spark.hadoop.fs.azure.sas.c.a = "x"', 'password = "x"', 'url = "https://ann:pw@host/x"', "token: abc", 'spark.app.note = "x"']
+    "line",
+    [
+        'spark.hadoop.fs.azure.sas.c.a = "x"',
+        'password = "x"',
+        'url = "https://ann:pw@host/x"',
+        "token: abc",
+        'spark.app.note = "x"',
+    ],
 )
 def test_a_line_that_may_hold_a_secret_is_not_repeated(line: str) -> None:
     assert is_delicate_line(line)
@@ -127,7 +145,16 @@ def test_a_line_that_may_hold_a_secret_is_not_repeated(line: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["encrypt" * 20_000, "://a:" * 20_000, "https://" * 20_000, "eyJ" * 20_000, 'password="' * 20_000, "a" * 200_000, "=" * 200_000, "?a" * 100_000],
+    [
+        "encrypt" * 20_000,
+        "://a:" * 20_000,
+        "https://" * 20_000,
+        "eyJ" * 20_000,
+        'password="' * 20_000,
+        "a" * 200_000,
+        "=" * 200_000,
+        "?a" * 100_000,
+    ],
     ids=lambda text: text[:8],
 )
 def test_a_text_that_was_made_to_take_long_does_not(text: str) -> None:

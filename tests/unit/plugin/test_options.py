@@ -43,7 +43,9 @@ def messages(**data: Any) -> list[str]:
     return [str(p) for p in OPTIONS.read(block(**data))[1]]
 
 
-@pytest.mark.parametrize("data", [{"row.num": 7}, {"row": {"num": 7}}, {"row": {"num": "7"}}, {"rows": 7}])
+@pytest.mark.parametrize(
+    "data", [{"row.num": 7}, {"row": {"num": 7}}, {"row": {"num": "7"}}, {"rows": 7}]
+)
 def test_a_value_is_found_flat_nested_and_by_its_old_name(data: dict[str, Any]) -> None:
     assert values(**data)["row.num"] == 7
 
@@ -54,12 +56,28 @@ def test_a_block_may_be_written_with_flat_keys() -> None:
 
 def test_values_take_their_type() -> None:
     read = values(mode="SLOW", **{"slow.by": "10"}, names="x, y", flag="TRUE", ratio="0.5", b=None)
-    assert (read["mode"], read["slow.by"], read["names"], read["flag"], read["ratio"]) == ("slow", 10, ["x", "y"], True, 0.5)
+    assert (read["mode"], read["slow.by"], read["names"], read["flag"], read["ratio"]) == (
+        "slow",
+        10,
+        ["x", "y"],
+        True,
+        0.5,
+    )
     assert read["row.num"] == 5
 
 
 def test_all_problems_come_at_once() -> None:
-    said = messages(**{"row.num": "many", "mode": "quick", "flag": "yes", "ratio": True, "pth": "x", "a": "1", "schema": 3})
+    said = messages(
+        **{
+            "row.num": "many",
+            "mode": "quick",
+            "flag": "yes",
+            "ratio": True,
+            "pth": "x",
+            "a": "1",
+            "schema": 3,
+        }
+    )
     assert len(said) == 8
     text = "\n".join(said)
     for words in (
@@ -85,13 +103,17 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_key_and_an_error_when_stri
 
 def test_rules_between_options_are_said_in_words() -> None:
     assert "only one of a, names" in messages(path="p", a="1", b="2", names=["x"])[0]
-    assert "slow.by is missing: it is needed where mode = slow" in messages(path="p", mode="slow")[0]
+    assert (
+        "slow.by is missing: it is needed where mode = slow" in messages(path="p", mode="slow")[0]
+    )
     assert "too small" in messages(path="p", **{"row.num": -1})[0]
     assert "32 bits" in messages(path="p", **{"row.num": 2**40})[0]
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(st.text(max_size=5), v), max_leaves=8
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda v: st.lists(v) | st.dictionaries(st.text(max_size=5), v),
+    max_leaves=8,
 )
 
 
@@ -126,7 +148,9 @@ def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
         ("0.5h", 1_800_000),
     ],
 )
-def test_a_span_of_time_is_milliseconds_figures_with_units_or_iso_8601(written: int | str, ms: int) -> None:
+def test_a_span_of_time_is_milliseconds_figures_with_units_or_iso_8601(
+    written: int | str, ms: int
+) -> None:
     assert coerce(Option("every", Kind.DURATION, "x"), written) == ms
 
 

@@ -7,7 +7,13 @@ import pytest
 from tidegate.plugin.option import Kind, Option, OptionSet
 from tidegate.plugin.secret import MASK, packed, secrets_in, shown, unpacked
 
-OPTIONS = OptionSet((Option("url", Kind.TEXT, "x"), Option("query", Kind.TEXT, "x"), Option("password", Kind.TEXT, "x", secret=True)))
+OPTIONS = OptionSet(
+    (
+        Option("url", Kind.TEXT, "x"),
+        Option("query", Kind.TEXT, "x"),
+        Option("password", Kind.TEXT, "x", secret=True),
+    )
+)
 HELD = {
     "jdbc:mysql://root:geheim@host:3306/shop": "jdbc:mysql://root:******@host:3306/shop",
     "jdbc:postgresql://host/shop?user=u&password=geheim&ssl=true": "jdbc:postgresql://host/shop?user=u&password=******&ssl=true",

@@ -29,7 +29,14 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
     planned = plan(load_text(JOB, "job")).plan
     assert planned is not None
-    assert plan_texts(planned) == {"of-env", "of-option", "of-map", "of-user-part", "of%20parameter", "of parameter"}
+    assert plan_texts(planned) == {
+        "of-env",
+        "of-option",
+        "of-map",
+        "of-user-part",
+        "of%20parameter",
+        "of parameter",
+    }
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,9 @@ def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
         ({"url": "http://h/x?a=b", "password": ""}, set()),
     ],
 )
-def test_what_only_stands_beside_a_secret_is_none(options: dict[str, object], found: set[str]) -> None:
+def test_what_only_stands_beside_a_secret_is_none(
+    options: dict[str, object], found: set[str]
+) -> None:
     assert secret_texts(options) == found
 
 
@@ -57,7 +66,9 @@ def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
     hide(['say "Öl&more"'])
     for written in forms(['say "Öl&more"']):
         assert "more" not in bare(f"before {written} after")
-    line = line_of('it was say "Öl&more"', why={"deep": ['say "Öl&more"', 7]}, by=ValueError('say "Öl&more"'))
+    line = line_of(
+        'it was say "Öl&more"', why={"deep": ['say "Öl&more"', 7]}, by=ValueError('say "Öl&more"')
+    )
     assert "more" not in json.dumps(line, ensure_ascii=False)
     assert line["why"] == {"deep": ["******", 7]}
 
@@ -73,7 +84,13 @@ def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(logs, "HIDDEN_MAX", 3)
     for number in range(5):
         hide([f"secret{number}"])
-    assert [bare(f"secret{number}") for number in range(5)] == ["secret0", "secret1", "******", "******", "******"]
+    assert [bare(f"secret{number}") for number in range(5)] == [
+        "secret0",
+        "secret1",
+        "******",
+        "******",
+        "******",
+    ]
 
 
 def test_traces_that_end_at_standard_error_are_bare_too(monkeypatch: pytest.MonkeyPatch) -> None:

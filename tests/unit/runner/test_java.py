@@ -18,7 +18,9 @@ def make_home(root: Path, version: str, modules: str = "java.base jdk.incubator.
     executable = root / "bin" / "java"
     executable.write_text("#!/bin/sh\nexit 3\n")
     executable.chmod(0o755)
-    (root / "release").write_text(f'IMPLEMENTOR="Test"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n')
+    (root / "release").write_text(
+        f'IMPLEMENTOR="Test"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n'
+    )
     return root
 
 
@@ -31,9 +33,17 @@ def make_launcher(folder: Path, text: str) -> Path:
 
 
 def test_java_home_is_taken_before_path_and_without_running_it(tmp_path: Path) -> None:
-    wanted, other = make_home(tmp_path / "wanted", "21.0.2"), make_home(tmp_path / "other", "17.0.1")
+    wanted, other = (
+        make_home(tmp_path / "wanted", "21.0.2"),
+        make_home(tmp_path / "other", "17.0.1"),
+    )
     found = find_java({"JAVA_HOME": str(wanted), "PATH": str(other / "bin")})
-    assert (found.home, found.version, found.found_in, found.passed_over) == (wanted, "21.0.2", "JAVA_HOME", ())
+    assert (found.home, found.version, found.found_in, found.passed_over) == (
+        wanted,
+        "21.0.2",
+        "JAVA_HOME",
+        (),
+    )
 
 
 def test_a_java_home_that_is_too_old_is_passed_over_and_named(tmp_path: Path) -> None:
@@ -57,7 +67,10 @@ def test_a_reduced_java_that_spark_cannot_start_is_not_taken(tmp_path: Path) -> 
 
 
 def test_a_launcher_is_asked_for_the_home_behind_it(tmp_path: Path) -> None:
-    make_launcher(tmp_path / "shims", "echo '    java.home = /somewhere/jdk' >&2; echo '    java.version = 21.0.4' >&2")
+    make_launcher(
+        tmp_path / "shims",
+        "echo '    java.home = /somewhere/jdk' >&2; echo '    java.version = 21.0.4' >&2",
+    )
     found = find_java({"PATH": str(tmp_path / "shims")})
     assert (found.home, found.version) == (Path("/somewhere/jdk"), "21.0.4")
 
@@ -79,12 +92,17 @@ def test_without_any_java_the_error_says_how_to_get_one() -> None:
     assert caught.value.passed_over == ()
 
 
-def test_a_usual_place_is_found_without_any_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_usual_place_is_found_without_any_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = make_home(tmp_path / "jvm" / "java-17", "17.0.1")
     monkeypatch.setattr(java, "KNOWN_PLACES", (f"{tmp_path}/jvm/*",))
     assert find_java({}).found_in == str(home)
 
 
-@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_392", 8), ("25", 25), ("9-ea", 9), ("unknown", 0)])
+@pytest.mark.parametrize(
+    ("version", "major"),
+    [("17.0.15", 17), ("1.8.0_392", 8), ("25", 25), ("9-ea", 9), ("unknown", 0)],
+)
 def test_the_major_version_is_read_from_old_and_new_schemes(version: str, major: int) -> None:
     assert major_version(version) == major

@@ -12,20 +12,52 @@ HOME = Home(Path("/somewhere"))
 
 
 def test_the_engines_settings_are_in_the_order() -> None:
-    checkpoint = CheckpointSettings(interval_ms=700, timeout_ms=800, retained_max=9, pause_ms_min=5, storage_root="/shared/checkpoints")
+    checkpoint = CheckpointSettings(
+        interval_ms=700,
+        timeout_ms=800,
+        retained_max=9,
+        pause_ms_min=5,
+        storage_root="/shared/checkpoints",
+    )
     settings = EngineSettings(
-        store_url="postgresql://db/x", write_behind_ms=20, compaction_threshold=77, checkpoint=checkpoint, spark={"spark.master": "spark://m:1"}
+        store_url="postgresql://db/x",
+        write_behind_ms=20,
+        compaction_threshold=77,
+        checkpoint=checkpoint,
+        spark={"spark.master": "spark://m:1"},
     )
     order = driver_order(settings, HOME, job_id=7, generation=3, worker="w", detached=True)
-    assert (order.home, order.job_id, order.generation, order.worker, order.detached) == ("/somewhere", 7, 3, "w", True)
-    assert (order.store_url, order.checkpoints_root, order.compaction_threshold, order.write_behind_ms) == ("postgresql://db/x", "/shared/checkpoints", 77, 20)
-    assert (order.interval_ms, order.timeout_ms, order.retained_max, order.pause_ms_min, order.spark) == (700, 800, 9, 5, {"spark.master": "spark://m:1"})
+    assert (order.home, order.job_id, order.generation, order.worker, order.detached) == (
+        "/somewhere",
+        7,
+        3,
+        "w",
+        True,
+    )
+    assert (
+        order.store_url,
+        order.checkpoints_root,
+        order.compaction_threshold,
+        order.write_behind_ms,
+    ) == ("postgresql://db/x", "/shared/checkpoints", 77, 20)
+    assert (
+        order.interval_ms,
+        order.timeout_ms,
+        order.retained_max,
+        order.pause_ms_min,
+        order.spark,
+    ) == (700, 800, 9, 5, {"spark.master": "spark://m:1"})
 
 
 def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it() -> None:
-    checkpoint = CheckpointSettings(storage_root="s3://b/x", storage_options={"fs.s3a.secret.key": "hunter2"})
+    checkpoint = CheckpointSettings(
+        storage_root="s3://b/x", storage_options={"fs.s3a.secret.key": "hunter2"}
+    )
     order = driver_order(EngineSettings(checkpoint=checkpoint), HOME, job_id=7, generation=3)
-    assert (order.checkpoints_root, order.storage_options) == ("s3://b/x", {"fs.s3a.secret.key": "hunter2"})
+    assert (order.checkpoints_root, order.storage_options) == (
+        "s3://b/x",
+        {"fs.s3a.secret.key": "hunter2"},
+    )
     assert "hunter2" not in repr(order)
 
 
@@ -36,9 +68,13 @@ def test_without_settings_everything_is_in_the_home() -> None:
 
 
 def test_an_order_goes_through_a_pipe_and_what_follows_stays_there() -> None:
-    order = driver_order(EngineSettings(spark={"spark.x": "y\nz" * 50_000}), HOME, job_id=7, generation=3)
+    order = driver_order(
+        EngineSettings(spark={"spark.x": "y\nz" * 50_000}), HOME, job_id=7, generation=3
+    )
     read_end, write_end = os.pipe()
-    thread = threading.Thread(target=send, args=(order, write_end))  # more than a pipe holds: someone has to read
+    thread = threading.Thread(
+        target=send, args=(order, write_end)
+    )  # more than a pipe holds: someone has to read
     thread.start()
     assert receive(read_end) == order
     thread.join()

@@ -42,7 +42,12 @@ class Pool(WarmPool):
     def __init__(self, home: Path, module: str, count: int) -> None:
         path = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
         program = Program(environ={**os.environ, "PYTHONPATH": path}, module=module)
-        super().__init__(program, driver_order(EngineSettings(), Home(home), job_id=0, generation=0, detached=True), count, lambda: self.now_s)
+        super().__init__(
+            program,
+            driver_order(EngineSettings(), Home(home), job_id=0, generation=0, detached=True),
+            count,
+            lambda: self.now_s,
+        )
 
     def until(self, look_at: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -71,7 +76,9 @@ def test_they_are_started_one_after_the_other(pool: Pool) -> None:
     assert len(pool.waiting) == 2
 
 
-def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(pool: Pool, tmp_path: Path) -> None:
+def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(
+    pool: Pool, tmp_path: Path
+) -> None:
     order = replace(pool.order, job_id=7, generation=1)
     assert isinstance(pool.take(order), NoneWaits)
     pool.tend()
@@ -89,7 +96,9 @@ def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(pool: P
     pool.clear(driver.ref)
 
 
-def test_one_that_was_killed_while_it_waited_is_replaced_and_its_scratch_files_go(pool: Pool, tmp_path: Path) -> None:
+def test_one_that_was_killed_while_it_waited_is_replaced_and_its_scratch_files_go(
+    pool: Pool, tmp_path: Path
+) -> None:
     pool.tend()
     pool.until(lambda: len(pool.ready()) == 1)
     victim = pool.waiting[0]

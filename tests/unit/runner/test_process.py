@@ -9,7 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.runner.process import ProvenDead, held_up, is_alive, kill_session, reference, session_members
+from tidegate.runner.process import (
+    ProvenDead,
+    held_up,
+    is_alive,
+    kill_session,
+    reference,
+    session_members,
+)
 
 # A leader, a child in a process group of its own (as Spark's worker daemons), and a grandchild that has lost its parent.
 FAMILY = """
@@ -28,7 +35,9 @@ time.sleep(600)
 
 @pytest.fixture
 def family() -> "Iterator[subprocess.Popen[bytes]]":
-    process = subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdout is not None
     assert sorted(process.stdout.read(3)) == sorted(b"gcl")
     yield process
@@ -51,7 +60,9 @@ def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[
     assert kill_session(ref) == ProvenDead(0)
 
 
-def test_the_rest_of_a_family_is_found_after_its_leader_has_died(family: "subprocess.Popen[bytes]") -> None:
+def test_the_rest_of_a_family_is_found_after_its_leader_has_died(
+    family: "subprocess.Popen[bytes]",
+) -> None:
     ref = reference(family.pid)
     family.kill()
     family.wait()
@@ -61,7 +72,9 @@ def test_the_rest_of_a_family_is_found_after_its_leader_has_died(family: "subpro
 
 
 @pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}, {"host": "elsewhere"}])
-def test_a_process_of_another_time_or_place_is_never_taken_for_ours(family: "subprocess.Popen[bytes]", change: dict[str, object]) -> None:
+def test_a_process_of_another_time_or_place_is_never_taken_for_ours(
+    family: "subprocess.Popen[bytes]", change: dict[str, object]
+) -> None:
     other = replace(reference(family.pid), **change)  # type: ignore[arg-type]  # names of fields
     assert not is_alive(other)
     assert kill_session(other) == ProvenDead(0)
@@ -77,7 +90,10 @@ def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[by
     assert held_up(ref) == ""
     family.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, family.pid, os.WSTOPPED | os.WNOWAIT)
-    assert held_up(ref) == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT {family.pid}`"
+    assert (
+        held_up(ref)
+        == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT {family.pid}`"
+    )
     assert held_up(replace(ref, host="elsewhere")) == ""
     assert held_up(replace(ref, started=ref.started + 1)) == ""
 

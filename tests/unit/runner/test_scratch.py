@@ -31,7 +31,9 @@ def dead() -> ProcessRef:
 def test_only_the_directories_of_the_dead_of_this_host_are_swept(tmp_path: Path) -> None:
     home, me, gone = Home(tmp_path), reference(os.getpid()), dead()
     home.make()
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as living:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
+    ) as living:
         alive = owned(home.work(7, 2), reference(living.pid))
         elsewhere = owned(home.work(8, 1), replace(gone, host="elsewhere"))
         rebooted = owned(home.work(9, 1), replace(reference(living.pid), boot="an earlier one"))

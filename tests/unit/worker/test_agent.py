@@ -121,20 +121,26 @@ class World:
         self.store, self.stage, self.clock = store, Stage(), Hands()
         self.me = WorkerRecord(id="w", host="here", boot="boot", process=process(1), slots=2)
         settings = EngineSettings(worker=WorkerSettings(lease_ms=4000, warm=warm))
-        self.worker = Worker(store, settings, self.me, Home(Path("/nowhere")), self.stage, self.clock)
+        self.worker = Worker(
+            store, settings, self.me, Home(Path("/nowhere")), self.stage, self.clock
+        )
         self.state(JobState(job_id=JOB, status=JobStatus.SCHEDULED, generation=3))
 
     def state(self, state: JobState) -> None:
         self.store.transact([], [Put(STATES, str(JOB), to_document(state))])
 
     def assign(self, order: Order = Order.RUN, *, worker: str = "w", generation: int = 3) -> None:
-        it = Assignment(job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order)
+        it = Assignment(
+            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
+        )
         self.store.transact([], [Put(ASSIGNMENTS, str(JOB), to_document(it))])
 
     def unassign(self) -> None:
         self.store.transact([], [Delete(ASSIGNMENTS, str(JOB))])
 
-    def register(self, ref: ProcessRef, *, generation: int = 3, end: DriverEnd | None = None) -> None:
+    def register(
+        self, ref: ProcessRef, *, generation: int = 3, end: DriverEnd | None = None
+    ) -> None:
         record = DriverRecord(job_id=JOB, generation=generation, process=ref, worker="w", end=end)
         self.store.transact([], [Put(DRIVERS, str(JOB), to_document(record))])
 
@@ -224,7 +230,12 @@ def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: Wor
     world.turn()
     end = world.end
     assert end is not None
-    assert (end.code, end.proof, end.last_words[-12:], len(end.last_words)) == (70, "exit", "the JVM died", 500)
+    assert (end.code, end.proof, end.last_words[-12:], len(end.last_words)) == (
+        70,
+        "exit",
+        "the JVM died",
+        500,
+    )
     assert world.stage.cleared == [(JOB, 3)]
     world.turn(5)
     assert world.end == end
@@ -238,7 +249,11 @@ def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(wo
     world.stage.last.state = Dead(code=1, proof="exit", last_words="no such module")
     world.turn(3)
     assert world.driver is not None
-    assert (world.driver.generation, world.driver.process, world.driver.worker) == (3, world.stage.last.ref, "w")
+    assert (world.driver.generation, world.driver.process, world.driver.worker) == (
+        3,
+        world.stage.last.ref,
+        "w",
+    )
     assert world.end is not None
     assert world.end.last_words == "no such module"
     assert len(world.stage.started) == 1
@@ -252,7 +267,9 @@ def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(wo
         None,
     ],
 )
-def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(world: World, now: JobState | None) -> None:
+def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(
+    world: World, now: JobState | None
+) -> None:
     world.assign()
     world.turn()
     world.store.transact([], [Delete(STATES, str(JOB))])
@@ -265,7 +282,9 @@ def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(world
     assert world.stage.cleared == [(JOB, 3)]
 
 
-def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adopted(world: World) -> None:
+def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adopted(
+    world: World,
+) -> None:
     world.assign()
     world.turn()
     loser, winner = world.stage.last, process(999)
@@ -278,7 +297,9 @@ def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adop
     assert set(world.worker.held) == {winner}
 
 
-def test_a_driver_that_another_worker_started_is_adopted_and_not_started_again(world: World) -> None:
+def test_a_driver_that_another_worker_started_is_adopted_and_not_started_again(
+    world: World,
+) -> None:
     there = process(50)
     world.register(there)
     world.assign()
@@ -297,7 +318,9 @@ def test_a_driver_of_another_host_is_not_for_this_worker_to_judge(world: World) 
     assert (world.stage.started, world.stage.adopted, world.end) == ([], [], None)
 
 
-def test_a_driver_on_record_that_has_ended_is_neither_adopted_nor_started_again(world: World) -> None:
+def test_a_driver_on_record_that_has_ended_is_neither_adopted_nor_started_again(
+    world: World,
+) -> None:
     world.register(process(50), end=DriverEnd(at_ms=1, code=0))
     world.assign()
     world.turn(3)
@@ -374,7 +397,15 @@ def test_one_driver_that_does_not_die_does_not_hold_up_the_others(world: World) 
     world.assign(Order.KILL)
     it = Assignment(job_id=8, initialization_ms=1, generation=1, worker="w")
     world.store.transact(
-        [], [Put(ASSIGNMENTS, "8", to_document(it)), Put(STATES, "8", to_document(JobState(job_id=8, status=JobStatus.SCHEDULED, generation=1)))]
+        [],
+        [
+            Put(ASSIGNMENTS, "8", to_document(it)),
+            Put(
+                STATES,
+                "8",
+                to_document(JobState(job_id=8, status=JobStatus.SCHEDULED, generation=1)),
+            ),
+        ],
     )
     world.turn()
     assert puppet.acts == ["kill"]
@@ -414,10 +445,25 @@ def test_a_store_out_of_reach_ends_nothing_and_the_report_follows(store: Store) 
     assert world.end is not None
 
 
-@pytest.mark.parametrize(("env", "plain"), [(JobEnv(), True), (JobEnv(spark={"spark.driver.memory": "2g"}), False), (JobEnv(jars=("a.jar",)), False)])
-def test_only_a_job_without_wishes_of_its_own_gets_a_driver_that_waits(store: Store, env: JobEnv, plain: bool) -> None:
+@pytest.mark.parametrize(
+    ("env", "plain"),
+    [
+        (JobEnv(), True),
+        (JobEnv(spark={"spark.driver.memory": "2g"}), False),
+        (JobEnv(jars=("a.jar",)), False),
+    ],
+)
+def test_only_a_job_without_wishes_of_its_own_gets_a_driver_that_waits(
+    store: Store, env: JobEnv, plain: bool
+) -> None:
     world = World(store, warm=1)
-    record = JobRecord(job_id=JOB, name="j", initialization_ms=1, lineage="7-1", plan=Plan(job_name="j", env=env, pipelines=()))
+    record = JobRecord(
+        job_id=JOB,
+        name="j",
+        initialization_ms=1,
+        lineage="7-1",
+        plan=Plan(job_name="j", env=env, pipelines=()),
+    )
     store.transact([], [Put(JOBS, str(JOB), to_document(record))])
     world.assign()
     world.turn()

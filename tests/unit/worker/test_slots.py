@@ -11,14 +11,28 @@ GIB = 1024**3
 
 @pytest.mark.parametrize(
     ("wanted", "memory", "expected"),
-    [(None, 16 * GIB, 16), (None, 16 * GIB - 1, 15), (None, GIB, 2), (None, 0, 2), (5, 64 * GIB, 5), (1, 64 * GIB, 1)],
+    [
+        (None, 16 * GIB, 16),
+        (None, 16 * GIB - 1, 15),
+        (None, GIB, 2),
+        (None, 0, 2),
+        (5, 64 * GIB, 5),
+        (1, 64 * GIB, 1),
+    ],
 )
-def test_slots_are_those_that_were_asked_for_else_by_memory(wanted: int | None, memory: int, expected: int) -> None:
+def test_slots_are_those_that_were_asked_for_else_by_memory(
+    wanted: int | None, memory: int, expected: int
+) -> None:
     assert slots(wanted, memory) == expected
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("max\n", 8 * GIB), (f"{2 * GIB}\n", 2 * GIB), (f"{64 * GIB}\n", 8 * GIB), (None, 8 * GIB)])
-def test_the_memory_of_a_container_is_what_it_may_have_of_the_host(tmp_path: Path, limit: str | None, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [("max\n", 8 * GIB), (f"{2 * GIB}\n", 2 * GIB), (f"{64 * GIB}\n", 8 * GIB), (None, 8 * GIB)],
+)
+def test_the_memory_of_a_container_is_what_it_may_have_of_the_host(
+    tmp_path: Path, limit: str | None, expected: int
+) -> None:
     meminfo, cgroup = tmp_path / "meminfo", tmp_path / "memory.max"
     meminfo.write_text(f"MemTotal:       {8 * GIB // 1024} kB\nMemFree:  12 kB\n")
     if limit is not None:

@@ -56,7 +56,8 @@ TITLES = {
     503: "try again",
 }
 RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}} for status in (400, 401, 403, 404, 409, 413, 422, 502, 503)
+    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}}
+    for status in (400, 401, 403, 404, 409, 413, 422, 502, 503)
 }
 
 
@@ -71,7 +72,14 @@ def typed_api(desk: Desk) -> FastAPI:
         responses=RESPONSES,
         generate_unique_id_function=lambda route: route.name,
     )
-    for router in (jobs.routes(desk), changes.routes(desk), cluster.routes(desk), catalog.routes(), state.routes(desk), tokens.routes(desk)):
+    for router in (
+        jobs.routes(desk),
+        changes.routes(desk),
+        cluster.routes(desk),
+        catalog.routes(),
+        state.routes(desk),
+        tokens.routes(desk),
+    ):
         describe_roles(router)
         app.include_router(router)
     probes = Health(desk)
@@ -85,10 +93,23 @@ def typed_api(desk: Desk) -> FastAPI:
     return app
 
 
-def problem(status: int, detail: str, condition: str, problems: list[str] | None = None) -> Response:
+def problem(
+    status: int, detail: str, condition: str, problems: list[str] | None = None
+) -> Response:
     """An answer that is no success."""
-    document = Problem(title=TITLES.get(status, "error"), status=status, detail=detail, condition=condition, problems=problems or [])
-    return JSONResponse(document.model_dump(), status, {"Retry-After": "1"} if status == 503 else None, media_type=MEDIA)
+    document = Problem(
+        title=TITLES.get(status, "error"),
+        status=status,
+        detail=detail,
+        condition=condition,
+        problems=problems or [],
+    )
+    return JSONResponse(
+        document.model_dump(),
+        status,
+        {"Retry-After": "1"} if status == 503 else None,
+        media_type=MEDIA,
+    )
 
 
 async def _ours(_request: Request, error: Exception) -> Response:
@@ -103,20 +124,33 @@ async def _ours(_request: Request, error: Exception) -> Response:
         return problem(409, str(error), error.condition)
     if isinstance(error, StorageRefused):
         return problem(502, str(error), error.condition)
-    return problem(503 if isinstance(error, TransientError | StoreDamaged) else 500, str(error), error.condition)
+    return problem(
+        503 if isinstance(error, TransientError | StoreDamaged) else 500,
+        str(error),
+        error.condition,
+    )
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    wrong = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
+    wrong = [
+        f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()
+    ]
     return problem(422, "; ".join(wrong), "invalid-request", wrong)
 
 
 async def not_here(request: Request, error: Exception) -> Response:
     """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    words = {404: f"there is no {request.url.path} here", 405: f"{request.method} is not for {request.url.path}"}
-    answer = problem(status, words.get(status, "this cannot be answered"), {404: "unknown-path", 405: "wrong-method"}.get(status, "error"))
+    words = {
+        404: f"there is no {request.url.path} here",
+        405: f"{request.method} is not for {request.url.path}",
+    }
+    answer = problem(
+        status,
+        words.get(status, "this cannot be answered"),
+        {404: "unknown-path", 405: "wrong-method"}.get(status, "error"),
+    )
     answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
     return answer
 

@@ -46,11 +46,24 @@ class Cards:
         """What the jobs of a page are made from."""
         return [_key(self.picture, row) for row in rows]
 
-    def page(self, rows: Sequence[Row], keys: Sequence[Hashable], following: str | None, total: int, now_ms: int) -> str:
+    def page(
+        self,
+        rows: Sequence[Row],
+        keys: Sequence[Hashable],
+        following: str | None,
+        total: int,
+        now_ms: int,
+    ) -> str:
         """A page of jobs, as its model has it."""
         if len(self._cards) > CARDS_MAX:
             self._cards = {}
-        shown = ",".join([card.json(now_ms) for row, key in zip(rows, keys, strict=True) if (card := self._card(row, key)) is not None])
+        shown = ",".join(
+            [
+                card.json(now_ms)
+                for row, key in zip(rows, keys, strict=True)
+                if (card := self._card(row, key)) is not None
+            ]
+        )
         return f'{{"jobs":[{shown}],"next":{json.dumps(following)},"total":{total}}}'
 
     def _card(self, row: Row, key: Hashable) -> Card | None:
@@ -76,9 +89,19 @@ def _key(picture: Picture, row: Row) -> Hashable:
     if not isinstance(row.job, Going):
         return row.job_id, row.job.version
     assignment = picture.assignment(row.job_id)
-    counts = tuple((m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates) for m in picture.metrics(row.job_id))
+    counts = tuple(
+        (m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates)
+        for m in picture.metrics(row.job_id)
+    )
     places = tuple(p.version for p in picture.pipelines(row.job_id))
-    return row.job_id, row.job.record.version, row.job.version, assignment.version if assignment else 0, places, counts
+    return (
+        row.job_id,
+        row.job.record.version,
+        row.job.version,
+        assignment.version if assignment else 0,
+        places,
+        counts,
+    )
 
 
 def _made(picture: Picture, row: Row, key: Hashable) -> Card:

@@ -20,22 +20,38 @@ def routes() -> APIRouter:
     router = APIRouter(tags=["catalog"])
 
     @router.get("/connectors", dependencies=[VIEWER])
-    def list_connectors(kind: Annotated[BlockKind | None, Query(description="only these")] = None) -> list[models.ConnectorHead]:
+    def list_connectors(
+        kind: Annotated[BlockKind | None, Query(description="only these")] = None,
+    ) -> list[models.ConnectorHead]:
         """All sources, transforms and sinks."""
-        return [models.ConnectorHead(**_head(each)) for each in connectors() if kind in (None, each.kind)]
+        return [
+            models.ConnectorHead(**_head(each))
+            for each in connectors()
+            if kind in (None, each.kind)
+        ]
 
     @router.get("/connectors/{kind}/{name}", dependencies=[VIEWER])
     def get_connector(kind: BlockKind, name: str) -> models.Connector:
         """One of them with its options and the rules between them."""
         found = find(kind, name)
-        return models.Connector(**_head(found), options=[_option(option) for option in found.options.options], rules=rules(found.options))
+        return models.Connector(
+            **_head(found),
+            options=[_option(option) for option in found.options.options],
+            rules=rules(found.options),
+        )
 
     @router.post("/validate", dependencies=[OPERATOR])
     def validate_job(body: models.Submission) -> models.Judgement:
         """Every problem of a job file, with its line, and the graph that it describes; nothing is started."""
-        plan, problems = judged(decoded(body.text.encode()), format_of(body.format), body.strictness)
+        plan, problems = judged(
+            decoded(body.text.encode()), format_of(body.format), body.strictness
+        )
         good = plan is not None
-        return models.Judgement(good=good, problems=[_problem(problem) for problem in problems], graph=shapes.graph(plan) if plan else [])
+        return models.Judgement(
+            good=good,
+            problems=[_problem(problem) for problem in problems],
+            graph=shapes.graph(plan) if plan else [],
+        )
 
     return router
 

@@ -16,10 +16,21 @@ def routes(desk: Desk) -> APIRouter:
     router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
 
     @router.post("/{job_id}/accept-change", status_code=202, dependencies=[OPERATOR])
-    def accept_change(job_id: JobIdPath, body: models.ChangeDecision, request: Request) -> models.Resumed:
+    def accept_change(
+        job_id: JobIdPath, body: models.ChangeDecision, request: Request
+    ) -> models.Resumed:
         """Decide about a change of a table that has stopped a job: it goes on from its last checkpoint. Refused where it is not stopped there."""
-        record = writes.accept_change(job_id_of(job_id), AcceptedChange(at=body.at, choice=body.choice, table=body.table), request)
+        record = writes.accept_change(
+            job_id_of(job_id),
+            AcceptedChange(at=body.at, choice=body.choice, table=body.table),
+            request,
+        )
         notes = list(record.restore.notes) if record.restore else []
-        return models.Resumed(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms), notes=notes)
+        return models.Resumed(
+            id=str(record.job_id),
+            name=record.name,
+            submitted=shapes.at(record.initialization_ms),
+            notes=notes,
+        )
 
     return router

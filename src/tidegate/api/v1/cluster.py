@@ -37,7 +37,9 @@ def routes(desk: Desk) -> APIRouter:
     def list_cleanups() -> list[models.Cleanup]:
         """What ended jobs have left, the next one to go first."""
         records = [seen.value for seen in desk.current().cleanups().values()]
-        return [shapes.cleanup(record) for record in sorted(records, key=lambda record: record.due_ms)]
+        return [
+            shapes.cleanup(record) for record in sorted(records, key=lambda record: record.due_ms)
+        ]
 
     return router
 
@@ -49,7 +51,10 @@ def workers_of(picture: Picture) -> list[models.Worker]:
         assignment = picture.assignment(job.state.job_id)
         if assignment is not None:
             held.setdefault(assignment.value.worker, []).append(job.state.job_id)
-    return [shapes.worker(seen.value, sorted(held.get(key, []))) for key, seen in sorted(picture.workers().items())]
+    return [
+        shapes.worker(seen.value, sorted(held.get(key, [])))
+        for key, seen in sorted(picture.workers().items())
+    ]
 
 
 def overview_of(desk: Desk) -> models.Overview:
@@ -60,7 +65,9 @@ def overview_of(desk: Desk) -> models.Overview:
     return models.Overview(
         version=__version__,
         jobs=dict(counts),
-        attention=[str(job.state.job_id) for job in jobs if job.state.health is not CheckpointHealth.OK],
+        attention=[
+            str(job.state.job_id) for job in jobs if job.state.health is not CheckpointHealth.OK
+        ],
         workers=len(workers),
         slots=sum(worker.slots for worker in workers),
         free_slots=sum(worker.free_slots for worker in workers),
@@ -74,10 +81,16 @@ def coordinators_of(desk: Desk) -> list[models.Coordinator]:
     """The servers that live. This one does, and so does the leader, also if they have not announced themselves yet, or are of a release that does not."""
     picture, lease, me = desk.current(), desk.picture.lease(), desk.me
     leader = lease.value if lease else None
-    found = {me.id: ServerRecord(id=me.id, address=me.address, release=__version__, started_ms=me.since_ms)}
+    found = {
+        me.id: ServerRecord(
+            id=me.id, address=me.address, release=__version__, started_ms=me.since_ms
+        )
+    }
     if leader is not None and leader.holder != me.id:
         found[leader.holder] = ServerRecord(id=leader.holder, address=leader.address)
-    found |= {each.id: each for each in living(picture, desk.settings.coordinator.lease_ms, desk.clock)}
+    found |= {
+        each.id: each for each in living(picture, desk.settings.coordinator.lease_ms, desk.clock)
+    }
     return [
         models.Coordinator(
             id=each.id,

@@ -28,20 +28,36 @@ JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the i
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the page before")]
 KEY_MAX = 200
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "the caller has it already: If-None-Match is its ETag"}}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "the caller has it already: If-None-Match is its ETag"}
+}
 
 
 def routes(desk: Desk) -> APIRouter:
     """All routes below /jobs."""
-    router, writes, cards = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk), Cards(desk.picture)
+    router, writes, cards = (
+        APIRouter(prefix="/jobs", tags=["jobs"]),
+        Writes(desk),
+        Cards(desk.picture),
+    )
 
     @router.get("", dependencies=[VIEWER], response_model=models.JobPage, responses=NOT_MODIFIED)
     async def list_jobs(
         request: Request,
-        status: Annotated[list[JobStatus] | None, Query(description="only these; may be repeated")] = None,
-        health: Annotated[list[CheckpointHealth] | None, Query(description="only jobs that run, and are as healthy as this")] = None,
-        name: Annotated[str | None, Query(max_length=500, description="a part of the name, in any case")] = None,
-        ended: Annotated[bool | None, Query(description="only those that have ended, or only those that have not")] = None,
+        status: Annotated[
+            list[JobStatus] | None, Query(description="only these; may be repeated")
+        ] = None,
+        health: Annotated[
+            list[CheckpointHealth] | None,
+            Query(description="only jobs that run, and are as healthy as this"),
+        ] = None,
+        name: Annotated[
+            str | None, Query(max_length=500, description="a part of the name, in any case")
+        ] = None,
+        ended: Annotated[
+            bool | None,
+            Query(description="only those that have ended, or only those that have not"),
+        ] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
@@ -51,27 +67,50 @@ def routes(desk: Desk) -> APIRouter:
         shown, following = page(found, submitted_of, cursor, limit)
         keys = cards.keys(shown)
         tag = tag_of(keys, following, len(found))
-        return unchanged(request, tag) or json_answer(cards.page(shown, keys, following, len(found), desk.clock.now_ms()), tag)
+        return unchanged(request, tag) or json_answer(
+            cards.page(shown, keys, following, len(found), desk.clock.now_ms()), tag
+        )
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
     def submit_job(
         body: models.Submission,
         request: Request,
-        idempotency_key: Annotated[str | None, Header(max_length=KEY_MAX, description="the same key is the same job, however often it is sent")] = None,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                max_length=KEY_MAX,
+                description="the same key is the same job, however often it is sent",
+            ),
+        ] = None,
     ) -> models.Accepted:
         """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
-        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.list_parameters()}
+        query = {
+            **query_of(body.id, body.name, body.restore, body.on_sink_lost),
+            **body.list_parameters(),
+        }
         query["lenient"] = str(body.lenient)
-        record = writes.submit(body.text.encode(), format_of(body.format), query, who_of(request).name, idempotency_key or "")
+        record = writes.submit(
+            body.text.encode(),
+            format_of(body.format),
+            query,
+            who_of(request).name,
+            idempotency_key or "",
+        )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
-        return models.Accepted(id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms))
+        return models.Accepted(
+            id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms)
+        )
 
-    @router.get("/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED)
+    @router.get(
+        "/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED
+    )
     async def get_job(job_id: JobIdPath, request: Request) -> Response:
         """One job with its pipelines, its graph and its failures. Its ETag changes when anything of it does."""
         picture = desk.current()
         tag = etag(picture, job_id_of(job_id))
-        return unchanged(request, tag) or json_answer(job_details(picture, job_id_of(job_id), desk.clock.now_ms()).model_dump_json(), tag)
+        return unchanged(request, tag) or json_answer(
+            job_details(picture, job_id_of(job_id), desk.clock.now_ms()).model_dump_json(), tag
+        )
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
     def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
@@ -85,7 +124,10 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
     def list_checkpoints(
-        job_id: JobIdPath, pipeline: Annotated[int | None, Query(ge=1)] = None, limit: Limit = 50, cursor: Cursor = None
+        job_id: JobIdPath,
+        pipeline: Annotated[int | None, Query(ge=1)] = None,
+        limit: Limit = 50,
+        cursor: Cursor = None,
     ) -> models.CheckpointPage:
         """The last checkpoints of a job, the newest first. The history is bounded: 32 for each pipeline."""
         picture, wanted = desk.current(), job_id_of(job_id)
@@ -104,7 +146,11 @@ def routes(desk: Desk) -> APIRouter:
 
 def unchanged(request: Request, tag: str) -> Response | None:
     """The answer to a caller that has it already; None where it has not."""
-    return Response(status_code=304, headers={"ETag": tag}) if request.headers.get("if-none-match") == tag else None
+    return (
+        Response(status_code=304, headers={"ETag": tag})
+        if request.headers.get("if-none-match") == tag
+        else None
+    )
 
 
 def json_answer(text: str, tag: str) -> Response:
@@ -123,7 +169,11 @@ def _checkpoint_order(each: models.Checkpoint) -> tuple[float, int, int]:
 
 def job_of(picture: Picture, row: Row, now_ms: int) -> models.Job:
     """A job as it is shown."""
-    return shapes.running(picture, row.job, now_ms) if isinstance(row.job, Going) else shapes.ended(row.job.value)
+    return (
+        shapes.running(picture, row.job, now_ms)
+        if isinstance(row.job, Going)
+        else shapes.ended(row.job.value)
+    )
 
 
 def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
@@ -139,7 +189,9 @@ def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails
     return shapes.ended_details(picture, outcome.value)
 
 
-def checkpoints_of(picture: Picture, job_id: int, pipeline: int | None = None) -> list[models.Checkpoint]:
+def checkpoints_of(
+    picture: Picture, job_id: int, pipeline: int | None = None
+) -> list[models.Checkpoint]:
     """The last checkpoints of a job, or of one of its pipelines, the newest first."""
     entries = {seen.key: seen.value.entries for seen in picture.history(job_id)}
     found = [
@@ -154,7 +206,12 @@ def checkpoints_of(picture: Picture, job_id: int, pipeline: int | None = None) -
 
 def etag(picture: Picture, job_id: int) -> str:
     """Made of the versions of all records of a job."""
-    seen: tuple[Seen[Any] | None, ...] = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id))
+    seen: tuple[Seen[Any] | None, ...] = (
+        picture.jobs().get(job_id),
+        picture.state(job_id),
+        picture.outcome(job_id),
+        picture.assignment(job_id),
+    )
     more: Iterator[Seen[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
     if (instead := picture.shown_health(job_id)) is not None:  # while it cannot be written

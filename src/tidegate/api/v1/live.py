@@ -73,13 +73,33 @@ class News:
 
     def _state(self, job_id: int) -> Hashable:
         picture = self.picture
-        seen = (picture.jobs().get(job_id), picture.state(job_id), picture.outcome(job_id), picture.assignment(job_id), picture.savepoint(job_id))
-        return (*(each.version for each in seen if each is not None), *filter(None, [picture.shown_health(job_id)])) or None
+        seen = (
+            picture.jobs().get(job_id),
+            picture.state(job_id),
+            picture.outcome(job_id),
+            picture.assignment(job_id),
+            picture.savepoint(job_id),
+        )
+        return (
+            *(each.version for each in seen if each is not None),
+            *filter(None, [picture.shown_health(job_id)]),
+        ) or None
 
     def _place(self, job_id: int) -> Hashable:
         places = tuple(place.version for place in self.picture.pipelines(job_id))
         return (
-            places + tuple((m.value.phase, m.value.rows_read, m.value.rows_written, m.value.done, m.value.rates) for m in self.picture.metrics(job_id)) or None
+            places
+            + tuple(
+                (
+                    m.value.phase,
+                    m.value.rows_read,
+                    m.value.rows_written,
+                    m.value.done,
+                    m.value.rates,
+                )
+                for m in self.picture.metrics(job_id)
+            )
+            or None
         )
 
     def _differs(self, known: dict[int, Hashable], job_id: int, now: Hashable) -> bool:
@@ -109,7 +129,9 @@ class Live:
         who_of(request)
         listeners_max = min(LISTENERS_MAX, self.desk.listeners_max)
         if self.listeners >= listeners_max:
-            return fail(503, f"{listeners_max} listeners are as many as this server takes: ask another one")
+            return fail(
+                503, f"{listeners_max} listeners are as many as this server takes: ask another one"
+            )
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self.stream(), media_type="text/event-stream", headers=headers)
 
@@ -152,7 +174,11 @@ class Live:
         self._news.look(ids)
         if self._news.urgent or (self._news.other and now_s - self._told_s >= PROGRESS_EVERY_S):
             new = self._news.take()
-            self.tell(event("jobs", {"jobs": [str(job_id) for job_id in new]}) if len(new) <= IDS_MAX else EVERYTHING)
+            self.tell(
+                event("jobs", {"jobs": [str(job_id) for job_id in new]})
+                if len(new) <= IDS_MAX
+                else EVERYTHING
+            )
             self._told_s = self._alive_s = now_s
         if reason != self._reason or now_s - self._alive_s >= ALIVE_EVERY_S:
             self.tell(event("alive", {"reason": reason}))

@@ -27,16 +27,22 @@ class Problem(Model):
     status: int
     detail: str
     condition: str
-    problems: list[str] = Field(default_factory=list, description="all problems of a job file, each with its place")
+    problems: list[str] = Field(
+        default_factory=list, description="all problems of a job file, each with its place"
+    )
 
 
 class ChangeStop(Model):
     """A change of a table that has stopped a job, until a person decides about it."""
 
     table: str
-    at: str = Field(description="the position of the change in the source's log: the same at every restart")
+    at: str = Field(
+        description="the position of the change in the source's log: the same at every restart"
+    )
     statement: str = Field(description="the statement, or what differs")
-    choices: list[ChangeChoice] = Field(description="what can be decided; empty: only a fresh start is left")
+    choices: list[ChangeChoice] = Field(
+        description="what can be decided; empty: only a fresh start is left"
+    )
 
 
 class Failure(Model):
@@ -48,7 +54,9 @@ class Failure(Model):
     condition: str
     domain: str
     message: str
-    change: ChangeStop | None = Field(default=None, description="with the condition table-changed: what happened, and the choices")
+    change: ChangeStop | None = Field(
+        default=None, description="with the condition table-changed: what happened, and the choices"
+    )
 
 
 class Checkpoint(Model):
@@ -73,7 +81,9 @@ class Figures(Model):
     rows_read: int
     rows_written: int
     rows_committed: int
-    bytes_read: int = Field(description="of the committed batches; Arrow's size of the rows, and nothing where Spark itself reads")
+    bytes_read: int = Field(
+        description="of the committed batches; Arrow's size of the rows, and nothing where Spark itself reads"
+    )
     bytes_written: int = Field(description="as bytes_read, of what the sinks took")
     rows_read_per_second: float | None = Field(
         description="committed rows over the last 30 s; null while the job starts, or has no driver. Of a job that has ended: the average of its run"
@@ -120,7 +130,10 @@ class Vertex(Model):
     inputs: list[str]
     parallelism: int
     delivery: str | None
-    rows: int | None = Field(default=None, description="null where it is not known: before the first checkpoint, and where Spark's SQL does not tell")
+    rows: int | None = Field(
+        default=None,
+        description="null where it is not known: before the first checkpoint, and where Spark's SQL does not tell",
+    )
     bytes: int | None = None
     rows_per_second: float | None = None
     tables: list[TableVolume] = Field(default_factory=list)
@@ -149,7 +162,9 @@ class Job(Model):
     last_checkpoint_at: datetime | None
     seconds_since_checkpoint: float | None
     restarts: int = Field(description="all restarts of this run")
-    restarts_without_progress: int = Field(description="those since the last checkpoint: what `job.retry.times` limits")
+    restarts_without_progress: int = Field(
+        description="those since the last checkpoint: what `job.retry.times` limits"
+    )
     worker: str | None
     figures: Figures
     last_failure: Failure | None
@@ -162,8 +177,13 @@ class JobDetails(Job):
     graph: list[Vertex]
     env: dict[str, str] = Field(description="options of the env block, secrets masked")
     failures: list[Failure]
-    stopped_at: list[ChangeStop] = Field(default_factory=list, description="changes of tables that have ended it, and that a person can decide about")
-    events: list["JobEvent"] = Field(description="what happened to this id, in all its runs, the newest first; the oldest are dropped")
+    stopped_at: list[ChangeStop] = Field(
+        default_factory=list,
+        description="changes of tables that have ended it, and that a person can decide about",
+    )
+    events: list["JobEvent"] = Field(
+        description="what happened to this id, in all its runs, the newest first; the oldest are dropped"
+    )
 
 
 class JobEvent(Model):
@@ -195,12 +215,22 @@ class CheckpointPage(Model):
 class Submission(Model):
     """A job to take in."""
 
-    text: str = Field(description="the job file, whole: it can include nothing", max_length=10 * 1024 * 1024)
+    text: str = Field(
+        description="the job file, whole: it can include nothing", max_length=10 * 1024 * 1024
+    )
     format: str = Field(default="hocon", pattern="^(hocon|json|sql)$")
-    id: JobId | None = Field(default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made")
+    id: JobId | None = Field(
+        default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made"
+    )
     name: str | None = Field(default=None, min_length=1, max_length=500)
-    restore: str | None = Field(default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ...")
-    on_sink_lost: str | None = Field(default=None, pattern="^(fail|continue)$", description="where a sink's target knows nothing of the checkpoint")
+    restore: str | None = Field(
+        default=None, max_length=1000, description="latest, checkpoint:N, fresh, auto ..."
+    )
+    on_sink_lost: str | None = Field(
+        default=None,
+        pattern="^(fail|continue)$",
+        description="where a sink's target knows nothing of the checkpoint",
+    )
     lenient: bool = Field(default=False, description="unknown options of connectors are warnings")
     skip_files: list[str] = Field(
         default_factory=list,
@@ -226,16 +256,30 @@ class Submission(Model):
 
     def list_parameters(self) -> dict[str, str]:
         """The lists as parameters of a submit: an entry in each line."""
-        given = {"skipFile": self.skip_files, "acceptFile": self.accept_files, "acceptChange": self.accept_changes}
+        given = {
+            "skipFile": self.skip_files,
+            "acceptFile": self.accept_files,
+            "acceptChange": self.accept_changes,
+        }
         return {name: "\n".join(paths) for name, paths in given.items() if paths}
 
 
 class ChangeDecision(Model):
     """What is decided about a change that has stopped a job."""
 
-    at: str = Field(min_length=1, max_length=POSITION_CHARS_MAX, description="the position that the failure names")
-    choice: ChangeChoice = Field(description="adopt the new definition, reread the whole table, or skip the statement")
-    table: str = Field(default="", max_length=TABLE_CHARS_MAX, description="only this table; empty: every table that this change stops")
+    at: str = Field(
+        min_length=1,
+        max_length=POSITION_CHARS_MAX,
+        description="the position that the failure names",
+    )
+    choice: ChangeChoice = Field(
+        description="adopt the new definition, reread the whole table, or skip the statement"
+    )
+    table: str = Field(
+        default="",
+        max_length=TABLE_CHARS_MAX,
+        description="only this table; empty: every table that this change stops",
+    )
 
 
 class Resumed(Model):
@@ -306,9 +350,13 @@ class Savepoint(Model):
     name: str
     path: str
     made: datetime
-    checkpoints: dict[str, int] = Field(description="of which checkpoint each pipeline's part was made")
+    checkpoints: dict[str, int] = Field(
+        description="of which checkpoint each pipeline's part was made"
+    )
     bytes: int
-    overtaken: bool = Field(description="the job went back behind it: its own lineage cannot go on from it any more")
+    overtaken: bool = Field(
+        description="the job went back behind it: its own lineage cannot go on from it any more"
+    )
 
 
 class RestorePlan(Model):
@@ -320,7 +368,9 @@ class RestorePlan(Model):
     problems: list[str]
     consents: list[str]
     notes: list[str]
-    document: dict[str, Any] = Field(description="all of it: pipelines and operators, what each resumes from and replays")
+    document: dict[str, Any] = Field(
+        description="all of it: pipelines and operators, what each resumes from and replays"
+    )
 
 
 class Quarantine(Model):

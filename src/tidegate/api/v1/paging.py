@@ -20,7 +20,9 @@ class BadCursor(UserError):
         super().__init__("the cursor is none that a page has given: begin without one")
 
 
-def page(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> tuple[list[T], str | None]:
+def page(
+    items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int
+) -> tuple[list[T], str | None]:
     """The rows after the cursor, by falling key, and the cursor of the next page. Items must be sorted so."""
     first = _first_after(items, key, _decoded(cursor)) if cursor else 0
     shown = list(items[first : first + limit])

@@ -17,10 +17,14 @@ class NotEnough(UserError):
 
 
 def _needs(role: Role) -> Callable[[Request], Awaitable[None]]:
-    async def check(request: Request) -> None:  # as a plain function it would cost every request a thread
+    async def check(
+        request: Request,
+    ) -> None:  # as a plain function it would cost every request a thread
         who = who_of(request)
         if not who.role.may(role):
-            raise NotEnough(f"{who.name} is {who.role.value} here, and this needs the role {role.value}")
+            raise NotEnough(
+                f"{who.name} is {who.role.value} here, and this needs the role {role.value}"
+            )
 
     return check
 
@@ -30,8 +34,13 @@ VIEWER, OPERATOR, ADMIN = (Depends(_needs(role)) for role in Role)
 
 def describe_roles(router: APIRouter) -> None:
     """Write the role that each route needs into its description. A route without one is a mistake."""
-    roles = {depends.dependency: role for depends, role in zip((VIEWER, OPERATOR, ADMIN), Role, strict=True)}
+    roles = {
+        depends.dependency: role
+        for depends, role in zip((VIEWER, OPERATOR, ADMIN), Role, strict=True)
+    }
     for route in router.routes:
         if isinstance(route, APIRoute):
-            (needed,) = (roles[each.dependency] for each in route.dependencies if each.dependency in roles)
+            (needed,) = (
+                roles[each.dependency] for each in route.dependencies if each.dependency in roles
+            )
             route.openapi_extra = {**(route.openapi_extra or {}), "x-role": needed.value}

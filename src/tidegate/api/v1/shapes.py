@@ -47,10 +47,16 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
     """The same with all that belongs to it."""
     job_id, record = job.state.job_id, job.record.value
     places = [p.value for p in picture.pipelines(job_id)]
-    live = {m.value.pipeline: m.value for m in picture.metrics(job_id) if m.value.generation == job.state.generation}
+    live = {
+        m.value.pipeline: m.value
+        for m in picture.metrics(job_id)
+        if m.value.generation == job.state.generation
+    }
     return models.JobDetails(
         **_running(picture, job, now_ms),
-        pipelines=[pipeline(place, live.get(place.pipeline)) for place in pipelines_of(picture, job_id)],
+        pipelines=[
+            pipeline(place, live.get(place.pipeline)) for place in pipelines_of(picture, job_id)
+        ],
         graph=graph(record.plan, _passed(record.plan, places), rates_of(job.state, live.values())),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
@@ -60,7 +66,14 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
 
 def _events(picture: Picture, job_id: int) -> list[models.JobEvent]:
     return [
-        models.JobEvent(at=at(each.at_ms), kind=each.kind.value, what=each.to, by=each.by, generation=each.generation, reason=each.reason)
+        models.JobEvent(
+            at=at(each.at_ms),
+            kind=each.kind.value,
+            what=each.to,
+            by=each.by,
+            generation=each.generation,
+            reason=each.reason,
+        )
         for each in reversed(history_of(picture.known(job_id)))
     ]
 
@@ -69,18 +82,30 @@ def _passed(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
     """What has passed the operators of each pipeline that has a checkpoint."""
     parts = {part.id: part for part in plan.pipelines}
     known = [p for p in places if p.checkpoints and p.pipeline in parts]
-    return {operator: tables for p in known for operator, tables in with_zeros([parts[p.pipeline]], p.volumes, p.rows_read, p.rows_written).items()}
+    return {
+        operator: tables
+        for p in known
+        for operator, tables in with_zeros(
+            [parts[p.pipeline]], p.volumes, p.rows_read, p.rows_written
+        ).items()
+    }
 
 
 def _passed_in_all(plan: Plan, outcome: JobOutcome) -> Volumes:
     """The same of a job that has ended."""
-    return with_zeros(plan.pipelines, outcome.volumes, outcome.rows_read, outcome.rows_written) if outcome.checkpoints else {}
+    return (
+        with_zeros(plan.pipelines, outcome.volumes, outcome.rows_read, outcome.rows_written)
+        if outcome.checkpoints
+        else {}
+    )
 
 
 def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
     record, state = job.record.value, job.state
     places = [p.value for p in picture.pipelines(state.job_id)]
-    live = [m.value for m in picture.metrics(state.job_id) if m.value.generation == state.generation]
+    live = [
+        m.value for m in picture.metrics(state.job_id) if m.value.generation == state.generation
+    ]
     last, assignment = v2.lagging(places), picture.assignment(state.job_id)
     confirmed = v2.confirmed_ms(last) if last else 0
     return {
@@ -111,7 +136,9 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _figures(job: Going, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]) -> models.Figures:
+def _figures(
+    job: Going, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+) -> models.Figures:
     (read, written), plan = v2.rows_so_far(places, live), job.record.value.plan
     bytes_read, bytes_written = byte_counts(plan, merged(places))
     return models.Figures(
@@ -193,7 +220,9 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
 def _restorable(outcome: JobOutcome) -> bool:
     if outcome.restorable is not None:
         return outcome.restorable
-    return outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0
+    return (
+        outcome.status not in (JobStatus.FINISHED, JobStatus.UNKNOWABLE) and outcome.checkpoints > 0
+    )
 
 
 def failure(failed: Failure) -> models.Failure:
@@ -211,7 +240,9 @@ def failure(failed: Failure) -> models.Failure:
 
 def change_stop(change: ChangeStop) -> models.ChangeStop:
     """A change that has stopped a job."""
-    return models.ChangeStop(table=change.table, at=change.at, statement=change.statement, choices=list(change.choices))
+    return models.ChangeStop(
+        table=change.table, at=change.at, statement=change.statement, choices=list(change.choices)
+    )
 
 
 def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.Checkpoint:
@@ -250,7 +281,9 @@ def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipel
     )
 
 
-def graph(plan: Plan, volumes: Volumes | None = None, rates: PipelineRates | None = None) -> list[models.Vertex]:
+def graph(
+    plan: Plan, volumes: Volumes | None = None, rates: PipelineRates | None = None
+) -> list[models.Vertex]:
     """All operators of a job, with what has passed them, and how fast it does."""
     passed, fast = volumes or {}, rates.operators if rates else None
     return [
@@ -263,7 +296,11 @@ def graph(plan: Plan, volumes: Volumes | None = None, rates: PipelineRates | Non
             inputs=list(action.inputs),
             parallelism=action.parallelism,
             delivery=action.delivery.value if action.delivery else None,
-            **_volume(passed[action.operator], fast.get(action.operator, {}) if fast is not None else None) if action.operator in passed else {},
+            **_volume(
+                passed[action.operator], fast.get(action.operator, {}) if fast is not None else None
+            )
+            if action.operator in passed
+            else {},
         )
         for part in plan.pipelines
         for action in part.actions
@@ -275,8 +312,13 @@ def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
     return {
         "rows": whole.rows,
         "bytes": whole.bytes,
-        "rows_per_second": round(sum(rate.rows for rate in rates.values()), 3) if rates is not None else None,
-        "tables": [models.TableVolume(table=table, rows=volume.rows, bytes=volume.bytes) for table, volume in tables.items()],
+        "rows_per_second": round(sum(rate.rows for rate in rates.values()), 3)
+        if rates is not None
+        else None,
+        "tables": [
+            models.TableVolume(table=table, rows=volume.rows, bytes=volume.bytes)
+            for table, volume in tables.items()
+        ],
     }
 
 
@@ -297,4 +339,10 @@ def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.Worker:
 
 def cleanup(record: CleanupRecord) -> models.Cleanup:
     """What an ended job has left."""
-    return models.Cleanup(id=str(record.job_id), due=at(record.due_ms), resumable=record.resumable, attempts=record.attempts, error=record.error)
+    return models.Cleanup(
+        id=str(record.job_id),
+        due=at(record.due_ms),
+        resumable=record.resumable,
+        attempts=record.attempts,
+        error=record.error,
+    )

@@ -41,7 +41,9 @@ def routes(desk: Desk) -> APIRouter:
     router = APIRouter(tags=["state"])
 
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
-    def make_savepoint(job_id: JobIdPath, body: models.SavepointWish, request: Request) -> models.SavepointState:
+    def make_savepoint(
+        job_id: JobIdPath, body: models.SavepointWish, request: Request
+    ) -> models.SavepointState:
         """Want a savepoint, and with `stop` the end of the job with it. While one is being made, this joins it."""
         audit_facts(request, action="savepoint and stop" if body.stop else "savepoint")
         made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
@@ -56,7 +58,9 @@ def routes(desk: Desk) -> APIRouter:
         return savepoint_state(known.value) if known else None
 
     @router.get("/savepoints", dependencies=[VIEWER])
-    def list_savepoints(job: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,18}$")] = None) -> list[models.Savepoint]:
+    def list_savepoints(
+        job: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,18}$")] = None,
+    ) -> list[models.Savepoint]:
         """All savepoints that can be read, or those of one job."""
         found = desk.commands.savepoints.list(job_id_of(job) if job else None)
         return [savepoint(each) for each in found]
@@ -70,9 +74,14 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("/restore-plan", dependencies=[OPERATOR])
     def plan_restore(body: models.Submission) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
-        query = {**query_of(body.id, body.name, body.restore, body.on_sink_lost), **body.list_parameters()}
+        query = {
+            **query_of(body.id, body.name, body.restore, body.on_sink_lost),
+            **body.list_parameters(),
+        }
         plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
-        return restore_plan(desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query)
+        return restore_plan(
+            desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query
+        )
 
     @router.get("/storage", dependencies=[VIEWER])
     def get_storage() -> models.Storage:
@@ -125,13 +134,25 @@ def savepoint(found: Savepoint) -> models.Savepoint:
     )
 
 
-def restore_plan(desk: Desk, plan: Plan, job_id: int, name: str, query: dict[str, str]) -> models.RestorePlan:
+def restore_plan(
+    desk: Desk, plan: Plan, job_id: int, name: str, query: dict[str, str]
+) -> models.RestorePlan:
     """The plan of a restore; one that is impossible, or needs consent, is a plan too."""
     known = look(desk.store, job_id)
-    status = known.state.value.status.value if known.state else known.outcome.status.value if known.outcome else ""
+    status = (
+        known.state.value.status.value
+        if known.state
+        else known.outcome.status.value
+        if known.outcome
+        else ""
+    )
     ask = ask_from_here(desk.store, fresh=True)
     try:
-        report = prepare(desk.store, desk.commands.storage, Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status, ask=ask)).report
+        report = prepare(
+            desk.store,
+            desk.commands.storage,
+            Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status, ask=ask),
+        ).report
     except (Incompatible, NeedsConsent) as refusal:
         report = refusal.report
     return as_plan(report)
@@ -167,7 +188,9 @@ def storage(desk: Desk) -> models.Storage:
 
 
 def _quarantine(found: Quarantine) -> models.Quarantine:
-    return models.Quarantine(id=found.id, begun=shapes.at(found.opened_ms), units=found.units, bytes=found.bytes)
+    return models.Quarantine(
+        id=found.id, begun=shapes.at(found.opened_ms), units=found.units, bytes=found.bytes
+    )
 
 
 def survey(desk: Desk) -> models.Survey:
@@ -177,8 +200,18 @@ def survey(desk: Desk) -> models.Survey:
     collector = Collector(desk.commands.storage.files, StoreWitness(desk.store))
     for verdict in collector.survey(rules_of(desk.settings.checkpoint, desk.clock.now_ms())):
         usage.add(verdict)
-        if (verdict.due or verdict.kind in (Kind.ORPHAN, Kind.UNKNOWN)) and len(findings) < FINDINGS_MAX:
-            findings.append(models.Finding(path=verdict.unit.path, kind=verdict.kind.value, why=verdict.reason, due=verdict.due, bytes=verdict.unit.bytes))
+        if (verdict.due or verdict.kind in (Kind.ORPHAN, Kind.UNKNOWN)) and len(
+            findings
+        ) < FINDINGS_MAX:
+            findings.append(
+                models.Finding(
+                    path=verdict.unit.path,
+                    kind=verdict.kind.value,
+                    why=verdict.reason,
+                    due=verdict.due,
+                    bytes=verdict.unit.bytes,
+                )
+            )
     sums: dict[str, Any] = {kind.value: each for kind, each in usage.by_kind.items()}
     return models.Survey(
         bytes={kind: each.bytes for kind, each in sums.items()},

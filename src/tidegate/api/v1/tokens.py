@@ -28,7 +28,9 @@ class Token(Model):
     role: Role
     made: datetime
     expires: datetime | None = Field(description="null: never")
-    status: TokenStatus = Field(description="only an active one lets anybody in; a damaged record has no true dates and can only be revoked")
+    status: TokenStatus = Field(
+        description="only an active one lets anybody in; a damaged record has no true dates and can only be revoked"
+    )
 
 
 class NewToken(Token):
@@ -42,12 +44,20 @@ class TokenWish(Model):
 
     name: str = Field(min_length=1, max_length=NAME_MAX, description="who has it")
     role: Role = Role.VIEWER
-    lives_s: int | None = Field(default=None, ge=1, le=LIVES_S_MAX, description="how long it lives, in seconds; for ever without it")
+    lives_s: int | None = Field(
+        default=None,
+        ge=1,
+        le=LIVES_S_MAX,
+        description="how long it lives, in seconds; for ever without it",
+    )
 
 
 def routes(desk: Desk) -> APIRouter:
     """All of them are for admins."""
-    router, tokens = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]), Tokens(desk.store, desk.clock)
+    router, tokens = (
+        APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]),
+        Tokens(desk.store, desk.clock),
+    )
 
     @router.get("")
     def list_tokens() -> list[Token]:
@@ -57,7 +67,9 @@ def routes(desk: Desk) -> APIRouter:
     @router.post("", status_code=201)
     def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
         """Make a token. Its secret is in this answer and nowhere else."""
-        made, text = tokens.create(body.name, body.role, None if body.lives_s is None else body.lives_s * 1000)
+        made, text = tokens.create(
+            body.name, body.role, None if body.lives_s is None else body.lives_s * 1000
+        )
         _told(request, f"made token {made.id} {made.name!r}, {made.role.value}")
         desk.catch_up()
         response.headers["Cache-Control"] = "no-store"
@@ -84,4 +96,12 @@ def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
 
 def _told(request: Request, what: str) -> None:
     who = who_of(request)
-    AUDIT.info("token", extra={"by": who.name, "role": who.role.value, "from": request.client.host if request.client else "", "what": what})
+    AUDIT.info(
+        "token",
+        extra={
+            "by": who.name,
+            "role": who.role.value,
+            "from": request.client.host if request.client else "",
+            "what": what,
+        },
+    )

@@ -15,7 +15,9 @@ from tidegate.model.types import Column, Table, parse_type
 def check_catalog(table: Table, rule: Mapping[str, Any]) -> None:
     """RuleFailed with the first difference."""
     for difference in _differences(table, rule):
-        raise RuleFailed(f"Assert: catalog_table_rule does not hold for table {table.path}: {difference}")
+        raise RuleFailed(
+            f"Assert: catalog_table_rule does not hold for table {table.path}: {difference}"
+        )
 
 
 def _differences(table: Table, rule: Mapping[str, Any]) -> Iterator[str]:
@@ -37,7 +39,10 @@ def _unique(table: Table, rules: Any) -> Iterator[str]:
     for rule in rules:
         if str(rule.get("constraint_key_type", "")).upper() != "UNIQUE_KEY":
             continue
-        columns = [str(c.get("constraint_key_column_name")) for c in rule.get("constraint_key_columns") or ()]
+        columns = [
+            str(c.get("constraint_key_column_name"))
+            for c in rule.get("constraint_key_columns") or ()
+        ]
         if sorted(columns) != sorted(table.unique_key):
             yield f"its unique key is {', '.join(table.unique_key) or 'none'}, not {', '.join(columns)}"
 

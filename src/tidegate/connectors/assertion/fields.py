@@ -25,10 +25,14 @@ def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldRule, ..
     for field in rules:
         column = columns.get(field.name)
         if column is None:
-            raise RuleFailed(f"Assert: field {field.name} is not in table {table.path}, which has {', '.join(columns)}")
+            raise RuleFailed(
+                f"Assert: field {field.name} is not in table {table.path}, which has {', '.join(columns)}"
+            )
         _check_type(table, batch, field, column)
         for rule in field.rules:
-            broken = _broken(column, batch.column(field.name), rule, null_expected=_is_null(field.type))
+            broken = _broken(
+                column, batch.column(field.name), rule, null_expected=_is_null(field.type)
+            )
             if broken is not None:
                 raise _failure(table, batch, field, str(rule), broken)
 
@@ -45,8 +49,12 @@ def _check_type(table: Table, batch: pa.RecordBatch, field: FieldRule, column: C
         if broken is not None:
             raise _failure(table, batch, field, "field_type null", broken)
         return
-    if not same_type(field.type, column.type) and not _narrower(field.type, column.type, batch.column(field.name)):
-        raise RuleFailed(f"Assert: field {field.name} of table {table.path} is {column.type}, not {field.type} (field_type)")
+    if not same_type(field.type, column.type) and not _narrower(
+        field.type, column.type, batch.column(field.name)
+    ):
+        raise RuleFailed(
+            f"Assert: field {field.name} of table {table.path} is {column.type}, not {field.type} (field_type)"
+        )
 
 
 def _narrower(wanted: DataType, actual: DataType, values: Any) -> bool:
@@ -60,9 +68,15 @@ def _narrower(wanted: DataType, actual: DataType, values: Any) -> bool:
 def same_type(wanted: DataType, actual: DataType) -> bool:
     """Equal types; names of nested columns do not matter, and vectors are what they travel as."""
     wanted, actual = _carried(wanted), _carried(actual)
-    if wanted.name is not actual.name or (wanted.precision, wanted.scale) != (actual.precision, actual.scale):
+    if wanted.name is not actual.name or (wanted.precision, wanted.scale) != (
+        actual.precision,
+        actual.scale,
+    ):
         return False
-    inside = [(wanted.children, actual.children), ([c.type for c in wanted.columns], [c.type for c in actual.columns])]
+    inside = [
+        (wanted.children, actual.children),
+        ([c.type for c in wanted.columns], [c.type for c in actual.columns]),
+    ]
     return all(len(a) == len(b) and all(map(same_type, a, b)) for a, b in inside)
 
 
@@ -71,7 +85,9 @@ def _carried(kind: DataType) -> DataType:
         case TypeName.FLOAT_VECTOR | TypeName.FLOAT16_VECTOR | TypeName.BFLOAT16_VECTOR:
             return DataType(TypeName.ARRAY, children=(DataType(TypeName.FLOAT),))
         case TypeName.SPARSE_FLOAT_VECTOR:
-            return DataType(TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT)))
+            return DataType(
+                TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT))
+            )
         case TypeName.BINARY_VECTOR:
             return DataType(TypeName.BYTES)
         case _:
@@ -96,15 +112,27 @@ def _by_type(values: Any, rule: Rule) -> int | None:
         case RuleType.NULL:
             return _first(pc.is_valid(values))
         case RuleType.MIN | RuleType.MAX:
-            if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)):
+            if not (
+                pa.types.is_integer(values.type)
+                or pa.types.is_floating(values.type)
+                or pa.types.is_decimal(values.type)
+            ):
                 return 0 if len(values) else None  # only numbers can be compared
             numbers = values.cast(pa.float64(), safe=False)
             bound = pa.scalar(rule.bound)
-            good = pc.greater_equal(numbers, bound) if rule.type is RuleType.MIN else pc.less_equal(numbers, bound)
+            good = (
+                pc.greater_equal(numbers, bound)
+                if rule.type is RuleType.MIN
+                else pc.less_equal(numbers, bound)
+            )
             return _first(pc.invert(pc.fill_null(good, False)))
         case _:
             lengths, bound = _lengths(values), pa.scalar(rule.bound)
-            return _first(pc.less(lengths, bound) if rule.type is RuleType.MIN_LENGTH else pc.greater(lengths, bound))
+            return _first(
+                pc.less(lengths, bound)
+                if rule.type is RuleType.MIN_LENGTH
+                else pc.greater(lengths, bound)
+            )
 
 
 def _lengths(values: Any) -> Any:
@@ -118,12 +146,21 @@ def _different(kind: DataType, values: Any, raw: Any) -> int | None:
         expected = pa.scalar(literal(kind, raw), type=arrow_type(kind))
     except ValueError as error:
         raise RuleFailed(f"Assert: equals_to cannot be compared: {error}") from None
-    if pa.types.is_floating(values.type) and math.isnan(expected.as_py()):  # equal to itself here, as in Java
+    if pa.types.is_floating(values.type) and math.isnan(
+        expected.as_py()
+    ):  # equal to itself here, as in Java
         return _first(pc.invert(pc.fill_null(pc.is_nan(values), False)))
     if not pa.types.is_nested(values.type):
         return _first(pc.invert(pc.fill_null(pc.equal(values, expected), False)))
     wanted = _comparable(kind, expected.as_py())
-    return next((i for i, v in enumerate(values.to_pylist()) if v is None or _comparable(kind, v) != wanted), None)
+    return next(
+        (
+            i
+            for i, v in enumerate(values.to_pylist())
+            if v is None or _comparable(kind, v) != wanted
+        ),
+        None,
+    )
 
 
 def _comparable(kind: DataType, value: Any) -> Any:
@@ -132,13 +169,18 @@ def _comparable(kind: DataType, value: Any) -> Any:
         return None
     match kind.name:
         case TypeName.MAP:
-            return {str(_comparable(kind.children[0], k)): _comparable(kind.children[1], v) for k, v in value}
+            return {
+                str(_comparable(kind.children[0], k)): _comparable(kind.children[1], v)
+                for k, v in value
+            }
         case TypeName.SPARSE_FLOAT_VECTOR:
             return dict(value)
         case TypeName.ARRAY:
             return [_comparable(kind.children[0], item) for item in value]
         case TypeName.ROW:
-            return [_comparable(c.type, v) for c, v in zip(kind.columns, value.values(), strict=True)]
+            return [
+                _comparable(c.type, v) for c, v in zip(kind.columns, value.values(), strict=True)
+            ]
         case _:
             return value
 
@@ -148,13 +190,21 @@ def _first(mask: Any) -> int | None:
     return None if index < 0 else index
 
 
-def _failure(table: Table, batch: pa.RecordBatch, field: FieldRule, rule: str, row: int) -> RuleFailed:
+def _failure(
+    table: Table, batch: pa.RecordBatch, field: FieldRule, rule: str, row: int
+) -> RuleFailed:
     whole = batch.slice(row, 1).to_pylist()[0]
     text = ", ".join(f"{name}={_said(value)}" for name, value in whole.items())
     if len(text) > _ROW_TEXT_MAX:
         text = text[:_ROW_TEXT_MAX] + "..."
-    return RuleFailed(f"Assert: {field.name} = {_said(whole[field.name])} breaks the rule {rule} in table {table.path}; the row: {text}")
+    return RuleFailed(
+        f"Assert: {field.name} = {_said(whole[field.name])} breaks the rule {rule} in table {table.path}; the row: {text}"
+    )
 
 
 def _said(value: Any) -> str:
-    return "null" if value is None else shown(value if isinstance(value, str | int | float | list | dict) else str(value))
+    return (
+        "null"
+        if value is None
+        else shown(value if isinstance(value, str | int | float | list | dict) else str(value))
+    )

@@ -18,7 +18,12 @@ OPTIONS = OptionSet(
             "catalog_table_rule, table-names, tables_configs.",
             required=True,
         ),
-        Option("multi_table_sink_replica", Kind.INT, "Has no meaning here: one writer serves all tables.", 1),
+        Option(
+            "multi_table_sink_replica",
+            Kind.INT,
+            "Has no meaning here: one writer serves all tables.",
+            1,
+        ),
     )
 )
 

@@ -28,7 +28,13 @@ class RuleType(StrEnum):
 ROW_TYPES = (RuleType.MIN_ROW, RuleType.MAX_ROW)
 _BARE = (RuleType.NOT_NULL, RuleType.NULL)
 _TABLE_KEYS = ("row_rules", "field_rules", "catalog_table_rule")
-_CATALOG_KEYS = ("table_identifier_rule", "primary_key_rule", "constraint_key_rule", "column_rule", "table_path")
+_CATALOG_KEYS = (
+    "table_identifier_rule",
+    "primary_key_rule",
+    "constraint_key_rule",
+    "column_rule",
+    "table_path",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,9 @@ class Rule:
     def __str__(self) -> str:
         parts = []
         if self.type is not None:
-            parts.append(self.type.value if self.type in _BARE else f"{self.type.value} {self.bound:g}")
+            parts.append(
+                self.type.value if self.type in _BARE else f"{self.type.value} {self.bound:g}"
+            )
         if self.equals_to is not None:
             parts.append(f"equals_to {shown(self.equals_to)}")
         return " and ".join(parts)
@@ -88,36 +96,65 @@ def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[Rules, list[Probl
     configs = raw.get("tables_configs")
     for path, config in _list(block, (*at, "tables_configs"), configs, problems):
         if "table_path" not in config:
-            problems.append(block.problem(path, "table_path is missing: the table that the rules are about"))
+            problems.append(
+                block.problem(path, "table_path is missing: the table that the rules are about")
+            )
         tables.append(_table(block, path, config, str(config.get("table_path")), problems))
     if configs is None:
         tables.append(_table(block, at, raw, None, problems))
     names = raw.get("table-names") or ()
-    names = tuple(map(str, names)) if isinstance(names, list | tuple) else tuple(part.strip() for part in str(names).split(","))
+    names = (
+        tuple(map(str, names))
+        if isinstance(names, list | tuple)
+        else tuple(part.strip() for part in str(names).split(","))
+    )
     problems += _unknown(block, at, raw, (*_TABLE_KEYS, "table-names", "tables_configs"))
-    if not names and not any(t.rows or t.fields or t.catalog for t in tables) and all(p.severity is not Severity.ERROR for p in problems):
-        problems.append(block.problem(at, "there is no rule: give row_rules, field_rules, catalog_table_rule or table-names"))
+    if (
+        not names
+        and not any(t.rows or t.fields or t.catalog for t in tables)
+        and all(p.severity is not Severity.ERROR for p in problems)
+    ):
+        problems.append(
+            block.problem(
+                at,
+                "there is no rule: give row_rules, field_rules, catalog_table_rule or table-names",
+            )
+        )
     return Rules(tuple(tables), names), problems
 
 
-def _unknown(block: Block, at: Path, data: Mapping[str, Any], known: tuple[str, ...]) -> Iterable[Problem]:
+def _unknown(
+    block: Block, at: Path, data: Mapping[str, Any], known: tuple[str, ...]
+) -> Iterable[Problem]:
     for path in unknown_paths(data, known):
         word = ".".join(map(str, path))
-        yield replace(block.unknown((*at, *path), known), message=f"unknown option {word}", suggestion=nearest(word, list(known)))
+        yield replace(
+            block.unknown((*at, *path), known),
+            message=f"unknown option {word}",
+            suggestion=nearest(word, list(known)),
+        )
 
 
-def _list(block: Block, path: Path, raw: Any, problems: list[Problem]) -> list[tuple[Path, Mapping[str, Any]]]:
+def _list(
+    block: Block, path: Path, raw: Any, problems: list[Problem]
+) -> list[tuple[Path, Mapping[str, Any]]]:
     """A list of blocks, each with its place."""
     if raw is None:
         return []
     if not isinstance(raw, list):
         problems.append(block.problem(path, f"{shown(raw)} is not a list of blocks [{{ ... }}]"))
         return []
-    problems += [block.problem((*path, i), f"{shown(item)} is not a block {{ ... }}") for i, item in enumerate(raw) if not isinstance(item, Mapping)]
+    problems += [
+        block.problem((*path, i), f"{shown(item)} is not a block {{ ... }}")
+        for i, item in enumerate(raw)
+        if not isinstance(item, Mapping)
+    ]
     return [((*path, i), item) for i, item in enumerate(raw) if isinstance(item, Mapping)]
 
 
-def _table(block: Block, at: Path, raw: Mapping[str, Any], path: str | None, problems: list[Problem]) -> TableRules:
+def _table(
+    block: Block, at: Path, raw: Mapping[str, Any], path: str | None, problems: list[Problem]
+) -> TableRules:
     row_blocks = _list(block, (*at, "row_rules"), raw.get("row_rules"), problems)
     field_blocks = _list(block, (*at, "field_rules"), raw.get("field_rules"), problems)
     rows = [_rule(block, place, item, ROW_TYPES, problems) for place, item in row_blocks]
@@ -126,12 +163,19 @@ def _table(block: Block, at: Path, raw: Mapping[str, Any], path: str | None, pro
         problems += _unknown(block, at, raw, (*_TABLE_KEYS, "table_path"))
     catalog = raw.get("catalog_table_rule")
     if catalog is not None and not isinstance(catalog, Mapping):
-        problems.append(block.problem((*at, "catalog_table_rule"), f"{shown(catalog)} is not a block {{ ... }}"))
+        problems.append(
+            block.problem((*at, "catalog_table_rule"), f"{shown(catalog)} is not a block {{ ... }}")
+        )
         catalog = None
     if catalog is not None:
         problems += _unknown(block, (*at, "catalog_table_rule"), catalog, _CATALOG_KEYS)
         problems += _catalog_types(block, (*at, "catalog_table_rule", "column_rule"), catalog)
-    return TableRules(path=path, rows=tuple(r for r in rows if r), fields=tuple(f for f in fields if f), catalog=catalog)
+    return TableRules(
+        path=path,
+        rows=tuple(r for r in rows if r),
+        fields=tuple(f for f in fields if f),
+        catalog=catalog,
+    )
 
 
 def _catalog_types(block: Block, at: Path, catalog: Mapping[str, Any]) -> Iterable[Problem]:
@@ -146,13 +190,19 @@ def _catalog_types(block: Block, at: Path, catalog: Mapping[str, Any]) -> Iterab
             yield block.problem((*at, index, "type"), str(error))
 
 
-def _field(block: Block, at: Path, raw: Mapping[str, Any], problems: list[Problem]) -> FieldRule | None:
+def _field(
+    block: Block, at: Path, raw: Mapping[str, Any], problems: list[Problem]
+) -> FieldRule | None:
     name = raw.get("field_name")
     if name is None:
-        problems.append(block.problem(at, "field_name is missing: the column that the rules are about"))
+        problems.append(
+            block.problem(at, "field_name is missing: the column that the rules are about")
+        )
         return None
     problems += _unknown(block, at, raw, ("field_name", "field_type", "field_value"))
-    kind = DataType(TypeName.NULL) if "field_type" in raw else None  # written as null: all values must be null
+    kind = (
+        DataType(TypeName.NULL) if "field_type" in raw else None
+    )  # written as null: all values must be null
     if raw.get("field_type") is not None:
         try:
             kind = parse_type(raw["field_type"])
@@ -177,20 +227,35 @@ def _comparable(block: Block, at: Path, kind: DataType | None, rule: Rule) -> It
         yield block.problem((*at, "equals_to"), str(error))
 
 
-def _rule(block: Block, at: Path, raw: Mapping[str, Any], types: tuple[RuleType, ...], problems: list[Problem]) -> Rule | None:
+def _rule(
+    block: Block,
+    at: Path,
+    raw: Mapping[str, Any],
+    types: tuple[RuleType, ...],
+    problems: list[Problem],
+) -> Rule | None:
     problems += _unknown(block, at, raw, ("rule_type", "rule_value", "equals_to"))
     word, equals_to = raw.get("rule_type"), raw.get("equals_to")
     if word is None:
         if "equals_to" in raw and equals_to is None and RuleType.NULL in types:
             return Rule(RuleType.NULL)
         if equals_to is None or types == ROW_TYPES:
-            problems.append(block.problem(at, "rule_type is missing", expected=f"one of {', '.join(types)}"))
+            problems.append(
+                block.problem(at, "rule_type is missing", expected=f"one of {', '.join(types)}")
+            )
             return None
         return Rule(None, equals_to=equals_to)
     kind = next((t for t in types if t.value == str(word).strip().upper()), None)
     if kind is None:
         close = nearest(str(word), [t.value for t in types])
-        problems.append(block.problem((*at, "rule_type"), f"{shown(word)} is no rule here", expected=f"one of {', '.join(types)}", suggestion=close))
+        problems.append(
+            block.problem(
+                (*at, "rule_type"),
+                f"{shown(word)} is no rule here",
+                expected=f"one of {', '.join(types)}",
+                suggestion=close,
+            )
+        )
         return None
     if kind in _BARE:
         return Rule(kind, equals_to=equals_to)
@@ -199,5 +264,7 @@ def _rule(block: Block, at: Path, raw: Mapping[str, Any], types: tuple[RuleType,
     except KeyError:
         problems.append(block.problem(at, f"rule_value is missing: {kind.value} needs a number"))
     except (TypeError, ValueError):
-        problems.append(block.problem((*at, "rule_value"), f"{shown(raw['rule_value'])} is no number"))
+        problems.append(
+            block.problem((*at, "rule_value"), f"{shown(raw['rule_value'])} is no number")
+        )
     return None

@@ -15,7 +15,17 @@ from tidegate.connectors.assertion.fields import check_fields
 from tidegate.connectors.assertion.rules import Rules, RuleType, TableRules, parse_rules
 from tidegate.model.problem import Location
 from tidegate.model.types import Table
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, Resume, Sink, Writer, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Message,
+    Resume,
+    Sink,
+    Writer,
+    WriteTask,
+)
 from tidegate.plugin.option import Block
 
 
@@ -69,7 +79,10 @@ class _Committer(Committer):
     def open(self, resume: Resume) -> None:
         """Counts as of the checkpoint that the job goes on from."""
         state: Mapping[str, Any] = resume.state or {}
-        self._checkpoint, self._counts = int(state.get("checkpoint", 0)), dict(state.get("counts", {}))
+        self._checkpoint, self._counts = (
+            int(state.get("checkpoint", 0)),
+            dict(state.get("counts", {})),
+        )
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
         """Add the rows of a batch; too many of them fail the job at once."""
@@ -93,7 +106,9 @@ class _Committer(Committer):
         self._check_rows(self._counts, RuleType.MIN_ROW)
         names = self._rules.table_names
         if names and set(names) != set(self._counts):
-            raise RuleFailed(f"Assert: the tables are {', '.join(sorted(self._counts)) or 'none'}, not {', '.join(sorted(names))} (table-names)")
+            raise RuleFailed(
+                f"Assert: the tables are {', '.join(sorted(self._counts)) or 'none'}, not {', '.join(sorted(names))} (table-names)"
+            )
 
     def _check_rows(self, counts: Mapping[str, int], kind: RuleType) -> None:
         for rules in self._rules.tables:

@@ -10,29 +10,81 @@ from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, shown
 
 _TROUBLE = (
-    Option("seed", Kind.LONG, "Decides together with place, checkpoint and attempt what goes wrong; another seed, another story.", 0),
-    Option("fail_probability", Kind.DOUBLE, "How often a read, a write or a commit raises an error.", 0.0, minimum=0, maximum=1),
-    Option("fail_terminally", Kind.BOOL, "Whether such an error is one that no retry can help.", False),
-    Option("crash_probability", Kind.DOUBLE, "How often the process ends at once (in commit: the driver).", 0.0, minimum=0, maximum=1),
-    Option("hang_probability", Kind.DOUBLE, "How often it hangs for hang_ms.", 0.0, minimum=0, maximum=1),
+    Option(
+        "seed",
+        Kind.LONG,
+        "Decides together with place, checkpoint and attempt what goes wrong; another seed, another story.",
+        0,
+    ),
+    Option(
+        "fail_probability",
+        Kind.DOUBLE,
+        "How often a read, a write or a commit raises an error.",
+        0.0,
+        minimum=0,
+        maximum=1,
+    ),
+    Option(
+        "fail_terminally", Kind.BOOL, "Whether such an error is one that no retry can help.", False
+    ),
+    Option(
+        "crash_probability",
+        Kind.DOUBLE,
+        "How often the process ends at once (in commit: the driver).",
+        0.0,
+        minimum=0,
+        maximum=1,
+    ),
+    Option(
+        "hang_probability",
+        Kind.DOUBLE,
+        "How often it hangs for hang_ms.",
+        0.0,
+        minimum=0,
+        maximum=1,
+    ),
     Option("hang_ms", Kind.LONG, "How long it hangs.", 60_000, minimum=0),
-    Option("slow_ms", Kind.LONG, "How long every read, write and commit takes at least.", 0, minimum=0),
+    Option(
+        "slow_ms", Kind.LONG, "How long every read, write and commit takes at least.", 0, minimum=0
+    ),
 )
 
 
 def _places(*names: str) -> Option:
-    return Option("places", Kind.LIST, f"Where something may go wrong: of {', '.join(names)}.", list(names))
+    return Option(
+        "places", Kind.LIST, f"Where something may go wrong: of {', '.join(names)}.", list(names)
+    )
 
 
 _PLACES = {BlockKind.SOURCE: ("read",), BlockKind.SINK: ("write", "commit")}
 
 SOURCE = OptionSet(
     (
-        Option("row.num", Kind.LONG, "Rows in all, numbered from 0 in the column `id`.", 1000, minimum=0),
-        Option("rate", Kind.DOUBLE, "Rows that arrive each second; all at once where absent.", minimum=0),
+        Option(
+            "row.num",
+            Kind.LONG,
+            "Rows in all, numbered from 0 in the column `id`.",
+            1000,
+            minimum=0,
+        ),
+        Option(
+            "rate",
+            Kind.DOUBLE,
+            "Rows that arrive each second; all at once where absent.",
+            minimum=0,
+        ),
         Option("payload.length", Kind.INT, "Letters of the column `payload`.", 16, minimum=0),
-        Option("outside.path", Kind.TEXT, "Directory that stands for a server where this source has a slot and a table, as files; none where absent."),
-        Option("outside.slot", Kind.TEXT, "The name of that slot; only one job may use it at a time.", "chaos"),
+        Option(
+            "outside.path",
+            Kind.TEXT,
+            "Directory that stands for a server where this source has a slot and a table, as files; none where absent.",
+        ),
+        Option(
+            "outside.slot",
+            Kind.TEXT,
+            "The name of that slot; only one job may use it at a time.",
+            "chaos",
+        ),
         _places(*_PLACES[BlockKind.SOURCE]),
         *_TROUBLE,
     )
@@ -40,9 +92,22 @@ SOURCE = OptionSet(
 
 SINK = OptionSet(
     (
-        Option("path", Kind.TEXT, "Directory for one file of committed ids for each batch; rows are only counted where absent."),
-        Option("id_field", Kind.TEXT, "The column of whole numbers whose values are written there.", "id"),
-        Option("fail_at_checkpoint", Kind.LIST, "Checkpoint ids whose commit raises an error; the repeated batch passes, unless fail_terminally."),
+        Option(
+            "path",
+            Kind.TEXT,
+            "Directory for one file of committed ids for each batch; rows are only counted where absent.",
+        ),
+        Option(
+            "id_field",
+            Kind.TEXT,
+            "The column of whole numbers whose values are written there.",
+            "id",
+        ),
+        Option(
+            "fail_at_checkpoint",
+            Kind.LIST,
+            "Checkpoint ids whose commit raises an error; the repeated batch passes, unless fail_terminally.",
+        ),
         _places(*_PLACES[BlockKind.SINK]),
         *_TROUBLE,
     )
@@ -53,10 +118,16 @@ def _check(kind: BlockKind) -> Callable[[Block, Values], Iterable[Problem]]:
     def check(block: Block, values: Values) -> Iterable[Problem]:
         for index, place in enumerate(values["places"]):
             if place not in _PLACES[kind]:
-                yield block.problem(("places", index), f"{shown(place)} is no place here", expected=f"one of {', '.join(_PLACES[kind])}")
+                yield block.problem(
+                    ("places", index),
+                    f"{shown(place)} is no place here",
+                    expected=f"one of {', '.join(_PLACES[kind])}",
+                )
         for index, raw in enumerate(values.get("fail_at_checkpoint") or ()):
             if not str(raw).isdigit():
-                yield block.problem(("fail_at_checkpoint", index), f"{shown(raw)} is no checkpoint id")
+                yield block.problem(
+                    ("fail_at_checkpoint", index), f"{shown(raw)} is no checkpoint id"
+                )
         if values.get("rate") == 0:
             yield block.problem(("rate",), "a rate of 0 rows would never end")
 

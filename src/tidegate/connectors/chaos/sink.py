@@ -86,7 +86,12 @@ def _runs(ids: Any) -> Iterator[list[int]]:
 def committed_ids(path: str) -> list[int]:
     """All ids that the files of a Chaos sink hold, in order; for tests."""
     files = sorted(Path(path).glob("*.json"))
-    return [n for file in files for first, last in json.loads(file.read_text())["ids"] for n in range(first, last + 1)]
+    return [
+        n
+        for file in files
+        for first, last in json.loads(file.read_text())["ids"]
+        for n in range(first, last + 1)
+    ]
 
 
 _tries: "Counter[tuple[str, int]]" = Counter()
@@ -113,11 +118,19 @@ class ChaosCommitter(Committer):
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """What the files say."""
         records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
-        return [SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"]) for r in records if r["checkpoint"] > resume.checkpoint]
+        return [
+            SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"])
+            for r in records
+            if r["checkpoint"] > resume.checkpoint
+        ]
 
     def _files(self, lineage: str) -> list[Path]:
         """The batches of a lineage, by their ids."""
-        files = sorted(Path(self._values["path"]).glob("*.json")) if self._values["path"] is not None else []
+        files = (
+            sorted(Path(self._values["path"]).glob("*.json"))
+            if self._values["path"] is not None
+            else []
+        )
         return [file for file in files if file.name.startswith(self._prefix(lineage))]
 
     def open(self, resume: Resume) -> None:
@@ -129,7 +142,9 @@ class ChaosCommitter(Committer):
             return
         directory = Path(self._values["path"])
         directory.mkdir(parents=True, exist_ok=True)
-        for file in [f for f in directory.iterdir() if f.name.startswith(self._prefix(resume.lineage))]:
+        for file in [
+            f for f in directory.iterdir() if f.name.startswith(self._prefix(resume.lineage))
+        ]:
             checkpoint = int(file.name.removesuffix(file.suffix).rpartition("-")[2])
             if file.suffix != ".json" or not resume.keeps(checkpoint):
                 failpoint("chaos.undo.before")
@@ -141,10 +156,14 @@ class ChaosCommitter(Committer):
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
         """Once, whatever goes wrong."""
-        if str(commit.checkpoint) in map(str, self._values["fail_at_checkpoint"] or ()) and self._may_fail(commit.checkpoint):
+        if str(commit.checkpoint) in map(
+            str, self._values["fail_at_checkpoint"] or ()
+        ) and self._may_fail(commit.checkpoint):
             self._trouble.raise_error(f"commit of checkpoint {commit.checkpoint}")
         _tries[self._name, commit.checkpoint] += 1
-        self._trouble.meet("commit", commit.checkpoint, commit.generation, _tries[self._name, commit.checkpoint])
+        self._trouble.meet(
+            "commit", commit.checkpoint, commit.generation, _tries[self._name, commit.checkpoint]
+        )
         if commit.checkpoint <= self._checkpoint:
             return AlreadyCommitted()
         outcome = self._record(commit) if self._values["path"] is not None else Committed()
@@ -159,9 +178,19 @@ class ChaosCommitter(Committer):
 
     def _record(self, commit: Commit) -> Committed | AlreadyCommitted:
         ids = sorted(run for message in commit.messages for run in message["ids"])
-        text = json.dumps({"checkpoint": commit.checkpoint, "generation": commit.generation, "offsets": commit.offsets, "ids": ids})
+        text = json.dumps(
+            {
+                "checkpoint": commit.checkpoint,
+                "generation": commit.generation,
+                "offsets": commit.offsets,
+                "ids": ids,
+            }
+        )
         stem = Path(self._values["path"]) / f"{self._prefix(commit.lineage)}{commit.checkpoint:08}"
-        final, staged = stem.with_name(stem.name + ".json"), stem.with_name(stem.name + f".{commit.generation}")
+        final, staged = (
+            stem.with_name(stem.name + ".json"),
+            stem.with_name(stem.name + f".{commit.generation}"),
+        )
         failpoint("chaos.commit.before")
         with staged.open("w") as file:
             file.write(text)

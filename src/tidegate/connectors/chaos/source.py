@@ -16,12 +16,25 @@ from tidegate.connectors.chaos import outside
 from tidegate.connectors.chaos.trouble import Trouble
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import Book, Limit, Offset, OperatorContext, Progress, Resource, Runway, Source, Split
+from tidegate.plugin.contract import (
+    Book,
+    Limit,
+    Offset,
+    OperatorContext,
+    Progress,
+    Resource,
+    Runway,
+    Source,
+    Split,
+)
 from tidegate.plugin.option import Values
 
 TABLE = Table(
     path="chaos",
-    columns=(Column(name="id", type=DataType(TypeName.BIGINT), nullable=False), Column(name="payload", type=DataType(TypeName.STRING))),
+    columns=(
+        Column(name="id", type=DataType(TypeName.BIGINT), nullable=False),
+        Column(name="payload", type=DataType(TypeName.STRING)),
+    ),
     primary_key=("id",),
 )
 _BATCH_ROWS_MAX = 65_536
@@ -33,7 +46,9 @@ class ChaosSource(Source):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        self._since: tuple[int, float] | None = None  # rows at the first question, and when it was asked
+        self._since: tuple[int, float] | None = (
+            None  # rows at the first question, and when it was asked
+        )
         self._more = False  # whether the limit held back rows that had arrived
         self._attempts = 0
         self._life = secrets.token_hex(4)  # another driver is another attempt
@@ -55,7 +70,11 @@ class ChaosSource(Source):
         """Nothing read. What it has outside is made now, the table after it is recorded."""
         if self.values["outside.path"]:
             outside.create(outside.SLOT, self.values["outside.slot"], self.values["outside.path"])
-            table = Resource(kind=outside.TABLE, name=f"{self.values['outside.slot']}_{self.context.job_id}", place=self.values["outside.path"])
+            table = Resource(
+                kind=outside.TABLE,
+                name=f"{self.values['outside.slot']}_{self.context.job_id}",
+                place=self.values["outside.path"],
+            )
             if self._book is not None:
                 self._book.record(table)
             outside.create(outside.TABLE, table.name, table.place)
@@ -91,7 +110,10 @@ class ChaosSource(Source):
         parts = max(1, min(count, (last - first) // _SPLIT_ROWS_MIN))
         edges = [first + (last - first) * part // parts for part in range(parts + 1)]
         attempt = f"{self._life}.{self._attempts}"
-        return [Split(TABLE.path, {"first": a, "last": b, "attempt": attempt}, b - a) for a, b in pairwise(edges)]
+        return [
+            Split(TABLE.path, {"first": a, "last": b, "attempt": attempt}, b - a)
+            for a, b in pairwise(edges)
+        ]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """In a task: the rows, if all goes well. Half of them come before the trouble, so that sinks see torn tasks."""
@@ -107,7 +129,9 @@ class ChaosSource(Source):
         for at in range(first, last, _BATCH_ROWS_MAX):
             ids = np.arange(at, min(last, at + _BATCH_ROWS_MAX), dtype=np.int64)
             payload: list[Any] = [f"{n:x}".rjust(length, "p")[:length] for n in ids.tolist()]
-            yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(payload, type=pa.string())], schema=schema)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(ids), pa.array(payload, type=pa.string())], schema=schema
+            )
 
     def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether rows that had arrived were left for the next batch."""
@@ -119,7 +143,11 @@ class ChaosSource(Source):
 
     def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # the server says it, whatever is asked
         """What the server holds, as it says itself."""
-        return outside.runway(self.values["outside.path"]) if self.values["outside.path"] else Runway(True)
+        return (
+            outside.runway(self.values["outside.path"])
+            if self.values["outside.path"]
+            else Runway(True)
+        )
 
     def progress(self, offset: Offset) -> Progress:
         """In rows."""

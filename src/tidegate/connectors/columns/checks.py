@@ -8,7 +8,13 @@ from tidegate.connectors.columns.rules import json_columns, validation_rules
 from tidegate.model.job import Path
 from tidegate.model.problem import Problem, nearest
 from tidegate.model.types import RowKind
-from tidegate.plugin.javaregex import JavaRegexError, complaint, name_complaint, parsed, replacement_complaint
+from tidegate.plugin.javaregex import (
+    JavaRegexError,
+    complaint,
+    name_complaint,
+    parsed,
+    replacement_complaint,
+)
 from tidegate.plugin.option import Block, Values, shown
 from tidegate.plugin.tables import Check
 
@@ -23,7 +29,12 @@ def one_of(*keys: str) -> Check:
     def check(block: Block, values: Values) -> Iterator[Problem]:
         given = [key for key in keys if values[key] is not None]
         if len(given) != 1:
-            yield block.problem((given[1],) if given else (), f"one of {' and '.join(keys)} is needed" if not given else f"only one of {', '.join(keys)}")
+            yield block.problem(
+                (given[1],) if given else (),
+                f"one of {' and '.join(keys)} is needed"
+                if not given
+                else f"only one of {', '.join(keys)}",
+            )
 
     return check
 
@@ -32,8 +43,15 @@ def check_copy(block: Block, values: Values) -> Iterator[Problem]:
     if values["fields"] is None:
         for key in ("src_field", "dest_field"):
             if values[key] is None:
-                yield block.problem((), "fields is missing: a block { new_name = old_name }" if key == "src_field" else f"{key} is missing")
-    elif not isinstance(values["fields"], Mapping) and not (isinstance(values["fields"], list) and all(isinstance(f, Mapping) for f in values["fields"])):
+                yield block.problem(
+                    (),
+                    "fields is missing: a block { new_name = old_name }"
+                    if key == "src_field"
+                    else f"{key} is missing",
+                )
+    elif not isinstance(values["fields"], Mapping) and not (
+        isinstance(values["fields"], list) and all(isinstance(f, Mapping) for f in values["fields"])
+    ):
         yield block.problem(("fields",), "fields is a block { new_name = old_name }")
 
 
@@ -41,16 +59,27 @@ def check_renames(block: Block, values: Values) -> Iterator[Problem]:
     yield from _entries(block, values, "replacements_with_regex", ("replace_from", "replace_to"))
     for index, entry in enumerate(values["replacements_with_regex"] or ()):
         if isinstance(entry, Mapping) and str(entry.get("is_regex", "true")).lower() != "false":
-            yield from _name_regex(block, ("replacements_with_regex", index, "replace_from"), str(entry.get("replace_from") or ""))
+            yield from _name_regex(
+                block,
+                ("replacements_with_regex", index, "replace_from"),
+                str(entry.get("replace_from") or ""),
+            )
     if "specific" in values:
         yield from _entries(block, values, "specific", ("field_name", "target_name"))
 
 
 def _entries(block: Block, values: Values, key: str, needed: tuple[str, ...]) -> Iterator[Problem]:
     for index, entry in enumerate(values[key] or ()):
-        lacking = [k for k in needed if not isinstance(entry, Mapping) or entry.get(k) in (None, "")]
-        if lacking and not (lacking == ["replace_to"] and isinstance(entry, Mapping) and "replace_to" in entry):
-            yield block.problem((key, index), f"an entry of {key} is a block {{ {', '.join(needed)} }}: {', '.join(lacking)} is missing")
+        lacking = [
+            k for k in needed if not isinstance(entry, Mapping) or entry.get(k) in (None, "")
+        ]
+        if lacking and not (
+            lacking == ["replace_to"] and isinstance(entry, Mapping) and "replace_to" in entry
+        ):
+            yield block.problem(
+                (key, index),
+                f"an entry of {key} is a block {{ {', '.join(needed)} }}: {', '.join(lacking)} is missing",
+            )
 
 
 def _regex(block: Block, path: Path, pattern: str) -> Iterator[Problem]:
@@ -108,7 +137,10 @@ def check_replace(block: Block, values: Values) -> Iterator[Problem]:
     yield from one_of("replace_fields", "replace_field")(block, values)
     given = values["replace_fields"] if values["replace_field"] is None else values["replace_field"]
     if isinstance(given, Mapping):
-        yield block.problem(("replace_field",), f"{shown(given)} is neither the name of a column nor a list of names")
+        yield block.problem(
+            ("replace_field",),
+            f"{shown(given)} is neither the name of a column nor a list of names",
+        )
     elif isinstance(given, list):
         key = "replace_fields" if values["replace_field"] is None else "replace_field"
         yield from _names(block, values, key, twice=True)
@@ -117,7 +149,9 @@ def check_replace(block: Block, values: Values) -> Iterator[Problem]:
     try:
         wrong = replacement_complaint(values["replacement"], parsed(values["pattern"]))
     except JavaRegexError as error:
-        yield block.problem(("pattern",), f"{values['pattern']!r} is no regular expression: {error}")
+        yield block.problem(
+            ("pattern",), f"{values['pattern']!r} is no regular expression: {error}"
+        )
         return
     if wrong:
         yield block.problem(("replacement",), wrong)
@@ -134,14 +168,22 @@ def check_extract(block: Block, values: Values) -> Iterator[Problem]:
     yield from _names(block, values, "output_fields")
     count = len(values["output_fields"])
     if values["default_values"] and len(values["default_values"]) != count:
-        yield block.problem(("default_values",), f"{len(values['default_values'])} default values for {count} output fields")
+        yield block.problem(
+            ("default_values",),
+            f"{len(values['default_values'])} default values for {count} output fields",
+        )
     try:
         groups = parsed(values["regex_pattern"]).groups
     except JavaRegexError as error:
-        yield block.problem(("regex_pattern",), f"{values['regex_pattern']!r} is no regular expression: {error}")
+        yield block.problem(
+            ("regex_pattern",), f"{values['regex_pattern']!r} is no regular expression: {error}"
+        )
         return
     if groups != count:
-        yield block.problem(("regex_pattern",), f"the pattern has {groups} groups, and there are {count} output fields")
+        yield block.problem(
+            ("regex_pattern",),
+            f"the pattern has {groups} groups, and there are {count} output fields",
+        )
 
 
 def check_kinds(block: Block, values: Values) -> Iterator[Problem]:
@@ -151,7 +193,11 @@ def check_kinds(block: Block, values: Values) -> Iterator[Problem]:
             try:
                 RowKind.parse(str(kind))
             except ValueError as error:
-                yield block.problem((key, index), str(error), suggestion=nearest(str(kind), [k.name for k in RowKind]))
+                yield block.problem(
+                    (key, index),
+                    str(error),
+                    suggestion=nearest(str(kind), [k.name for k in RowKind]),
+                )
 
 
 def check_metadata(block: Block, values: Values) -> Iterator[Problem]:
@@ -160,9 +206,16 @@ def check_metadata(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem(("metadata_fields",), f"two columns would be called {column}")
     for key in values["metadata_fields"] or ():
         if key in _METADATA_OF_SOURCES:
-            yield block.problem(("metadata_fields", key), f"{key} is not available: no source here gives it; there are {', '.join(METADATA)}")
+            yield block.problem(
+                ("metadata_fields", key),
+                f"{key} is not available: no source here gives it; there are {', '.join(METADATA)}",
+            )
         elif key not in METADATA:
-            yield block.problem(("metadata_fields", key), f"there is no metadata field {key}", suggestion=nearest(key, [*METADATA, *_METADATA_OF_SOURCES]))
+            yield block.problem(
+                ("metadata_fields", key),
+                f"there is no metadata field {key}",
+                suggestion=nearest(key, [*METADATA, *_METADATA_OF_SOURCES]),
+            )
 
 
 def check_table_filter(block: Block, values: Values) -> Iterator[Problem]:
@@ -177,7 +230,10 @@ def check_sink_types(block: Block, values: Values) -> Iterator[Problem]:
 
 def _route_problem(block: Block, values: Values) -> Iterator[Problem]:
     if values["row_error_handle_way"] == "ROUTE_TO_TABLE":
-        yield block.problem(("row_error_handle_way",), "ROUTE_TO_TABLE is not possible here: use FAIL or SKIP, and DataValidator before this")
+        yield block.problem(
+            ("row_error_handle_way",),
+            "ROUTE_TO_TABLE is not possible here: use FAIL or SKIP, and DataValidator before this",
+        )
 
 
 def check_json(block: Block, values: Values) -> Iterator[Problem]:
@@ -187,8 +243,13 @@ def check_json(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def check_validator(block: Block, values: Values) -> Iterator[Problem]:
-    if values["row_error_handle_way"] == "ROUTE_TO_TABLE" and not values["row_error_handle_way.error_table"]:
-        yield block.problem((), "row_error_handle_way.error_table is missing: the table that rejected rows go to")
+    if (
+        values["row_error_handle_way"] == "ROUTE_TO_TABLE"
+        and not values["row_error_handle_way.error_table"]
+    ):
+        yield block.problem(
+            (), "row_error_handle_way.error_table is missing: the table that rejected rows go to"
+        )
     for path, message in validation_rules(values["field_rules"])[1]:
         yield block.problem(("field_rules", *path), message)
 

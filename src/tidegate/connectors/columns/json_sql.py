@@ -78,7 +78,11 @@ def _json_text(column: JsonColumn, source: DataType) -> tuple[str, str]:
 def _row_field(column: JsonColumn, source: DataType) -> tuple[str, str]:
     index = re.match(r"\$\[(\d+)\]", column.path)
     if index is None or int(index[1]) >= len(source.columns):
-        raise UserError(f"JsonPath: a row is an array of its fields: the path into {column.source} begins with $[0] to $[{len(source.columns) - 1}]")
+        raise UserError(
+            f"JsonPath: a row is an array of its fields: the path into {column.source} begins with $[0] to $[{len(source.columns) - 1}]"
+        )
     field = source.columns[int(index[1])]
     place = f"{sql_name(column.source)}.{sql_name(field.name)}"
-    return f"to_json(to_variant_object(named_struct('v', {place})))", "$.v" + column.path[index.end() :]
+    return f"to_json(to_variant_object(named_struct('v', {place})))", "$.v" + column.path[
+        index.end() :
+    ]

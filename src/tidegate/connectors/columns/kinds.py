@@ -35,7 +35,10 @@ class FilterRowKind(ColumnsTransform):
 
     def kept(self, values: Values) -> list[int]:
         """The codes of the kinds that stay."""
-        named = {RowKind.parse(str(k)) for k in (values["include_kinds"] or values["exclude_kinds"] or ())}
+        named = {
+            RowKind.parse(str(k))
+            for k in (values["include_kinds"] or values["exclude_kinds"] or ())
+        }
         return [k.code for k in RowKind if (k in named) == (values["include_kinds"] is not None)]
 
     def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule
@@ -46,7 +49,12 @@ class FilterRowKind(ColumnsTransform):
         """Without kinds every row is an insert."""
         if not table.kinds:
             return batch if RowKind.INSERT.code in self.kept(values) else batch.slice(0, 0)
-        return batch.filter(pc.is_in(batch.column(batch.num_columns - 1), value_set=pa.array(self.kept(values), pa.int8())))
+        return batch.filter(
+            pc.is_in(
+                batch.column(batch.num_columns - 1),
+                value_set=pa.array(self.kept(values), pa.int8()),
+            )
+        )
 
 
 class RowKindExtractor(ColumnsTransform):
@@ -59,14 +67,27 @@ class RowKindExtractor(ColumnsTransform):
         """One column more, no kinds."""
         name = values["custom_field_name"]
         if name in table.names():
-            raise UserError(f"RowKindExtractor: table {table.path} has a field {name} already; give another custom_field_name")
-        new = Column(name=name, type=STRING, nullable=False, default=RowKind.INSERT.value, comment="Output column of RowKind")
+            raise UserError(
+                f"RowKindExtractor: table {table.path} has a field {name} already; give another custom_field_name"
+            )
+        new = Column(
+            name=name,
+            type=STRING,
+            nullable=False,
+            default=RowKind.INSERT.value,
+            comment="Output column of RowKind",
+        )
         return replace(table, columns=(*table.columns, new), kinds=False)
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The labels of the kinds, looked up."""
         names = labels(values["transform_type"] == "FULL")
-        return rebuilt(table, batch, self.after(values, table), {values["custom_field_name"]: kind_labels(table, batch, names)})
+        return rebuilt(
+            table,
+            batch,
+            self.after(values, table),
+            {values["custom_field_name"]: kind_labels(table, batch, names)},
+        )
 
 
 class Metadata(ColumnsTransform):
@@ -89,7 +110,10 @@ class Metadata(ColumnsTransform):
         for name in self.fields(values):
             if name in table.names():
                 raise UserError(f"Metadata: table {table.path} has a field {name} already")
-        return replace(table, columns=(*table.columns, *(Column(name=n, type=STRING) for n in self.fields(values))))
+        return replace(
+            table,
+            columns=(*table.columns, *(Column(name=n, type=STRING) for n in self.fields(values))),
+        )
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Constants, and the labels of the kinds."""
@@ -98,5 +122,7 @@ class Metadata(ColumnsTransform):
             if key == "RowKind":
                 new[name] = kind_labels(table, batch, labels(full=False))
             else:
-                new[name] = pa.repeat(pa.scalar(self.constant(key, table), pa.string()), batch.num_rows)
+                new[name] = pa.repeat(
+                    pa.scalar(self.constant(key, table), pa.string()), batch.num_rows
+                )
         return rebuilt(table, batch, self.after(values, table), new)

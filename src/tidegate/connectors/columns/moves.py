@@ -33,11 +33,17 @@ class Move(ColumnsTransform):
 
     def after(self, values: Values, table: Table) -> Table:
         """The table with its columns moved."""
-        columns = tuple(replace(self.column(table, old), name=new) for new, old in self.moves(values, table))
+        columns = tuple(
+            replace(self.column(table, old), name=new) for new, old in self.moves(values, table)
+        )
         names = {c.name for c in columns}
         if len(names) < len(columns):
-            double = next(c.name for i, c in enumerate(columns) if c.name in {d.name for d in columns[:i]})
-            raise UserError(f"{self.name}: two columns of table {table.path} would be called {double}")
+            double = next(
+                c.name for i, c in enumerate(columns) if c.name in {d.name for d in columns[:i]}
+            )
+            raise UserError(
+                f"{self.name}: two columns of table {table.path} would be called {double}"
+            )
         partition = tuple(k for k in self._partition_keys(values, table) if k in names)
         return replace(
             table,

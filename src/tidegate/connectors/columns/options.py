@@ -37,34 +37,64 @@ _RENAMES = (
     Option("convert_case", Kind.ENUM, "Turn names into upper or lower case.", choices=CASES),
     _text("prefix", "Put before every name."),
     _text("suffix", "Put after every name."),
-    _list("replacements_with_regex", "Blocks { replace_from, replace_to, is_regex = true }; the last one that matches a name holds."),
+    _list(
+        "replacements_with_regex",
+        "Blocks { replace_from, replace_to, is_regex = true }; the last one that matches a name holds.",
+    ),
 )
-_ERROR_WAY = Option("row_error_handle_way", Kind.ENUM, "What happens with a row that does not fit.", default="FAIL", choices=("FAIL", "SKIP", "ROUTE_TO_TABLE"))
+_ERROR_WAY = Option(
+    "row_error_handle_way",
+    Kind.ENUM,
+    "What happens with a row that does not fit.",
+    default="FAIL",
+    choices=("FAIL", "SKIP", "ROUTE_TO_TABLE"),
+)
 
 
-FIELDS = Option("fields", Kind.ANY, "Which column is copied to which new one: a block { new_name = old_name }.")
+FIELDS = Option(
+    "fields", Kind.ANY, "Which column is copied to which new one: a block { new_name = old_name }."
+)
 _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | None]] = {
     "Filter": (
         "Keeps or drops columns.",
-        (_list("include_fields", "Columns to keep, in this order.", fallbacks=("fields",)), _list("exclude_fields", "Columns to drop.")),
+        (
+            _list("include_fields", "Columns to keep, in this order.", fallbacks=("fields",)),
+            _list("exclude_fields", "Columns to drop."),
+        ),
         (),
         checks.check_filter,
     ),
     "FieldMapper": (
         "Selects, orders and renames columns.",
-        (Option("field_mapper", Kind.MAP, "The columns that come out, in this order: a block { old_name = new_name }."),),
+        (
+            Option(
+                "field_mapper",
+                Kind.MAP,
+                "The columns that come out, in this order: a block { old_name = new_name }.",
+            ),
+        ),
         ("field_mapper",),
         checks.check_mapper,
     ),
     "FieldRename": (
         "Renames columns by rules.",
-        (*_RENAMES, _list("specific", "Blocks { field_name, target_name }: these columns get these names, and no other rule.")),
+        (
+            *_RENAMES,
+            _list(
+                "specific",
+                "Blocks { field_name, target_name }: these columns get these names, and no other rule.",
+            ),
+        ),
         (),
         checks.check_renames,
     ),
     "Copy": (
         "Copies columns to new ones.",
-        (FIELDS, _text("src_field", "One column to copy (older form)."), _text("dest_field", "The name of the copy (older form).")),
+        (
+            FIELDS,
+            _text("src_field", "One column to copy (older form)."),
+            _text("dest_field", "The name of the copy (older form)."),
+        ),
         (),
         checks.check_copy,
     ),
@@ -72,11 +102,20 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         "Replaces text within a column.",
         (
             _list("replace_fields", "The columns, of type string."),
-            Option("replace_field", Kind.ANY, "One column (older form); a list of them is taken too."),
+            Option(
+                "replace_field", Kind.ANY, "One column (older form); a list of them is taken too."
+            ),
             _text("pattern", "What is replaced."),
             _text("replacement", "What is put there; with is_regex, $1 is the first group."),
-            Option("is_regex", Kind.BOOL, "Whether pattern is a regular expression (of Java's kind).", default=False),
-            Option("replace_first", Kind.BOOL, "With is_regex: only the first match.", default=False),
+            Option(
+                "is_regex",
+                Kind.BOOL,
+                "Whether pattern is a regular expression (of Java's kind).",
+                default=False,
+            ),
+            Option(
+                "replace_first", Kind.BOOL, "With is_regex: only the first match.", default=False
+            ),
         ),
         ("pattern", "replacement"),
         checks.check_replace,
@@ -95,7 +134,10 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         "Takes the groups of a regular expression into columns.",
         (
             _text("source_field", "The column to search."),
-            _text("regex_pattern", "A regular expression of Java's kind, with one group for each new column."),
+            _text(
+                "regex_pattern",
+                "A regular expression of Java's kind, with one group for each new column.",
+            ),
             _list("output_fields", "The new columns."),
             _list("default_values", "Values of the new columns where nothing matches."),
         ),
@@ -104,7 +146,10 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     ),
     "FilterRowKind": (
         "Keeps or drops rows by their kind.",
-        (_list("include_kinds", "Kinds to keep: INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE."), _list("exclude_kinds", "Kinds to drop.")),
+        (
+            _list("include_kinds", "Kinds to keep: INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE."),
+            _list("exclude_kinds", "Kinds to drop."),
+        ),
         (),
         checks.check_kinds,
     ),
@@ -112,7 +157,13 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         "Turns changes into plain rows with their kind as a column.",
         (
             _text("custom_field_name", "The new column.", default="row_kind"),
-            Option("transform_type", Kind.ENUM, "+I or INSERT.", default="SHORT", choices=("SHORT", "FULL")),
+            Option(
+                "transform_type",
+                Kind.ENUM,
+                "+I or INSERT.",
+                default="SHORT",
+                choices=("SHORT", "FULL"),
+            ),
         ),
         (),
         None,
@@ -120,7 +171,11 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     "TableRename": ("Renames tables by rules.", _RENAMES, (), checks.check_renames),
     "TableMerge": (
         "Makes one table of several.",
-        (_text("database", "The database of the new table."), _text("schema", "Its schema."), _text("table", "Its name.")),
+        (
+            _text("database", "The database of the new table."),
+            _text("schema", "Its schema."),
+            _text("table", "Its name."),
+        ),
         ("table",),
         None,
     ),
@@ -130,7 +185,13 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             _text("database_pattern", "A regular expression for the whole name of the database."),
             _text("schema_pattern", "... of the schema."),
             _text("table_pattern", "... of the table."),
-            Option("pattern_mode", Kind.ENUM, "Whether tables that match are kept or dropped.", default="INCLUDE", choices=("INCLUDE", "EXCLUDE")),
+            Option(
+                "pattern_mode",
+                Kind.ENUM,
+                "Whether tables that match are kept or dropped.",
+                default="INCLUDE",
+                choices=("INCLUDE", "EXCLUDE"),
+            ),
         ),
         (),
         checks.check_table_filter,
@@ -143,20 +204,36 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     ),
     "Metadata": (
         "Puts what is known about a row into columns.",
-        (Option("metadata_fields", Kind.MAP, "A block { Database = column, Table = column, RowKind = column }.", default={}),),
+        (
+            Option(
+                "metadata_fields",
+                Kind.MAP,
+                "A block { Database = column, Table = column, RowKind = column }.",
+                default={},
+            ),
+        ),
         (),
         checks.check_metadata,
     ),
     "JsonPath": (
         "Takes values out of JSON.",
-        (_list("columns", "Blocks { src_field, path, dest_field, dest_type = string, column_error_handle_way }."), _ERROR_WAY),
+        (
+            _list(
+                "columns",
+                "Blocks { src_field, path, dest_field, dest_type = string, column_error_handle_way }.",
+            ),
+            _ERROR_WAY,
+        ),
         ("columns",),
         checks.check_json,
     ),
     "DataValidator": (
         "Tests values, and fails, drops or puts aside the rows that do not pass.",
         (
-            _list("field_rules", "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... }, or { field_name, rules = [...] }."),
+            _list(
+                "field_rules",
+                "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... }, or { field_name, rules = [...] }.",
+            ),
             replace(
                 _ERROR_WAY,
                 description="What happens with a row that does not pass: FAIL ends the job, SKIP drops the row, ROUTE_TO_TABLE puts it into error_table.",
@@ -178,7 +255,13 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             _list("fields", "The columns, of type string."),
             _text("key", "The key: base64 of 16, 24 or 32 bytes.", secret=True),
             Option("algorithm", Kind.ENUM, "The cipher.", default="AES_CBC", choices=("AES_CBC",)),
-            Option("mode", Kind.ENUM, "The direction.", default="ENCRYPT", choices=("ENCRYPT", "DECRYPT")),
+            Option(
+                "mode",
+                Kind.ENUM,
+                "The direction.",
+                default="ENCRYPT",
+                choices=("ENCRYPT", "DECRYPT"),
+            ),
         ),
         ("fields", "key"),
         checks.check_key,
@@ -192,7 +275,12 @@ _ANY_OF = {
     "Replace": ("replace_fields", "replace_field"),
 }
 RULES = {
-    name: RuleSet(options=OptionSet((*options, *MULTI_TABLE)), required=required, any_of=_ANY_OF.get(name, ()), check=check)
+    name: RuleSet(
+        options=OptionSet((*options, *MULTI_TABLE)),
+        required=required,
+        any_of=_ANY_OF.get(name, ()),
+        check=check,
+    )
     for name, (_, options, required, check) in _DECLARED.items()
 }
 """The options of every transform, as rules for tables."""
@@ -233,7 +321,9 @@ _PORTABLE = {"Replace": replace_is_portable, "Split": split_is_portable}
 
 def _refine(name: str) -> Callable[[Values, Capabilities], Capabilities]:
     def refine(values: Values, capabilities: Capabilities) -> Capabilities:
-        return replace(capabilities, fusable=all(map(_PORTABLE[name], RULES[name].all_rules(values))))
+        return replace(
+            capabilities, fusable=all(map(_PORTABLE[name], RULES[name].all_rules(values)))
+        )
 
     return refine
 
@@ -242,14 +332,19 @@ def _filtered_kinds(values: Values) -> frozenset[RowKind]:
     """The kinds that some rule of a FilterRowKind lets pass."""
     passing: set[RowKind] = set()
     for rule in RULES["FilterRowKind"].all_rules(values):
-        included, excluded = ({RowKind.parse(str(kind)) for kind in rule[key] or ()} for key in ("include_kinds", "exclude_kinds"))
+        included, excluded = (
+            {RowKind.parse(str(kind)) for kind in rule[key] or ()}
+            for key in ("include_kinds", "exclude_kinds")
+        )
         passing |= included or set(RowKind) - excluded
     return frozenset(passing)
 
 
 def _told_kinds(values: Values) -> frozenset[RowKind]:
     """A Metadata may write the kinds into a column."""
-    return frozenset({RowKind.INSERT} if "RowKind" in (values["metadata_fields"] or {}) else RowKind)
+    return frozenset(
+        {RowKind.INSERT} if "RowKind" in (values["metadata_fields"] or {}) else RowKind
+    )
 
 
 _KINDS: dict[str, Callable[[Values], frozenset[RowKind]]] = {
@@ -264,7 +359,9 @@ CONNECTORS = tuple(
         kind=BlockKind.TRANSFORM,
         summary=summary,
         options=RULES[name].options,
-        capabilities=Capabilities(row_kinds=True, multi_table=True, fusable=name not in _SPARK_ONLY),
+        capabilities=Capabilities(
+            row_kinds=True, multi_table=True, fusable=name not in _SPARK_ONLY
+        ),
         implementation=f"tidegate.connectors.columns.{_CLASSES[name]}",
         spark="tidegate.connectors.columns.spark:frame",
         check=RULES[name].problems,

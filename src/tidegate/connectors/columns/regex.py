@@ -151,7 +151,11 @@ def replacement(java: str, groups: int) -> str | None:
             made += "\\\\" if following == "\\" else following
             at += 2
         elif char == "$":
-            if not (following.isdigit() and following.isascii()) or int(following) > groups or groups > 9:
+            if (
+                not (following.isdigit() and following.isascii())
+                or int(following) > groups
+                or groups > 9
+            ):
                 return None
             made += f"\\{following}"
             at += 2
@@ -166,7 +170,10 @@ def replacement(java: str, groups: int) -> str | None:
 def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
     """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its own, so that the numbers of all others go up by one."""
     found = parsed(pattern)
-    return rf"\A(?s:(.*?)){found.shifted(1)}", f"$1{_shifted_replacement(java_replacement, found.groups)}"
+    return (
+        rf"\A(?s:(.*?)){found.shifted(1)}",
+        f"$1{_shifted_replacement(java_replacement, found.groups)}",
+    )
 
 
 def _shifted_replacement(java: str, groups: int) -> str:

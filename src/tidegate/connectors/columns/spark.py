@@ -29,8 +29,12 @@ def frame(transform: ColumnsTransform, table: Table, df: DataFrame) -> DataFrame
     """The rules for a table, one after the other."""
     for values, before in transform.steps(table):
         after = transform.after(values, before)
-        df = next(apply for kind, apply in _FRAMES if isinstance(transform, kind))(transform, values, before, df)
-        df = df.select(*(named(n) for n in ([*after.names(), ROW_KIND] if after.kinds else after.names())))
+        df = next(apply for kind, apply in _FRAMES if isinstance(transform, kind))(
+            transform, values, before, df
+        )
+        df = df.select(
+            *(named(n) for n in ([*after.names(), ROW_KIND] if after.kinds else after.names()))
+        )
     return df
 
 
@@ -58,12 +62,18 @@ def _filtered_kinds(transform: Any, values: Values, table: Table, df: DataFrame)
 
 
 def _extracted_kinds(_: Any, values: Values, table: Table, df: DataFrame) -> DataFrame:
-    return df.withColumn(values["custom_field_name"], _kind_label(table, labels(values["transform_type"] == "FULL")))
+    return df.withColumn(
+        values["custom_field_name"], _kind_label(table, labels(values["transform_type"] == "FULL"))
+    )
 
 
 def _metadata(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFrame:
     for name, key in transform.fields(values).items():
-        label = _kind_label(table, labels(full=False)) if key == "RowKind" else f.lit(transform.constant(key, table)).cast("string")
+        label = (
+            _kind_label(table, labels(full=False))
+            if key == "RowKind"
+            else f.lit(transform.constant(key, table)).cast("string")
+        )
         df = df.withColumn(name, label)
     return df
 
@@ -73,7 +83,9 @@ def _filtered_tables(transform: Any, values: Values, table: Table, df: DataFrame
 
 
 def _replaced(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
-    return df.withColumns({column: _replaced_text(values, named(column)) for column in replaced_columns(values)})
+    return df.withColumns(
+        {column: _replaced_text(values, named(column)) for column in replaced_columns(values)}
+    )
 
 
 def _replaced_text(values: Values, text: Column) -> Column:
@@ -99,8 +111,12 @@ def _extracted(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
     found = f.coalesce(source.rlike(pattern), f.lit(False))
     return df.withColumns(
         {
-            str(name): f.when(found, f.regexp_extract(source, pattern, index + 1)).otherwise(f.lit(None if default is None else str(default)).cast("string"))
-            for index, (name, default) in enumerate(zip(values["output_fields"], defaults, strict=True))
+            str(name): f.when(found, f.regexp_extract(source, pattern, index + 1)).otherwise(
+                f.lit(None if default is None else str(default)).cast("string")
+            )
+            for index, (name, default) in enumerate(
+                zip(values["output_fields"], defaults, strict=True)
+            )
         }
     )
 
@@ -126,12 +142,18 @@ def _validated(transform: Any, values: Values, table: Table, df: DataFrame) -> D
     if values["row_error_handle_way"] != "FAIL":
         return reduce(lambda kept, rule: kept.where(rule[1]), rules, df)
     for rule, passes in rules:
-        df = df.where(f.when(passes, f.lit(True)).otherwise(f.raise_error(f.lit(rule.message)).cast("boolean")))
+        df = df.where(
+            f.when(passes, f.lit(True)).otherwise(
+                f.raise_error(f.lit(rule.message)).cast("boolean")
+            )
+        )
     return df
 
 
 def _tests(transform: Any, values: Values, table: Table) -> list[tuple[FieldRule, Column]]:
-    return [(rule, f.coalesce(_passes(rule, table), f.lit(True))) for rule in transform.rules(values)]
+    return [
+        (rule, f.coalesce(_passes(rule, table), f.lit(True))) for rule in transform.rules(values)
+    ]
 
 
 def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame:
@@ -145,7 +167,13 @@ def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame
 
 
 def _as_errors(tests: list[tuple[FieldRule, Column]], table: Table, df: DataFrame) -> DataFrame:
-    broken = [f.when(~passes, f.struct(f.lit(r.name).alias("field_name"), f.lit(r.message).alias("error_message"))) for r, passes in tests]
+    broken = [
+        f.when(
+            ~passes,
+            f.struct(f.lit(r.name).alias("field_name"), f.lit(r.message).alias("error_message")),
+        )
+        for r, passes in tests
+    ]
     row = f.struct(*(_json_value(table, name) for name in table.names()))
     keep_nulls = {"ignoreNullFields": "false"}
     passed = reduce(lambda a, b: a & b, (passes for _, passes in tests), f.lit(True))
@@ -170,18 +198,35 @@ def _passes(rule: FieldRule, table: Table) -> Column:
         case "NOT_NULL":
             return column.isNotNull()
         case "RANGE":
-            return _between(column, settings.get("min_value"), settings.get("max_value"), rule.flag("min_inclusive"), rule.flag("max_inclusive"))
+            return _between(
+                column,
+                settings.get("min_value"),
+                settings.get("max_value"),
+                rule.flag("min_inclusive"),
+                rule.flag("max_inclusive"),
+            )
         case "LENGTH":
-            listed = next(c.type.name for c in table.columns if c.name == rule.name) in (TypeName.ARRAY, TypeName.MAP)
+            listed = next(c.type.name for c in table.columns if c.name == rule.name) in (
+                TypeName.ARRAY,
+                TypeName.MAP,
+            )
             length = f.size(column) if listed else f.length(column)
             exact = settings.get("exact_length")
-            sized = _between(length, settings.get("min_length"), settings.get("max_length"), True, True) if exact is None else length == int(exact)
+            sized = (
+                _between(length, settings.get("min_length"), settings.get("max_length"), True, True)
+                if exact is None
+                else length == int(exact)
+            )
             return f.when(column.isNotNull(), sized)
         case "REGEX":
             flags = "" if rule.flag("case_sensitive") else "(?iu)"
-            return column.cast("string").rlike(rf"\A{flags}{parsed(str(settings['pattern'])).embedded()}\z")
+            return column.cast("string").rlike(
+                rf"\A{flags}{parsed(str(settings['pattern'])).embedded()}\z"
+            )
         case _:
-            return column.cast("string").rlike(rf"\A(?:{_EMAIL})\z") & (f.length(column.cast("string")) <= 320)
+            return column.cast("string").rlike(rf"\A(?:{_EMAIL})\z") & (
+                f.length(column.cast("string")) <= 320
+            )
 
 
 def _between(value: Column, low: Any, high: Any, low_in: bool, high_in: bool) -> Column:
@@ -200,7 +245,9 @@ def _encrypted(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
         if values["mode"] == "ENCRYPT":
             df = df.withColumn(name, f.base64(f.aes_encrypt(named(name), key, cbc, pkcs)))
         else:
-            df = df.withColumn(name, f.aes_decrypt(f.unbase64(named(name)), key, cbc, pkcs).cast("string"))
+            df = df.withColumn(
+                name, f.aes_decrypt(f.unbase64(named(name)), key, cbc, pkcs).cast("string")
+            )
     return df
 
 

@@ -17,7 +17,17 @@ from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Transform
 from tidegate.plugin.option import Values
 
-TEXTUAL = frozenset({TypeName.STRING, TypeName.BOOLEAN, TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DATE})
+TEXTUAL = frozenset(
+    {
+        TypeName.STRING,
+        TypeName.BOOLEAN,
+        TypeName.TINYINT,
+        TypeName.SMALLINT,
+        TypeName.INT,
+        TypeName.BIGINT,
+        TypeName.DATE,
+    }
+)
 """Types whose text is the same everywhere."""
 
 
@@ -29,7 +39,9 @@ class MissingField(UserError):
     def __init__(self, transform: str, field: str, table: Table) -> None:
         close = nearest(field, table.names())
         hint = f"; did you mean {close!r}?" if close else ""
-        super().__init__(f"{transform}: there is no field {field} in table {table.path}: there are {', '.join(table.names())}{hint}")
+        super().__init__(
+            f"{transform}: there is no field {field} in table {table.path}: there are {', '.join(table.names())}{hint}"
+        )
         self.transform, self.field, self.table = transform, field, table.path
 
 
@@ -75,7 +87,9 @@ class ColumnsTransform(Transform, ABC):
         """A column that has one text for every value."""
         column = self.column(table, name)
         if column.type.name not in TEXTUAL:
-            raise UserError(f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql and CAST({name} AS STRING)")
+            raise UserError(
+                f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql and CAST({name} AS STRING)"
+            )
         return column
 
     def string(self, table: Table, name: str) -> Column:
@@ -96,11 +110,21 @@ def with_columns(table: Table, new: list[Column]) -> tuple[Column, ...]:
 def of_type(table: Table, name: str, kind: DataType) -> Column:
     """A new column, or the one of this name with another type."""
     old = next((c for c in table.columns if c.name == name), None)
-    return Column(name=name, type=kind, nullable=True if old is None else old.nullable, comment="" if old is None else old.comment)
+    return Column(
+        name=name,
+        type=kind,
+        nullable=True if old is None else old.nullable,
+        comment="" if old is None else old.comment,
+    )
 
 
-def rebuilt(table: Table, batch: pa.RecordBatch, after: Table, new: dict[str, Any]) -> pa.RecordBatch:
+def rebuilt(
+    table: Table, batch: pa.RecordBatch, after: Table, new: dict[str, Any]
+) -> pa.RecordBatch:
     """A batch of the table `after`: new arrays by name, all others from the batch."""
     names = [*table.names(), ROW_KIND]
     schema = table_schema(after)
-    return pa.RecordBatch.from_arrays([new[f.name] if f.name in new else batch.column(names.index(f.name)) for f in schema], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [new[f.name] if f.name in new else batch.column(names.index(f.name)) for f in schema],
+        schema=schema,
+    )

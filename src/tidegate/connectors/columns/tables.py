@@ -17,7 +17,11 @@ SINK_TYPES = "sink_types"
 def parts(path: str) -> tuple[str | None, str | None, str]:
     """Database, schema and name of a table's path."""
     pieces = path.split(".")
-    return (pieces[0] if len(pieces) > 1 else None), (pieces[1] if len(pieces) > 2 else None), ".".join(pieces[2:]) if len(pieces) > 2 else pieces[-1]
+    return (
+        (pieces[0] if len(pieces) > 1 else None),
+        (pieces[1] if len(pieces) > 2 else None),
+        ".".join(pieces[2:]) if len(pieces) > 2 else pieces[-1],
+    )
 
 
 def joined(database: str | None, schema: str | None, table: str) -> str:
@@ -48,9 +52,18 @@ class TableRename(Named):
 
     def path(self, values: Values, table: Table) -> str:
         """The new path."""
-        only_case = {"replacements_with_regex": None, "prefix": None, "suffix": None, "convert_case": values["convert_case"]}
+        only_case = {
+            "replacements_with_regex": None,
+            "prefix": None,
+            "suffix": None,
+            "convert_case": values["convert_case"],
+        }
         database, schema, name = parts(table.path)
-        return joined(new_name(only_case, database or ""), new_name(only_case, schema or ""), new_name(values, name))
+        return joined(
+            new_name(only_case, database or ""),
+            new_name(only_case, schema or ""),
+            new_name(values, name),
+        )
 
 
 class TableMerge(Named):
@@ -70,8 +83,13 @@ class DefineSinkType(Named):
 
     def after(self, values: Values, table: Table) -> Table:
         """The table with the types."""
-        types = {self.column(table, str(c["column"])).name: str(c["type"]) for c in values["columns"]}
-        return replace(table, options={**table.options, SINK_TYPES: {**table.options.get(SINK_TYPES, {}), **types}})
+        types = {
+            self.column(table, str(c["column"])).name: str(c["type"]) for c in values["columns"]
+        }
+        return replace(
+            table,
+            options={**table.options, SINK_TYPES: {**table.options.get(SINK_TYPES, {}), **types}},
+        )
 
 
 class TableFilter(ColumnsTransform):
@@ -82,8 +100,13 @@ class TableFilter(ColumnsTransform):
 
     def passes(self, values: Values, table: Table) -> bool:
         """Whether the rows of a table go on."""
-        pairs = zip(("database_pattern", "schema_pattern", "table_pattern"), parts(table.path), strict=True)
-        matches = all(values[key] is None or for_names(values[key]).fullmatch(part or "") for key, part in pairs)
+        pairs = zip(
+            ("database_pattern", "schema_pattern", "table_pattern"), parts(table.path), strict=True
+        )
+        matches = all(
+            values[key] is None or for_names(values[key]).fullmatch(part or "")
+            for key, part in pairs
+        )
         return bool(matches == (values["pattern_mode"] == "INCLUDE"))
 
     def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule

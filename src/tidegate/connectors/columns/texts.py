@@ -7,7 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.columns import regex
-from tidegate.connectors.columns.options import replace_is_portable, replaced_columns, split_is_portable
+from tidegate.connectors.columns.options import (
+    replace_is_portable,
+    replaced_columns,
+    split_is_portable,
+)
 from tidegate.connectors.columns.step import ColumnsTransform, of_type, rebuilt, with_columns
 from tidegate.model.types import DataType, Table, TypeName
 from tidegate.plugin.option import Values
@@ -45,7 +49,9 @@ def _replaced(values: Values, source: Any) -> Any:
     assert found is not None
     new = regex.replacement(values["replacement"], found.groups)
     assert new is not None
-    return pc.replace_substring_regex(source, found.pattern, new, max_replacements=1 if values["replace_first"] else None)
+    return pc.replace_substring_regex(
+        source, found.pattern, new, max_replacements=1 if values["replace_first"] else None
+    )
 
 
 class Split(ColumnsTransform):
@@ -57,7 +63,12 @@ class Split(ColumnsTransform):
     def after(self, values: Values, table: Table) -> Table:
         """The parts as new columns, of type string."""
         self.textual(table, values["split_field"])
-        return replace(table, columns=with_columns(table, [of_type(table, str(n), STRING) for n in values["output_fields"]]))
+        return replace(
+            table,
+            columns=with_columns(
+                table, [of_type(table, str(n), STRING) for n in values["output_fields"]]
+            ),
+        )
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         """By Arrow, where its regular expressions mean the same."""
@@ -65,7 +76,12 @@ class Split(ColumnsTransform):
             return super().apply(values, table, batch)
         names = [str(n) for n in values["output_fields"]]
         source = pc.cast(batch.column(table.names().index(values["split_field"])), pa.string())
-        return rebuilt(table, batch, self.after(values, table), dict(zip(names, _parts(source, values["separator"], len(names)), strict=True)))
+        return rebuilt(
+            table,
+            batch,
+            self.after(values, table),
+            dict(zip(names, _parts(source, values["separator"], len(names)), strict=True)),
+        )
 
 
 def _parts(source: Any, separator: str, count: int) -> list[Any]:
@@ -78,12 +94,17 @@ def _parts(source: Any, separator: str, count: int) -> list[Any]:
         assert found is not None
         lists = pc.split_pattern_regex(source, found.pattern, max_splits=count - 1)
     lengths, starts = pc.list_value_length(lists), lists.offsets.slice(0, len(lists))
-    return [lists.values.take(_places(lengths, starts, pa.scalar(index, pa.int32()))) for index in range(count)]
+    return [
+        lists.values.take(_places(lengths, starts, pa.scalar(index, pa.int32())))
+        for index in range(count)
+    ]
 
 
 def _places(lengths: Any, starts: Any, index: Any) -> Any:
     """Where the index-th element of every list is; NULL where the list is shorter, or is none."""
-    return pc.if_else(pc.greater(lengths, index), pc.add(starts, index), pa.scalar(None, pa.int32()))
+    return pc.if_else(
+        pc.greater(lengths, index), pc.add(starts, index), pa.scalar(None, pa.int32())
+    )
 
 
 class RegexExtract(ColumnsTransform):
@@ -94,4 +115,9 @@ class RegexExtract(ColumnsTransform):
     def after(self, values: Values, table: Table) -> Table:
         """The groups as new columns, of type string."""
         self.textual(table, values["source_field"])
-        return replace(table, columns=with_columns(table, [of_type(table, str(n), STRING) for n in values["output_fields"]]))
+        return replace(
+            table,
+            columns=with_columns(
+                table, [of_type(table, str(n), STRING) for n in values["output_fields"]]
+            ),
+        )

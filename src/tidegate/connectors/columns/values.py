@@ -12,7 +12,15 @@ from tidegate.plugin.option import Values
 
 _WITH_JSON = (TypeName.STRING, TypeName.BYTES, TypeName.ARRAY, TypeName.MAP, TypeName.ROW)
 _WITH_LENGTH = (TypeName.STRING, TypeName.BYTES, TypeName.ARRAY, TypeName.MAP)
-_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE, TypeName.DECIMAL)
+_NUMBERS = (
+    TypeName.TINYINT,
+    TypeName.SMALLINT,
+    TypeName.INT,
+    TypeName.BIGINT,
+    TypeName.FLOAT,
+    TypeName.DOUBLE,
+    TypeName.DECIMAL,
+)
 
 
 class JsonPath(ColumnsTransform):
@@ -29,8 +37,15 @@ class JsonPath(ColumnsTransform):
         for column in self.columns(values):
             kind = self.column(table, column.source).type
             if kind.name not in _WITH_JSON:
-                raise UserError(f"JsonPath: field {column.source} is a {kind}; there is JSON in string, bytes, array, map and row")
-        return replace(table, columns=with_columns(table, [of_type(table, c.name, c.type) for c in self.columns(values)]))
+                raise UserError(
+                    f"JsonPath: field {column.source} is a {kind}; there is JSON in string, bytes, array, map and row"
+                )
+        return replace(
+            table,
+            columns=with_columns(
+                table, [of_type(table, c.name, c.type) for c in self.columns(values)]
+            ),
+        )
 
 
 ERROR_COLUMNS = tuple(
@@ -58,12 +73,20 @@ class DataValidator(ColumnsTransform):
 
     def rejected(self, table: Table) -> Table | None:
         """The error table, in the database of the table itself. Its rows are inserts."""
-        names = {str(values["row_error_handle_way.error_table"]) for values, _ in self.steps(table) if _routes(values)}
+        names = {
+            str(values["row_error_handle_way.error_table"])
+            for values, _ in self.steps(table)
+            if _routes(values)
+        }
         if len(names) > 1:
-            raise UserError(f"DataValidator: rejected rows of {table.path} would go to {' and '.join(sorted(names))}: give all its rules one error_table")
+            raise UserError(
+                f"DataValidator: rejected rows of {table.path} would go to {' and '.join(sorted(names))}: give all its rules one error_table"
+            )
         for name in names:
             database, schema, _ = parts(table.path)
-            return Table(path=name if "." in name else joined(database, schema, name), columns=ERROR_COLUMNS)
+            return Table(
+                path=name if "." in name else joined(database, schema, name), columns=ERROR_COLUMNS
+            )
         return None
 
     def rules(self, values: Values) -> list[FieldRule]:
@@ -76,7 +99,9 @@ class DataValidator(ColumnsTransform):
             kind = self.column(table, rule.name).type
             needed = {"RANGE": _NUMBERS, "LENGTH": _WITH_LENGTH}.get(rule.type)
             if needed and kind.name not in needed:
-                raise UserError(f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a {kind}")
+                raise UserError(
+                    f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a {kind}"
+                )
         return table
 
 

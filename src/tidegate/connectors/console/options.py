@@ -8,8 +8,19 @@ from tidegate.plugin.option import Kind, Option, OptionSet
 OPTIONS = OptionSet(
     (
         Option("log.print.data", Kind.BOOL, "Whether rows are printed.", True),
-        Option("log.print.delay.ms", Kind.INT, "Milliseconds to wait for each row; the tasks wait, before the batch is committed.", 0, minimum=0),
-        Option("multi_table_sink_replica", Kind.INT, "Has no meaning here: one writer serves all tables.", 1),
+        Option(
+            "log.print.delay.ms",
+            Kind.INT,
+            "Milliseconds to wait for each row; the tasks wait, before the batch is committed.",
+            0,
+            minimum=0,
+        ),
+        Option(
+            "multi_table_sink_replica",
+            Kind.INT,
+            "Has no meaning here: one writer serves all tables.",
+            1,
+        ),
     )
 )
 

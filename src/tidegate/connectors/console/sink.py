@@ -15,7 +15,16 @@ import pyarrow as pa
 
 from tidegate.connectors.console.text import column_texts, describe
 from tidegate.model.types import ROW_KIND, RowKind, Table
-from tidegate.plugin.contract import Commit, Committed, Committer, Message, Resume, Sink, Writer, WriteTask
+from tidegate.plugin.contract import (
+    Commit,
+    Committed,
+    Committer,
+    Message,
+    Resume,
+    Sink,
+    Writer,
+    WriteTask,
+)
 
 _MARK = "\x1e"
 """Ends a row in the packed text: rows may hold line ends."""
@@ -28,7 +37,9 @@ class Console(Sink):
 
     def writer(self, task: WriteTask) -> Writer:
         """Formats the rows of one task."""
-        return _Writer(task.subtask, self.values["log.print.data"], self.values["log.print.delay.ms"] / 1000)
+        return _Writer(
+            task.subtask, self.values["log.print.data"], self.values["log.print.delay.ms"] / 1000
+        )
 
     def committer(self) -> Committer:
         """Prints them."""
@@ -77,8 +88,15 @@ class _Writer(Writer):
 
 
 def _lines(table: Table, batch: pa.RecordBatch) -> Iterable[str]:
-    columns = [[text.replace(_MARK, " ") for text in column_texts(c.type, batch.column(i))] for i, c in enumerate(table.columns)]
-    kinds = [_KINDS[int(code or 0)] for code in batch.column(ROW_KIND).to_pylist()] if table.kinds else [_KINDS[0]] * batch.num_rows
+    columns = [
+        [text.replace(_MARK, " ") for text in column_texts(c.type, batch.column(i))]
+        for i, c in enumerate(table.columns)
+    ]
+    kinds = (
+        [_KINDS[int(code or 0)] for code in batch.column(ROW_KIND).to_pylist()]
+        if table.kinds
+        else [_KINDS[0]] * batch.num_rows
+    )
     head = f"SeaTunnelRow#tableId={table.path} SeaTunnelRow#kind="
     for kind, *row in zip(kinds, *columns, strict=True):
         yield f"{head}{kind} : {', '.join(row)}"
@@ -116,7 +134,9 @@ class ConsoleCommitter(Committer):
             number += 1
             self._say(f"subtaskIndex={subtask}  rowIndex={number}:  {line}")
         if message["left_out"]:
-            self._say(f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not shown; checkpoint.interval makes batches smaller")
+            self._say(
+                f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not shown; checkpoint.interval makes batches smaller"
+            )
             number += message["left_out"]
         self._printed[subtask] = number
 

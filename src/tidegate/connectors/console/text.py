@@ -61,7 +61,14 @@ def text(kind: DataType, value: Any) -> str:
         case TypeName.MAP | TypeName.SPARSE_FLOAT_VECTOR:
             return json.dumps(_plain(kind, value), ensure_ascii=False, separators=(",", ":"))
         case TypeName.ROW:
-            return "[" + ", ".join("null" if v is None else text(c.type, v) for c, v in zip(kind.columns, value.values(), strict=True)) + "]"
+            return (
+                "["
+                + ", ".join(
+                    "null" if v is None else text(c.type, v)
+                    for c, v in zip(kind.columns, value.values(), strict=True)
+                )
+                + "]"
+            )
         case name:
             return _SCALARS.get(name, str)(value)
 
@@ -77,11 +84,15 @@ def _plain(kind: DataType, value: Any) -> Any:
     match kind.name:
         case TypeName.MAP:
             key_type, item_type = kind.children
-            return {"null" if k is None else text(key_type, k): _plain(item_type, v) for k, v in value}
+            return {
+                "null" if k is None else text(key_type, k): _plain(item_type, v) for k, v in value
+            }
         case TypeName.SPARSE_FLOAT_VECTOR:
             return {str(k): v for k, v in value}
         case TypeName.ROW:
-            return {c.name: _plain(c.type, v) for c, v in zip(kind.columns, value.values(), strict=True)}
+            return {
+                c.name: _plain(c.type, v) for c, v in zip(kind.columns, value.values(), strict=True)
+            }
         case TypeName.ARRAY:
             return [_plain(kind.children[0], item) for item in value]
         case TypeName.DECIMAL:
@@ -92,7 +103,11 @@ def _plain(kind: DataType, value: Any) -> Any:
 
 def _clock(value: datetime | time) -> str:
     """Java leaves seconds out where they are zero, and writes fractions in groups of three digits."""
-    shown = value.replace(microsecond=0, second=0).isoformat(timespec="minutes") if isinstance(value, time) else value.strftime("%Y-%m-%dT%H:%M")
+    shown = (
+        value.replace(microsecond=0, second=0).isoformat(timespec="minutes")
+        if isinstance(value, time)
+        else value.strftime("%Y-%m-%dT%H:%M")
+    )
     if value.second or value.microsecond:
         shown += f":{value.second:02}"
     if value.microsecond:

@@ -12,12 +12,25 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.connectors.fake.settings import TableSettings
-from tidegate.connectors.fake.words import below, between, digits, fractions, key_of, letters, raw_bytes
+from tidegate.connectors.fake.words import (
+    below,
+    between,
+    digits,
+    fractions,
+    key_of,
+    letters,
+    raw_bytes,
+)
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.literal import literal
 
-_WHOLE = {TypeName.TINYINT: np.int8, TypeName.SMALLINT: np.int16, TypeName.INT: np.int32, TypeName.BIGINT: np.int64}
+_WHOLE = {
+    TypeName.TINYINT: np.int8,
+    TypeName.SMALLINT: np.int16,
+    TypeName.INT: np.int32,
+    TypeName.BIGINT: np.int64,
+}
 _HALF_MAX = 65504.0
 _CURRENT = {
     TypeName.DATE: ("CURRENT_DATE", datetime.date),
@@ -57,7 +70,10 @@ class Generator:
     def batch(self, first: int, count: int, schema: pa.Schema) -> pa.RecordBatch:
         """Rows first .. first + count - 1."""
         table = self._settings.table
-        arrays = [self._column(c, Cells(key_of(self._seed, table.path, c.name), first, count)) for c in table.columns]
+        arrays = [
+            self._column(c, Cells(key_of(self._seed, table.path, c.name), first, count))
+            for c in table.columns
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _column(self, column: Column, cells: Cells) -> Any:
@@ -70,7 +86,9 @@ class Generator:
     def _constant(self, column: Column, count: int) -> Any:
         raw = current(column.type, column.default, self._now)
         # The reference takes the text of a default for bytes as it is, not as base64.
-        value = str(raw).encode() if column.type.name is TypeName.BYTES else literal(column.type, raw)
+        value = (
+            str(raw).encode() if column.type.name is TypeName.BYTES else literal(column.type, raw)
+        )
         one = pa.array([value], type=arrow_type(column.type))
         return one.take(pa.array(np.zeros(count, dtype=np.int32)))
 
@@ -83,12 +101,18 @@ class Generator:
             case TypeName.ARRAY:
                 size = int(self._values["array.size"])
                 items = self._make(kind.children[0], cells.below("element", size), column)
-                return pa.ListArray.from_arrays(_offsets(cells.count, size), items, type=arrow_type(kind))
+                return pa.ListArray.from_arrays(
+                    _offsets(cells.count, size), items, type=arrow_type(kind)
+                )
             case TypeName.MAP:
                 return self._map(kind, cells, column)
             case TypeName.ROW:
                 fields = [self._make(c.type, cells.below(c.name), column) for c in kind.columns]
-                return pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind))) if fields else pa.nulls(cells.count, arrow_type(kind))
+                return (
+                    pa.StructArray.from_arrays(fields, fields=list(arrow_type(kind)))
+                    if fields
+                    else pa.nulls(cells.count, arrow_type(kind))
+                )
             case TypeName.NULL:
                 return pa.nulls(cells.count)
             case name:
@@ -100,9 +124,13 @@ class Generator:
             return self._sequence(kind, cells, int(self._values[f"{name}.min"]))
         template = self._values[f"{name}.template"]
         if template:
-            return pa.array([int(v) for v in template], type=arrow_type(kind)).take(_picks(cells, len(template)))
+            return pa.array([int(v) for v in template], type=arrow_type(kind)).take(
+                _picks(cells, len(template))
+            )
         low, high = int(self._values[f"{name}.min"]), int(self._values[f"{name}.max"])
-        return pa.array(between(cells.key, cells.first, cells.count, low, high).astype(_WHOLE[kind.name]))
+        return pa.array(
+            between(cells.key, cells.first, cells.count, low, high).astype(_WHOLE[kind.name])
+        )
 
     def _sequence(self, kind: DataType, cells: Cells, start: int) -> Any:
         counts = np.arange(start + cells.first, start + cells.first + cells.count, dtype=np.int64)
@@ -112,8 +140,16 @@ class Generator:
         name = kind.name.value
         template = self._values[f"{name}.template"]
         if template:
-            return pa.array([float(v) for v in template], type=arrow_type(kind)).take(_picks(cells, len(template)))
-        made = fractions(cells.key, cells.first, cells.count, float(self._values[f"{name}.min"]), float(self._values[f"{name}.max"]))
+            return pa.array([float(v) for v in template], type=arrow_type(kind)).take(
+                _picks(cells, len(template))
+            )
+        made = fractions(
+            cells.key,
+            cells.first,
+            cells.count,
+            float(self._values[f"{name}.min"]),
+            float(self._values[f"{name}.max"]),
+        )
         if column in self._settings.scales:
             made = np.round(made, self._settings.scales[column])
         return pa.array(made if kind.name is TypeName.DOUBLE else made.astype(np.float32))
@@ -123,22 +159,32 @@ class Generator:
         if template:
             return pa.array([str(v) for v in template]).take(_picks(cells, len(template)))
         length = self._settings.lengths.get(column) or int(self._values["string.length"])
-        return _fixed_width(kind, cells, length, letters(cells.key, cells.first, cells.count, length))
+        return _fixed_width(
+            kind, cells, length, letters(cells.key, cells.first, cells.count, length)
+        )
 
     def _bytes(self, kind: DataType, cells: Cells, _: str) -> Any:
         length = int(self._values["bytes.length"])
-        return _fixed_width(kind, cells, length, letters(cells.key, cells.first, cells.count, length))
+        return _fixed_width(
+            kind, cells, length, letters(cells.key, cells.first, cells.count, length)
+        )
 
     def _binary_vector(self, kind: DataType, cells: Cells, column: str) -> Any:
-        length = self._settings.scales.get(column, int(self._values["binary.vector.dimension"])) // 8
-        return _fixed_width(kind, cells, length, raw_bytes(cells.key, cells.first, cells.count, length).tobytes())
+        length = (
+            self._settings.scales.get(column, int(self._values["binary.vector.dimension"])) // 8
+        )
+        return _fixed_width(
+            kind, cells, length, raw_bytes(cells.key, cells.first, cells.count, length).tobytes()
+        )
 
     def _boolean(self, _: DataType, cells: Cells, __: str) -> Any:
         return pa.array(below(cells.key, cells.first, cells.count, 2).astype(np.bool_))
 
     def _decimal(self, kind: DataType, cells: Cells, _: str) -> Any:
         made = digits(cells.key, cells.first, cells.count, kind.precision)
-        return pa.Array.from_buffers(arrow_type(kind), cells.count, [None, pa.py_buffer(made.tobytes())])
+        return pa.Array.from_buffers(
+            arrow_type(kind), cells.count, [None, pa.py_buffer(made.tobytes())]
+        )
 
     def _part(self, cells: Cells, name: str, low: int, high: int) -> Any:
         """One part of a date or time: from its template, else at random."""
@@ -153,10 +199,15 @@ class Generator:
         months = (years - 1970) * 12 + self._part(cells, "date.month", 1, 13) - 1
         starts = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
         ends = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-        return np.minimum(starts + self._part(cells, "date.day", 1, 29) - 1, ends - 1)  # a template may say 31 for every month
+        return np.minimum(
+            starts + self._part(cells, "date.day", 1, 29) - 1, ends - 1
+        )  # a template may say 31 for every month
 
     def _seconds(self, cells: Cells) -> Any:
-        hours, minutes = self._part(cells, "time.hour", 0, 24), self._part(cells, "time.minute", 0, 60)
+        hours, minutes = (
+            self._part(cells, "time.hour", 0, 24),
+            self._part(cells, "time.minute", 0, 60),
+        )
         return hours * 3600 + minutes * 60 + self._part(cells, "time.second", 0, 60)
 
     def _date(self, _: DataType, cells: Cells, __: str) -> Any:
@@ -166,7 +217,9 @@ class Generator:
         return pa.array(self._seconds(cells) * 1_000_000_000).cast(arrow_type(kind))
 
     def _timestamp(self, kind: DataType, cells: Cells, _: str) -> Any:
-        return pa.array((self._days(cells) * 86_400 + self._seconds(cells)) * 1_000_000).cast(arrow_type(kind))
+        return pa.array((self._days(cells) * 86_400 + self._seconds(cells)) * 1_000_000).cast(
+            arrow_type(kind)
+        )
 
     def _map(self, kind: DataType, cells: Cells, column: str) -> Any:
         size = int(self._values["map.size"])
@@ -177,7 +230,9 @@ class Generator:
     def _floats(self, kind: DataType, cells: Cells, column: str) -> Any:
         size = self._settings.scales.get(column, int(self._values["vector.dimension"]))
         made = self._vector_values(kind.name, cells.below("element", size))
-        return pa.ListArray.from_arrays(_offsets(cells.count, size), pa.array(made), type=arrow_type(kind))
+        return pa.ListArray.from_arrays(
+            _offsets(cells.count, size), pa.array(made), type=arrow_type(kind)
+        )
 
     def _vector_values(self, name: TypeName, cells: Cells) -> Any:
         low, high = float(self._values["vector.float.min"]), float(self._values["vector.float.max"])
@@ -185,7 +240,11 @@ class Generator:
         if name is TypeName.FLOAT16_VECTOR:
             return np.minimum(made, _HALF_MAX).astype(np.float16).astype(np.float32)
         single = made.astype(np.float32)
-        return (single.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) if name is TypeName.BFLOAT16_VECTOR else single
+        return (
+            (single.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+            if name is TypeName.BFLOAT16_VECTOR
+            else single
+        )
 
     def _sparse(self, kind: DataType, cells: Cells, column: str) -> Any:
         size = self._settings.scales.get(column, int(self._values["vector.dimension"]))
@@ -217,11 +276,17 @@ def _picks(cells: Cells, size: int) -> Any:
 
 
 def _offsets(count: int, size: int) -> Any:
-    return pa.array(np.arange(0, (count + 1) * size, size, dtype=np.int32) if size else np.zeros(count + 1, dtype=np.int32))
+    return pa.array(
+        np.arange(0, (count + 1) * size, size, dtype=np.int32)
+        if size
+        else np.zeros(count + 1, dtype=np.int32)
+    )
 
 
 def _fixed_width(kind: DataType, cells: Cells, length: int, data: bytes) -> Any:
-    offsets = pa.py_buffer((np.arange(cells.count + 1, dtype=np.int32) * np.int32(length)).tobytes())
+    offsets = pa.py_buffer(
+        (np.arange(cells.count + 1, dtype=np.int32) * np.int32(length)).tobytes()
+    )
     return pa.Array.from_buffers(arrow_type(kind), cells.count, [None, offsets, pa.py_buffer(data)])
 
 

@@ -28,18 +28,35 @@ _PARTS = {
     "time.minute": (0, 59),
     "time.second": (0, 59),
 }
-_NOW = {TypeName.DATE: "CURRENT_DATE", TypeName.TIME: "CURRENT_TIME", TypeName.TIMESTAMP: "CURRENT_TIMESTAMP"}
+_NOW = {
+    TypeName.DATE: "CURRENT_DATE",
+    TypeName.TIME: "CURRENT_TIME",
+    TypeName.TIMESTAMP: "CURRENT_TIMESTAMP",
+}
 
 
 def _mode(name: str, modes: tuple[str, ...] = _MODES) -> Option:
     text = f"How {name} values are made: RANGE at random, TEMPLATE chosen from {name}.template"
-    text += f", SEQUENCE counting up from {name}.min (ours, not the reference's)." if "SEQUENCE" in modes else "."
+    text += (
+        f", SEQUENCE counting up from {name}.min (ours, not the reference's)."
+        if "SEQUENCE" in modes
+        else "."
+    )
     # The reference's page writes int.fake.template where its code has int.fake.mode.
-    return Option(f"{name}.fake.mode", Kind.ENUM, text, "RANGE", choices=modes, fallbacks=(f"{name}.fake.template",))
+    return Option(
+        f"{name}.fake.mode",
+        Kind.ENUM,
+        text,
+        "RANGE",
+        choices=modes,
+        fallbacks=(f"{name}.fake.template",),
+    )
 
 
 def _template(name: str) -> Option:
-    return Option(f"{name}.template", Kind.LIST, f"Values to choose from for {name}, in place of random ones.")
+    return Option(
+        f"{name}.template", Kind.LIST, f"Values to choose from for {name}, in place of random ones."
+    )
 
 
 def _whole(name: str, bits: int) -> tuple[Option, ...]:
@@ -48,7 +65,9 @@ def _whole(name: str, bits: int) -> tuple[Option, ...]:
     return (
         _mode(name, (*_MODES, "SEQUENCE")),
         Option(f"{name}.min", kind, f"The smallest {name} value.", 0, minimum=low, maximum=high),
-        Option(f"{name}.max", kind, f"{name} values stay below this.", high, minimum=low, maximum=high),
+        Option(
+            f"{name}.max", kind, f"{name} values stay below this.", high, minimum=low, maximum=high
+        ),
         _template(name),
     )
 
@@ -56,8 +75,22 @@ def _whole(name: str, bits: int) -> tuple[Option, ...]:
 def _fraction(name: str, most: float) -> tuple[Option, ...]:
     return (
         _mode(name),
-        Option(f"{name}.min", Kind.DOUBLE, f"The smallest {name} value.", 0.0, minimum=-most, maximum=most),
-        Option(f"{name}.max", Kind.DOUBLE, f"{name} values stay below this.", most, minimum=-most, maximum=most),
+        Option(
+            f"{name}.min",
+            Kind.DOUBLE,
+            f"The smallest {name} value.",
+            0.0,
+            minimum=-most,
+            maximum=most,
+        ),
+        Option(
+            f"{name}.max",
+            Kind.DOUBLE,
+            f"{name} values stay below this.",
+            most,
+            minimum=-most,
+            maximum=most,
+        ),
         _template(name),
     )
 
@@ -65,35 +98,97 @@ def _fraction(name: str, most: float) -> tuple[Option, ...]:
 TABLE_OPTIONS = OptionSet(
     (
         Option("schema", Kind.MAP, "The table: fields or columns, keys and name."),
-        Option("rows", Kind.LIST, "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of random ones."),
+        Option(
+            "rows",
+            Kind.LIST,
+            "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of random ones.",
+        ),
         Option("row.num", Kind.INT, "Rows made by each parallel reader.", 5, minimum=0),
         Option("split.num", Kind.INT, "Pieces in which each reader makes its rows.", 1, minimum=1),
-        Option("split.read-interval", Kind.INT, "Milliseconds between two pieces of a reader.", 1, minimum=0),
+        Option(
+            "split.read-interval",
+            Kind.INT,
+            "Milliseconds between two pieces of a reader.",
+            1,
+            minimum=0,
+        ),
         Option("map.size", Kind.INT, "Entries of a map.", 5, minimum=0),
         Option("array.size", Kind.INT, "Elements of an array.", 5, minimum=0),
         Option("bytes.length", Kind.INT, "Length of bytes values.", 5, minimum=0),
-        Option("string.length", Kind.INT, "Letters of a string, where the column has no columnLength.", 5, minimum=0),
+        Option(
+            "string.length",
+            Kind.INT,
+            "Letters of a string, where the column has no columnLength.",
+            5,
+            minimum=0,
+        ),
         _mode("string"),
         _template("string"),
         *(option for name, bits in _WHOLE.items() for option in _whole(name, bits)),
         *(option for name, most in _FRACTION.items() for option in _fraction(name, most)),
         *(_template(name) for name in _PARTS),
-        Option("vector.dimension", Kind.INT, "Elements of a vector, where the column has no columnScale.", 4, minimum=0),
-        Option("binary.vector.dimension", Kind.INT, "Bits of a binary vector; a multiple of 8.", 8, minimum=0),
-        Option("vector.float.min", Kind.DOUBLE, "The smallest element of a vector.", 0.0, minimum=-_FLOAT_MAX, maximum=_FLOAT_MAX),
-        Option("vector.float.max", Kind.DOUBLE, "Elements of a vector stay below this.", _FLOAT_MAX, minimum=-_FLOAT_MAX, maximum=_FLOAT_MAX),
-        Option("auto.increment.enabled", Kind.BOOL, "Count up in the whole-number columns of the primary key (without one: `id`, else the first).", False),
+        Option(
+            "vector.dimension",
+            Kind.INT,
+            "Elements of a vector, where the column has no columnScale.",
+            4,
+            minimum=0,
+        ),
+        Option(
+            "binary.vector.dimension",
+            Kind.INT,
+            "Bits of a binary vector; a multiple of 8.",
+            8,
+            minimum=0,
+        ),
+        Option(
+            "vector.float.min",
+            Kind.DOUBLE,
+            "The smallest element of a vector.",
+            0.0,
+            minimum=-_FLOAT_MAX,
+            maximum=_FLOAT_MAX,
+        ),
+        Option(
+            "vector.float.max",
+            Kind.DOUBLE,
+            "Elements of a vector stay below this.",
+            _FLOAT_MAX,
+            minimum=-_FLOAT_MAX,
+            maximum=_FLOAT_MAX,
+        ),
+        Option(
+            "auto.increment.enabled",
+            Kind.BOOL,
+            "Count up in the whole-number columns of the primary key (without one: `id`, else the first).",
+            False,
+        ),
         Option("auto.increment.start", Kind.LONG, "Where auto.increment begins.", 1),
-        Option("plugin_output", Kind.TEXT, "Names the table too, where the schema does not.", fallbacks=("result_table_name",)),
+        Option(
+            "plugin_output",
+            Kind.TEXT,
+            "Names the table too, where the schema does not.",
+            fallbacks=("result_table_name",),
+        ),
     )
 )
 
 OPTIONS = OptionSet(
     (
-        Option("tables_configs", Kind.LIST, "Several tables: a list of blocks, each with all options of a table."),
+        Option(
+            "tables_configs",
+            Kind.LIST,
+            "Several tables: a list of blocks, each with all options of a table.",
+        ),
         *TABLE_OPTIONS.options,
-        Option("table-names", Kind.LIST, "Has no meaning here: the tables are named by their schemas."),
-        Option("seed", Kind.LONG, "Makes the same rows in every run; drawn by chance where absent. Ours, not the reference's."),
+        Option(
+            "table-names", Kind.LIST, "Has no meaning here: the tables are named by their schemas."
+        ),
+        Option(
+            "seed",
+            Kind.LONG,
+            "Makes the same rows in every run; drawn by chance where absent. Ours, not the reference's.",
+        ),
     ),
     exclusive=(("schema", "tables_configs"),),
 )
@@ -110,24 +205,37 @@ def check(block: Block, values: Values) -> Iterable[Problem]:
     names: list[str] = []
     for index, config in enumerate(configs):
         if not isinstance(config, Mapping):
-            problems.append(block.problem((*path, index), f"{shown(config)} is not a block {{ schema {{ ... }} }}"))
+            problems.append(
+                block.problem(
+                    (*path, index), f"{shown(config)} is not a block {{ schema {{ ... }} }}"
+                )
+            )
             continue
         inside = block.inside((*path, index), config)
         read, wrong = TABLE_OPTIONS.read(inside)
         table, more = _check_table(inside, read)
         problems += [*wrong, *more]
         if table is not None and table.path in names:
-            problems.append(inside.problem(("schema",), f"the table {table.path} is there twice: give each schema a `table` of its own"))
+            problems.append(
+                inside.problem(
+                    ("schema",),
+                    f"the table {table.path} is there twice: give each schema a `table` of its own",
+                )
+            )
         names.append(table.path if table is not None else "")
     return problems
 
 
 def _check_table(block: Block, values: Values) -> tuple[Table | None, list[Problem]]:
     if values["schema"] is None:
-        return None, [block.problem((), "schema is missing: the table's fields or columns", expected="map")]
+        return None, [
+            block.problem((), "schema is missing: the table's fields or columns", expected="map")
+        ]
     found = block.find("schema")
     path: Path = found[0] if found else ("schema",)
-    table, problems = read_schema(block, values["schema"], path, values["plugin_output"] or DEFAULT_TABLE)
+    table, problems = read_schema(
+        block, values["schema"], path, values["plugin_output"] or DEFAULT_TABLE
+    )
     if table is not None and not problems:
         problems += _check_defaults(block, path, table)
         problems += _check_rows(block, values, table)
@@ -136,7 +244,11 @@ def _check_table(block: Block, values: Values) -> tuple[Table | None, list[Probl
 
 def _check_defaults(block: Block, path: Path, table: Table) -> Iterable[Problem]:
     for index, column in enumerate(table.columns):
-        if column.default is None or column.type.name is TypeName.BYTES or _is_now(column.type.name, column.default):
+        if (
+            column.default is None
+            or column.type.name is TypeName.BYTES
+            or _is_now(column.type.name, column.default)
+        ):
             continue
         try:
             literal(column.type, column.default)
@@ -151,7 +263,10 @@ def _is_now(name: TypeName, raw: Any) -> bool:
 def _check_rows(block: Block, values: Values, table: Table) -> Iterable[Problem]:
     for index, row in enumerate(values["rows"] or ()):
         if not isinstance(row, Mapping) or "fields" not in row:
-            yield block.problem(("rows", index), f"{shown(row)} is no row: write {{ kind = INSERT, fields = [...] }}")
+            yield block.problem(
+                ("rows", index),
+                f"{shown(row)} is no row: write {{ kind = INSERT, fields = [...] }}",
+            )
             continue
         try:
             RowKind.parse(str(row.get("kind") or RowKind.INSERT.name))
@@ -167,10 +282,15 @@ def without_now(table: Table, fields: Any) -> Any:
     """The fields of a fixed row with null in place of CURRENT_DATE and its like, whose value is known only when the source begins."""
     if isinstance(fields, list):
         kinds = [c.type.name for c in table.columns]
-        return [None if i < len(kinds) and _is_now(kinds[i], raw) else raw for i, raw in enumerate(fields)]
+        return [
+            None if i < len(kinds) and _is_now(kinds[i], raw) else raw
+            for i, raw in enumerate(fields)
+        ]
     if isinstance(fields, Mapping):
         named = {c.name: c.type.name for c in table.columns}
-        return {k: None if k in named and _is_now(named[k], raw) else raw for k, raw in fields.items()}
+        return {
+            k: None if k in named and _is_now(named[k], raw) else raw for k, raw in fields.items()
+        }
     return fields
 
 
@@ -179,32 +299,50 @@ def _check_ranges(block: Block, values: Values) -> Iterable[Problem]:
         low, high = values[f"{name}.min"], values[f"{name}.max"]
         if low > high:
             found = block.find(f"{name}.min") or block.find(f"{name}.max")
-            yield block.problem(found[0] if found else (), f"{name}.min = {low:g} is above {name}.max = {high:g}")
+            yield block.problem(
+                found[0] if found else (), f"{name}.min = {low:g} is above {name}.max = {high:g}"
+            )
     if values["binary.vector.dimension"] % 8:
         found = block.find("binary.vector.dimension")
-        yield block.problem(found[0] if found else (), f"{values['binary.vector.dimension']} is not a multiple of 8")
+        yield block.problem(
+            found[0] if found else (), f"{values['binary.vector.dimension']} is not a multiple of 8"
+        )
 
 
 def _check_templates(block: Block, values: Values) -> Iterable[Problem]:
-    bounds: dict[str, tuple[float, float]] = {name: (-(2**bits), 2**bits - 1) for name, bits in _WHOLE.items()}
+    bounds: dict[str, tuple[float, float]] = {
+        name: (-(2**bits), 2**bits - 1) for name, bits in _WHOLE.items()
+    }
     bounds |= {name: (-most, most) for name, most in _FRACTION.items()} | _PARTS
     for name in ("string", *bounds):
         found = block.find(f"{name}.template")
         path: Path = found[0] if found else (f"{name}.template",)
         if values.get(f"{name}.fake.mode") == "TEMPLATE" and not values[f"{name}.template"]:
-            message = f"{name}.fake.mode = TEMPLATE without {name}.template: values are made at random"
+            message = (
+                f"{name}.fake.mode = TEMPLATE without {name}.template: values are made at random"
+            )
             mode = block.find(f"{name}.fake.mode") or block.find(f"{name}.fake.template")
             yield block.problem(mode[0] if mode else (), message, severity=Severity.WARNING)
         if name in bounds:
-            yield from _check_numbers(block, path, values[f"{name}.template"] or (), *bounds[name], whole=name not in _FRACTION)
+            yield from _check_numbers(
+                block,
+                path,
+                values[f"{name}.template"] or (),
+                *bounds[name],
+                whole=name not in _FRACTION,
+            )
 
 
-def _check_numbers(block: Block, path: Path, template: Iterable[Any], low: float, high: float, *, whole: bool) -> Iterable[Problem]:
+def _check_numbers(
+    block: Block, path: Path, template: Iterable[Any], low: float, high: float, *, whole: bool
+) -> Iterable[Problem]:
     for index, raw in enumerate(template):
         try:
             value = int(raw) if whole else float(raw)
         except (TypeError, ValueError):
-            yield block.problem((*path, index), f"{shown(raw)} is no {'whole ' if whole else ''}number")
+            yield block.problem(
+                (*path, index), f"{shown(raw)} is no {'whole ' if whole else ''}number"
+            )
             continue
         if not low <= value <= high:
             yield block.problem((*path, index), f"{shown(raw)} is not between {low:g} and {high:g}")
@@ -213,9 +351,13 @@ def _check_numbers(block: Block, path: Path, template: Iterable[Any], low: float
 def refine(values: Values, capabilities: Capabilities) -> Capabilities:
     """Changes come only from fixed rows that are no inserts, several tables only from tables_configs."""
     tables = values["tables_configs"] or [values]
-    rows = [row for table in tables if isinstance(table, Mapping) for row in table.get("rows") or ()]
+    rows = [
+        row for table in tables if isinstance(table, Mapping) for row in table.get("rows") or ()
+    ]
     kinds = {str(row.get("kind") or "INSERT").upper() for row in rows if isinstance(row, Mapping)}
-    return replace(capabilities, row_kinds=bool(kinds - {"INSERT", "+I"}), multi_table=len(tables) > 1)
+    return replace(
+        capabilities, row_kinds=bool(kinds - {"INSERT", "+I"}), multi_table=len(tables) > 1
+    )
 
 
 CONNECTORS = (
@@ -224,7 +366,12 @@ CONNECTORS = (
         kind=BlockKind.SOURCE,
         summary="Made-up rows of any schema, for trying out and testing. Bounded in BATCH; in STREAMING it makes its rows and then stays alive.",
         options=OPTIONS,
-        capabilities=Capabilities(row_kinds=True, multi_table=True, fusable=True, state="seed, moment of the first start, and rows made of each table"),
+        capabilities=Capabilities(
+            row_kinds=True,
+            multi_table=True,
+            fusable=True,
+            state="seed, moment of the first start, and rows made of each table",
+        ),
         implementation="tidegate.connectors.fake.source:FakeSource",
         check=check,
         refine=refine,

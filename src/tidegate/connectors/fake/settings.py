@@ -55,7 +55,9 @@ def _block(data: Mapping[str, Any]) -> Block:
 
 
 def _one(values: Values) -> TableSettings:
-    table, problems = read_schema(_block(values), values["schema"], default_table=values["plugin_output"] or DEFAULT_TABLE)
+    table, problems = read_schema(
+        _block(values), values["schema"], default_table=values["plugin_output"] or DEFAULT_TABLE
+    )
     if table is None or problems:
         raise UserError(f"the schema of FakeSource cannot be read: {'; '.join(map(str, problems))}")
     rows = values["rows"]
@@ -77,7 +79,11 @@ def row_kind(row: Mapping[str, Any]) -> RowKind:
 
 def _column_numbers(schema: Mapping[str, Any], key: str) -> dict[str, int]:
     columns = schema.get("columns") or ()
-    return {str(c["name"]): int(c[key]) for c in columns if isinstance(c, Mapping) and c.get(key) is not None}
+    return {
+        str(c["name"]): int(c[key])
+        for c in columns
+        if isinstance(c, Mapping) and c.get(key) is not None
+    }
 
 
 def _counted(values: Values, table: Table) -> dict[str, int]:
@@ -85,5 +91,9 @@ def _counted(values: Values, table: Table) -> dict[str, int]:
     if not values["auto.increment.enabled"]:
         return {}
     whole = [c.name for c in table.columns if c.type.name in _WHOLE]
-    chosen = [n for n in whole if n in table.primary_key] or [n for n in whole if n.lower() == "id"] or whole[:1]
+    chosen = (
+        [n for n in whole if n in table.primary_key]
+        or [n for n in whole if n.lower() == "id"]
+        or whole[:1]
+    )
     return dict.fromkeys(chosen, int(values["auto.increment.start"]))

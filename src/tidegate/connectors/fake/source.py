@@ -49,7 +49,13 @@ class FakeSource(Source):
         self._more = False  # whether the limit held back rows that were due
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"values": self.values, "context": self.context, "_pace": None, "_waits": False, "_more": False}
+        return {
+            "values": self.values,
+            "context": self.context,
+            "_pace": None,
+            "_waits": False,
+            "_more": False,
+        }
 
     @cached_property
     def _settings(self) -> dict[str, TableSettings]:
@@ -64,7 +70,11 @@ class FakeSource(Source):
         seed = self.values["seed"] if self.values["seed"] is not None else secrets.randbits(53)
         # Asked once in the life of a lineage and kept in the offset: a repeated read sees the same moment.
         now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251  # CURRENT_DATE and its like are wall-clock time
-        return {"seed": seed, "now": now.isoformat(timespec="microseconds"), "at": dict.fromkeys(self._settings, 0)}
+        return {
+            "seed": seed,
+            "now": now.isoformat(timespec="microseconds"),
+            "at": dict.fromkeys(self._settings, 0),
+        }
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """As many rows as the limit and the pause allow, table after table."""
@@ -89,7 +99,10 @@ class FakeSource(Source):
             self._pace = _Pace(begun, self._interval_s(), time.monotonic())
         due = self._pace.due(time.monotonic())
         if self.bounded:  # a bounded source always gets on
-            due = {p: max(n, start["at"].get(p, 0) // self._round(self._settings[p]) + 1) for p, n in due.items()}
+            due = {
+                p: max(n, start["at"].get(p, 0) // self._round(self._settings[p]) + 1)
+                for p, n in due.items()
+            }
         return due
 
     def _interval_s(self) -> float:
@@ -112,9 +125,20 @@ class FakeSource(Source):
             whole = {"seed": start["seed"], "now": start["now"], "first": first, "last": last}
             if settings.rows is not None:
                 found.append(Split(path, whole, last - first))
-            elif self._waits and self._interval_s() >= _PAUSE_S_MIN and last - first > self._round(settings):
+            elif (
+                self._waits
+                and self._interval_s() >= _PAUSE_S_MIN
+                and last - first > self._round(settings)
+            ):
                 lanes = self.context.parallelism
-                found += [Split(path, {**whole, "lane": lane, "pause_s": self._interval_s()}, (last - first) // lanes) for lane in range(lanes)]
+                found += [
+                    Split(
+                        path,
+                        {**whole, "lane": lane, "pause_s": self._interval_s()},
+                        (last - first) // lanes,
+                    )
+                    for lane in range(lanes)
+                ]
             else:
                 found += _cut(path, whole, count)
         return found
@@ -148,7 +172,9 @@ class FakeSource(Source):
 
     def at_end(self, offset: Offset) -> bool:
         """All rows of all tables are made, in a job that ends."""
-        return self.bounded and all(offset["at"].get(p, 0) >= self._total(s) for p, s in self._settings.items())
+        return self.bounded and all(
+            offset["at"].get(p, 0) >= self._total(s) for p, s in self._settings.items()
+        )
 
     def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether rows that were due were left for the next batch."""
@@ -167,7 +193,11 @@ class _Pace:
         self._begun, self._interval_s, self._since_s = begun, interval_s, now_s
 
     def due(self, now_s: float) -> dict[str, int]:
-        passed = int((now_s - self._since_s) / self._interval_s) if self._interval_s >= _PAUSE_S_MIN else 1 << 62
+        passed = (
+            int((now_s - self._since_s) / self._interval_s)
+            if self._interval_s >= _PAUSE_S_MIN
+            else 1 << 62
+        )
         return {path: rounds + 1 + passed for path, rounds in self._begun.items()}
 
 
@@ -200,7 +230,9 @@ def _cut(path: str, whole: dict[str, Any], count: int) -> list[Split]:
     return [Split(path, {**whole, "first": a, "last": b}, b - a) for a, b in pairwise(edges)]
 
 
-def _fixed(settings: TableSettings, first: int, last: int, now: datetime, schema: pa.Schema) -> pa.RecordBatch:
+def _fixed(
+    settings: TableSettings, first: int, last: int, now: datetime, schema: pa.Schema
+) -> pa.RecordBatch:
     """Fixed rows, again and again for every reader."""
     assert settings.rows is not None
     table = settings.table
@@ -221,7 +253,9 @@ def _dated(table: Table, fields: Any, now: datetime) -> Any:
 
 def _row_bytes(settings: TableSettings) -> int:
     """About how many bytes a row takes."""
-    return 1 + sum(_width(c.type, settings, settings.lengths.get(c.name)) for c in settings.table.columns)
+    return 1 + sum(
+        _width(c.type, settings, settings.lengths.get(c.name)) for c in settings.table.columns
+    )
 
 
 def _width(kind: DataType, settings: TableSettings, length: int | None) -> int:
@@ -234,7 +268,9 @@ def _width(kind: DataType, settings: TableSettings, length: int | None) -> int:
         case TypeName.ARRAY:
             return 4 + int(values["array.size"]) * _width(kind.children[0], settings, length)
         case TypeName.MAP:
-            return 4 + int(values["map.size"]) * sum(_width(k, settings, length) for k in kind.children)
+            return 4 + int(values["map.size"]) * sum(
+                _width(k, settings, length) for k in kind.children
+            )
         case TypeName.ROW:
             return sum(_width(c.type, settings, length) for c in kind.columns)
         case name if name.value.endswith("_vector"):

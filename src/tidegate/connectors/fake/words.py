@@ -13,7 +13,9 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_LETTERS = np.frombuffer(("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" * 5)[:256].encode(), dtype=np.uint8)
+_LETTERS = np.frombuffer(
+    ("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" * 5)[:256].encode(), dtype=np.uint8
+)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
@@ -96,5 +98,7 @@ def digits(key: int, first: int, count: int, precision: int) -> Any:
     across = high_low * unit_high + (middle & _LOW)
     product = (across << _HALF) | (bottom & _LOW)
     out[:, 0] = product + rest
-    out[:, 1] = high_high * unit_high + (middle >> _HALF) + (across >> _HALF) + (out[:, 0] < product)
+    out[:, 1] = (
+        high_high * unit_high + (middle >> _HALF) + (across >> _HALF) + (out[:, 0] < product)
+    )
     return out

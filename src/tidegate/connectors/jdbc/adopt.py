@@ -28,28 +28,42 @@ def may_become(target: Target, values: Values, dialect: Dialect, address: Addres
         return False
     if values["schema_save_mode"] not in _MAKES or values["data_save_mode"] == "CUSTOM_PROCESSING":
         return False
-    same_types = all(stage_type(column.type, dialect) == dialect.native_type(column.type) for column in target.columns)
+    same_types = all(
+        stage_type(column.type, dialect) == dialect.native_type(column.type)
+        for column in target.columns
+    )
     return same_types and target.name.schema == stage_place(address, "").schema
 
 
 class Adoption:
     """Staging tables of one target, the largest first, as that target."""
 
-    def __init__(self, dialect: Dialect, values: Values, target: Target, places: Sequence[TableName]) -> None:
+    def __init__(
+        self, dialect: Dialect, values: Values, target: Target, places: Sequence[TableName]
+    ) -> None:
         self._dialect, self._target, self._places = dialect, target, places
         self._keyed = bool(values["create_index"]) and bool(target.key)
 
     def allowed(self, session: Session) -> bool:
         """Whether the target is not there, and nobody follows what is written to new tables."""
         place = self._places[0]
-        return self._dialect.table_info(session, self._target.name) is None and not session.query(_FOLLOWED, (place.schema, place.table))
+        return self._dialect.table_info(session, self._target.name) is None and not session.query(
+            _FOLLOWED, (place.schema, place.table)
+        )
 
     def statements(self) -> list[str]:
         """In this order."""
         target, qualified = self._target, self._dialect.qualified
         into, columns = qualified(target.name), self._dialect.names(target.names())
-        found = [f"alter table {qualified(self._places[0])} rename to {self._dialect.quote(target.name.table)}"]
-        found += [f"insert into {into} ({columns}) select {columns} from {qualified(place)}" for place in self._places[1:]]
+        found = [
+            f"alter table {qualified(self._places[0])} rename to {self._dialect.quote(target.name.table)}"
+        ]
+        found += [
+            f"insert into {into} ({columns}) select {columns} from {qualified(place)}"
+            for place in self._places[1:]
+        ]
         if self._keyed:
             found.append(f"alter table {into} add primary key ({self._dialect.names(target.key)})")
-        return found + create_table(self._dialect, target.name, target.columns, (), target.comment)[1:]
+        return (
+            found + create_table(self._dialect, target.name, target.columns, (), target.comment)[1:]
+        )

@@ -27,10 +27,14 @@ def check_source(block: Block, values: Values) -> Iterator[Problem]:
     if listed is None:
         yield from _check_table(block, values)
     elif values["query"] or values["table_path"]:
-        yield block.problem(("table_list",), "table_list stands instead of query and table_path, not beside them")
+        yield block.problem(
+            ("table_list",), "table_list stands instead of query and table_path, not beside them"
+        )
     condition = values["where_condition"]
     if condition and not re.match(r"\s*where\s", condition, re.IGNORECASE):
-        yield block.problem(("where_condition",), "where_condition begins with `where`: `where id > 100`")
+        yield block.problem(
+            ("where_condition",), "where_condition begins with `where`: `where id > 100`"
+        )
     seen: set[str] = set()
     for index, raw in enumerate(listed or ()):
         yield from _check_entry(block, index, raw, seen)
@@ -58,7 +62,9 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem((), "what to read is missing: query, table_path or table_list")
     if values["use_regex"]:
         if values["query"]:
-            yield block.problem(("use_regex",), "a pattern of tables and a query do not go together")
+            yield block.problem(
+                ("use_regex",), "a pattern of tables and a query do not go together"
+            )
         wrong = name_complaint(values["table_path"] or "")
         if wrong:
             yield block.problem(("table_path",), wrong)
@@ -75,15 +81,30 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
         message = "query is what is run for every row: generate_sink_sql and table have no effect beside it"
         yield block.problem(("query",), message, severity=Severity.WARNING)
     if not values["query"] and not generated:
-        yield block.problem((), "what to write is missing: generate_sink_sql = true (with table), or query")
+        yield block.problem(
+            (), "what to write is missing: generate_sink_sql = true (with table), or query"
+        )
     names = parameters(values["query"])[1] if values["query"] else (None,)
     if not names:
-        yield block.problem(("query",), "query has no ? and no :name for the values of a row: insert into t (a, b) values (?, ?)")
+        yield block.problem(
+            ("query",),
+            "query has no ? and no :name for the values of a row: insert into t (a, b) values (?, ?)",
+        )
     elif any(names) and None in names:
-        yield block.problem(("query",), "query has both ? and :name parameters: write one kind of them")
+        yield block.problem(
+            ("query",), "query has both ? and :name parameters: write one kind of them"
+        )
     if values["data_save_mode"] == "CUSTOM_PROCESSING" and not values["custom_sql"]:
-        yield block.problem((), "custom_sql is missing: it is needed where data_save_mode = CUSTOM_PROCESSING")
-    if values["url"] and is_known(values["url"]) and generated and not values["query"] and not has_placeholder(f"{values['database']} {values['table']}"):
+        yield block.problem(
+            (), "custom_sql is missing: it is needed where data_save_mode = CUSTOM_PROCESSING"
+        )
+    if (
+        values["url"]
+        and is_known(values["url"])
+        and generated
+        and not values["query"]
+        and not has_placeholder(f"{values['database']} {values['table']}")
+    ):
         yield from _check_database(block, values)
 
 
@@ -94,8 +115,16 @@ def _check_database(block: Block, values: Values) -> Iterator[Problem]:
     except ValueError:
         return  # told already
     wanted = values["database"]
-    if address.system.value == "postgresql" and wanted and address.database and wanted != address.database:
-        yield block.problem(("database",), f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees no other one")
+    if (
+        address.system.value == "postgresql"
+        and wanted
+        and address.database
+        and wanted != address.database
+    ):
+        yield block.problem(
+            ("database",),
+            f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees no other one",
+        )
 
 
 def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
@@ -111,15 +140,23 @@ def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) ->
         yield block.problem(("url",), str(error))
 
 
-def _check_foreign(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
+def _check_foreign(
+    block: Block, values: Values, not_by_spark: Mapping[str, str]
+) -> Iterator[Problem]:
     """A database that only Spark's JDBC can speak to: what it needs, and what it cannot do."""
     name = shown_url(values["url"]).removeprefix("jdbc:").partition(":")[0]
     if not values["url"].strip().startswith("jdbc:"):
         yield block.problem(
-            ("url",), f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what the driver of your database takes"
+            ("url",),
+            f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what the driver of your database takes",
         )
     elif not values["driver"]:
-        yield block.problem((), f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql, mariadb, postgresql and sqlite need none")
+        yield block.problem(
+            (),
+            f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql, mariadb, postgresql and sqlite need none",
+        )
     for key, why in not_by_spark.items():
         if values[key]:
-            yield block.problem((key,), f"{key} does not go with {name}, which is spoken to by Spark's JDBC: {why}")
+            yield block.problem(
+                (key,), f"{key} does not go with {name}, which is spoken to by Spark's JDBC: {why}"
+            )

@@ -41,7 +41,17 @@ from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address, System
 from tidegate.failpoint import failpoint
 from tidegate.model.types import Column
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, SinkMemory, SinkRange
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Message,
+    OperatorContext,
+    Resume,
+    SinkMemory,
+    SinkRange,
+)
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import has_placeholder
 
@@ -81,13 +91,17 @@ class JdbcCommitter(Committer):
         self._lineage, self._generation, self._checkpoint = "", 0, 0
         self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
         self._prepared: frozenset[str] = frozenset()
-        self._renewed = False  # the record was lost, and somebody has agreed to go on without what it told of
+        self._renewed = (
+            False  # the record was lost, and somebody has agreed to go on without what it told of
+        )
         self._gone: set[str] = set()  # tables that went with it: they are made anew
         self._infos: dict[str, TableInfo] = {}
         self._fits: dict[str, tuple[tuple[Column, ...], TargetFit]] = {}
         self._inputs: dict[str, str] = {}  # which incoming table each target takes
         self._folds: bool | None = None
-        self._plain: dict[str, bool] = {}  # targets that were empty when we first came, and took plain inserts since
+        self._plain: dict[
+            str, bool
+        ] = {}  # targets that were empty when we first came, and took plain inserts since
 
     @property
     def _records(self) -> Records:
@@ -101,21 +115,38 @@ class JdbcCommitter(Committer):
         if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
             return SinkMemory(place=place, checkpoint=0)
         with open_existing(self._address) as session:
-            found = Records(self._address, self._dialect, self._context, resume).found(session) if resume.checkpoint else 0
+            found = (
+                Records(self._address, self._dialect, self._context, resume).found(session)
+                if resume.checkpoint
+                else 0
+            )
             name = self._holds_rows(session) if resume.fresh else None
         return SinkMemory(place=str(name or place), checkpoint=found, others="rows" if name else "")
 
     def _holds_rows(self, session: Session) -> TableName | None:
         """The target's table, where rows are added to it without a key, it has one name for all incoming tables, and it is not empty."""
         text = str(self._values["table"] or "")
-        if self._values["query"] or self._values["data_save_mode"] != "APPEND_DATA" or not text or has_placeholder(text):
+        if (
+            self._values["query"]
+            or self._values["data_save_mode"] != "APPEND_DATA"
+            or not text
+            or has_placeholder(text)
+        ):
             return None
-        if self._values["primary_keys"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA" or has_placeholder(self._values["database"] or ""):
+        if (
+            self._values["primary_keys"]
+            or self._values["schema_save_mode"] == "RECREATE_SCHEMA"
+            or has_placeholder(self._values["database"] or "")
+        ):
             return None
         name = fixed_name(self._values, self._dialect, self._address)
         if self._dialect.table_info(session, name) is None:
             return None
-        return name if session.query(f"select 1 from {self._dialect.qualified(name)} limit 1") else None
+        return (
+            name
+            if session.query(f"select 1 from {self._dialect.qualified(name)} limit 1")
+            else None
+        )
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """The one record, where it is newer than the restore point: its batch and all before it are in the tables."""
@@ -140,7 +171,11 @@ class JdbcCommitter(Committer):
     def _taken(self, session: Session, resume: Resume) -> Record:
         """The record, in the hands of this generation. May be repeated."""
         self._resume = resume
-        self._lineage, self._generation, self._checkpoint = resume.lineage, resume.generation, resume.checkpoint
+        self._lineage, self._generation, self._checkpoint = (
+            resume.lineage,
+            resume.generation,
+            resume.checkpoint,
+        )
         remembered = frozenset((resume.state or {}).get("prepared", ()))
         self._inputs = dict((resume.state or {}).get("inputs", {}))
         failpoint("jdbcsink.open.before")
@@ -165,22 +200,37 @@ class JdbcCommitter(Committer):
         """All staging tables of this sink."""
         prefix, place = stage_prefix(self._context), stage_place(self._address, "")
         sql = _STAGES[self._dialect.system]
-        given = [part for part in (place.database if self._dialect.system is System.MYSQL else place.schema,) if part]
-        return [stage_place(self._address, name) for (name,) in session.query(sql, [*given, len(prefix), prefix])]
+        given = [
+            part
+            for part in (place.database if self._dialect.system is System.MYSQL else place.schema,)
+            if part
+        ]
+        return [
+            stage_place(self._address, name)
+            for (name,) in session.query(sql, [*given, len(prefix), prefix])
+        ]
 
     # -- commit --------------------------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
         """See the module's text."""
-        assert commit.generation == self._generation, "a committer commits for the generation that opened it"
+        assert commit.generation == self._generation, (
+            "a committer commits for the generation that opened it"
+        )
         targets, before = self._targets(commit.messages), self._prepared
         try:
             return self._commit(commit, targets)
         except BaseException:
-            self._prepared, self._infos, self._fits = before, {}, {}  # what was prepared in a transaction that failed is not
+            self._prepared, self._infos, self._fits = (
+                before,
+                {},
+                {},
+            )  # what was prepared in a transaction that failed is not
             raise
 
-    def _commit(self, commit: Commit, targets: dict[TableName, list[Staged]]) -> Committed | AlreadyCommitted:
+    def _commit(
+        self, commit: Commit, targets: dict[TableName, list[Staged]]
+    ) -> Committed | AlreadyCommitted:
         with open_existing(self._address) as session:
             self._rules.verify(session)
             self._check_inputs(session, targets)
@@ -208,7 +258,9 @@ class JdbcCommitter(Committer):
             self._folds = self._rules.folds_tables(session)
         shared = set()
         for name, part in [(name, part) for name, parts in targets.items() for part in parts]:
-            known = self._inputs.setdefault(name.path.lower() if self._folds else name.path, part.target.path)
+            known = self._inputs.setdefault(
+                name.path.lower() if self._folds else name.path, part.target.path
+            )
             if known != part.target.path:
                 shared.add((name.path, known, part.target.path))
         if shared:
@@ -217,7 +269,11 @@ class JdbcCommitter(Committer):
     def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
         """Of a target that was lost with its record: the tables that are not there are as good as never prepared. Those that are there are not emptied."""
         for name in targets if self._renewed else ():
-            if name.path in self._prepared and name.path not in self._gone and self._dialect.table_info(session, name) is None:
+            if (
+                name.path in self._prepared
+                and name.path not in self._gone
+                and self._dialect.table_info(session, name) is None
+            ):
                 self._gone.add(name.path)
                 self._prepared -= {name.path}
 
@@ -225,14 +281,23 @@ class JdbcCommitter(Committer):
         """What is staged, by target, in the order of the tasks."""
         found: dict[TableName, list[Staged]] = defaultdict(list)
         for raw in [table for message in messages for table in message.get("tables", ())]:
-            target = target_of(from_message(raw["table"]), self._values, self._dialect, self._address)
+            target = target_of(
+                from_message(raw["table"]), self._values, self._dialect, self._address
+            )
             place = stage_place(self._address, raw["stage"]) if raw["stage"] else None
-            found[target.name].append(Staged(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False)))
+            found[target.name].append(
+                Staged(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False))
+            )
         return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
 
-    def _prepare_apart(self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]) -> None:
+    def _prepare_apart(
+        self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]
+    ) -> None:
         """Where making a table ends a transaction: by another connection, under the lock of the record."""
-        if all(name.path in self._prepared and not self._lacks_columns(session, parts[0].target) for name, parts in targets.items()):
+        if all(
+            name.path in self._prepared and not self._lacks_columns(session, parts[0].target)
+            for name, parts in targets.items()
+        ):
             return
         with session.transaction(), open_existing(self._address) as other:
             record = self._records.locked(session)
@@ -241,9 +306,13 @@ class JdbcCommitter(Committer):
                 self._records.prepare(session, self._prepared)
 
     def _lacks_columns(self, session: Session, target: Target) -> bool:
-        return target.grows and any(self._info(session, target).column(column.name) is None for column in target.columns)
+        return target.grows and any(
+            self._info(session, target).column(column.name) is None for column in target.columns
+        )
 
-    def _prepare(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
+    def _prepare(
+        self, session: Session, record: Record, targets: dict[TableName, list[Staged]]
+    ) -> None:
         self._prepared |= record.prepared - self._gone
         for name, parts in targets.items():
             target, fresh = parts[0].target, name.path not in self._prepared
@@ -272,34 +341,61 @@ class JdbcCommitter(Committer):
         known = self._fits.get(target.name.path)
         if known is None or known[0] != target.columns:
             relation = self._rules.relation(session, self._info(session, target))
-            known = self._fits[target.name.path] = (target.columns, check_target(target.path, target, relation, self._rules, self._values))
+            known = self._fits[target.name.path] = (
+                target.columns,
+                check_target(target.path, target, relation, self._rules, self._values),
+            )
         return known[1]
 
-    def _merge(self, session: Session, record: Record, targets: dict[TableName, list[Staged]]) -> None:
+    def _merge(
+        self, session: Session, record: Record, targets: dict[TableName, list[Staged]]
+    ) -> None:
         """All rows of a batch, within the transaction."""
         if self._values["query"]:
             for part in [part for parts in targets.values() for part in parts]:
                 if part.place is not None:
                     self._count(session, part.place, part.rows)
-                    run_query(session, self._dialect, self._values["query"], part.place, part.target, self._values["batch_size"])
+                    run_query(
+                        session,
+                        self._dialect,
+                        self._values["query"],
+                        part.place,
+                        part.target,
+                        self._values["batch_size"],
+                    )
             return
         if self._dialect.transactional_ddl:
             before = self._prepared
             self._prepared |= record.prepared - self._gone
-            targets = {name: parts for name, parts in targets.items() if not self._adopted(session, name, parts)}
+            targets = {
+                name: parts
+                for name, parts in targets.items()
+                if not self._adopted(session, name, parts)
+            }
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
                 self._records.prepare(session, self._prepared)
         for parts in targets.values():
-            merges = [self._merger(session, part, number) for number, part in enumerate(parts) if part.place is not None]
+            merges = [
+                self._merger(session, part, number)
+                for number, part in enumerate(parts)
+                if part.place is not None
+            ]
             merge_parts(session, merges, self._merge_one)
 
     def _adopted(self, session: Session, name: TableName, parts: Sequence[Staged]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
-        full = sorted((part for part in parts if part.place is not None), key=lambda part: -part.rows)
+        full = sorted(
+            (part for part in parts if part.place is not None), key=lambda part: -part.rows
+        )
         if name.path in self._prepared or not full or not all(part.shaped for part in full):
             return False
-        adoption = Adoption(self._dialect, self._values, full[0].target, [part.place for part in full if part.place is not None])
+        adoption = Adoption(
+            self._dialect,
+            self._values,
+            full[0].target,
+            [part.place for part in full if part.place is not None],
+        )
         if not adoption.allowed(session):
             return False
         for part in full:
@@ -316,7 +412,11 @@ class JdbcCommitter(Committer):
         assert part.place is not None
         self._count(session, part.place, part.rows)
         target = part.target
-        changes = target.kinds and bool(session.query(f"select 1 from {self._dialect.qualified(part.place)} where kind <> 0 limit 1"))
+        changes = target.kinds and bool(
+            session.query(
+                f"select 1 from {self._dialect.qualified(part.place)} where kind <> 0 limit 1"
+            )
+        )
         if changes and not target.key:
             raise KeyMissing(
                 f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
@@ -340,7 +440,11 @@ class JdbcCommitter(Committer):
             merger.check_keys()
         merge = merger.merge
         path = merge.target.name.path
-        if self._dialect.system is System.POSTGRES and self._takes_plain(session, merge.target, merge.info) and (plain := merge.plain()):
+        if (
+            self._dialect.system is System.POSTGRES
+            and self._takes_plain(session, merge.target, merge.info)
+            and (plain := merge.plain())
+        ):
             self._plain[path] = merger.tried(plain, _KEY_IS_THERE, last=False) is None
             if self._plain[path]:
                 return
@@ -350,7 +454,9 @@ class JdbcCommitter(Committer):
         """Whether none of our keys should be in the target: it was empty when we first came, and has had plain inserts since. A guess: others may write too."""
         path = target.name.path
         if path not in self._plain:
-            self._plain[path] = not session.query(f"select 1 from {self._dialect.qualified(info.name)} limit 1")
+            self._plain[path] = not session.query(
+                f"select 1 from {self._dialect.qualified(info.name)} limit 1"
+            )
         return self._plain[path]
 
     def _tried(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
@@ -377,7 +483,8 @@ class JdbcCommitter(Committer):
             found = "gone, with its rows,"
         if found != f"{rows} rows":
             raise DatabaseTrouble(
-                str(self._address), f"the staging table {place.table} has {found} instead of {rows}: the server has lost them; the batch is repeated"
+                str(self._address),
+                f"the staging table {place.table} has {found} instead of {rows}: the server has lost them; the batch is repeated",
             )
 
     def _sweep(self, session: Session, checkpoint: int) -> None:
@@ -385,7 +492,10 @@ class JdbcCommitter(Committer):
         failpoint("jdbcsink.sweep.before")
         for name in self._stages(session):
             stage = Stage.read(name.table)
-            if stage is not None and (stage.checkpoint <= checkpoint or is_dead(stage, self._lineage, self._generation - 1)):
+            if stage is not None and (
+                stage.checkpoint <= checkpoint
+                or is_dead(stage, self._lineage, self._generation - 1)
+            ):
                 session.execute(drop_table(self._dialect, name))
         failpoint("jdbcsink.sweep.after")
 
@@ -393,7 +503,12 @@ class JdbcCommitter(Committer):
 
     def state(self) -> Any:
         """The last batch, and the tables whose save modes are done: the target may lose its record, and must not be emptied again."""
-        return {"version": 1, "checkpoint": self._checkpoint, "prepared": sorted(self._prepared), "inputs": self._inputs}
+        return {
+            "version": 1,
+            "checkpoint": self._checkpoint,
+            "prepared": sorted(self._prepared),
+            "inputs": self._inputs,
+        }
 
     def close(self) -> None:
         """Nothing is held open. The record stays until the store says FINISHED: without it, nobody could tell a finished target from one that was lost."""
@@ -404,4 +519,8 @@ class JdbcCommitter(Committer):
         with open_existing(self._address) as session:
             self._records.remove(session)
         failpoint("jdbcsink.finish.after")
-        _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._lineage, "sink": self._context.operator})
+        _log.info(
+            "jdbc sink: finished at checkpoint %d",
+            self._checkpoint,
+            extra={"lineage": self._lineage, "sink": self._context.operator},
+        )

@@ -14,7 +14,11 @@ from tidegate.plugin.option import Values
 
 def address_of(values: Values, database: str = "", *, creates: bool = False) -> Address:
     """The address; `database` where the URL names none. `creates`: a file that is not there is made."""
-    properties = {**(values.get("properties") or {}), "connect_timeout_s": values.get("connection_check_timeout_sec") or 30, "create": str(creates).lower()}
+    properties = {
+        **(values.get("properties") or {}),
+        "connect_timeout_s": values.get("connection_check_timeout_sec") or 30,
+        "create": str(creates).lower(),
+    }
     try:
         found = parse_url(values["url"], values.get("username"), values.get("password"), properties)
     except ValueError as error:
@@ -39,7 +43,9 @@ def opened_before(address: Address) -> Iterator[None]:
     except DatabaseMissing:
         if address.system is not System.SQLITE:
             raise
-        raise DatabaseTrouble(str(address), "its file was removed, or its disk is not mounted") from None
+        raise DatabaseTrouble(
+            str(address), "its file was removed, or its disk is not mounted"
+        ) from None
 
 
 def open_existing(address: Address) -> Session:

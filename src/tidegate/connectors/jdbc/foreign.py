@@ -24,7 +24,21 @@ from tidegate.databases.dialect import is_number
 from tidegate.databases.url import shown_url
 from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.types import Table, TypeName
-from tidegate.plugin.contract import Commit, Committed, Committer, Limit, Offset, OperatorContext, Progress, Resume, Sink, Source, Split, Writer, WriteTask
+from tidegate.plugin.contract import (
+    Commit,
+    Committed,
+    Committer,
+    Limit,
+    Offset,
+    OperatorContext,
+    Progress,
+    Resume,
+    Sink,
+    Source,
+    Split,
+    Writer,
+    WriteTask,
+)
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import for_table, list_for_table, table_words
 from tidegate.plugin.schema import DEFAULT_TABLE
@@ -33,7 +47,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNKS_MAX = 2000
-NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+NUMBERS = (
+    TypeName.TINYINT,
+    TypeName.SMALLINT,
+    TypeName.INT,
+    TypeName.BIGINT,
+    TypeName.DECIMAL,
+    TypeName.FLOAT,
+    TypeName.DOUBLE,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +70,9 @@ class ForeignRead:
 
     def predicate(self, low: Any, high: Any) -> str:
         """The rows of one range, as a condition; those without a value are in the first."""
-        ends = ([f"{self.column} >= {low}"] if low is not None else []) + ([f"{self.column} < {high}"] if high is not None else [])
+        ends = ([f"{self.column} >= {low}"] if low is not None else []) + (
+            [f"{self.column} < {high}"] if high is not None else []
+        )
         span = " and ".join(ends)
         if ends and low is None:
             span = f"({span} or {self.column} is null)"
@@ -95,7 +119,9 @@ def check_column(read: ForeignRead, table: Table) -> None:
     bare = read.column.strip('"`[]').lower()
     found = next((column for column in table.columns if column.name.lower() == bare), None)
     if found is None:
-        raise UserError(f"partition_column {read.column!r} is not a column of {read.path}: there are {', '.join(table.names())}")
+        raise UserError(
+            f"partition_column {read.column!r} is not a column of {read.path}: there are {', '.join(table.names())}"
+        )
     if found.type.name not in NUMBERS:
         raise UserError(
             f"partition_column {read.column!r} of {read.path} is {found.type}: a database that is read by Spark's JDBC can be cut by numbers only; "
@@ -130,25 +156,37 @@ class ForeignSource(Source):
         return Position(tables=thinned([self._chunks(read, each) for read in self.reads])).to_json()
 
     def _chunks(self, read: ForeignRead, chunks_max: int) -> TableChunks:
-        low, high, parts = (read.options[key] for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"))
+        low, high, parts = (
+            read.options[key]
+            for key in ("partition_lower_bound", "partition_upper_bound", "partition_num")
+        )
         rows = self.values["split.size"]
         if not (parts and _is_whole(low) and _is_whole(high) and int(low) <= int(high)):
             return TableChunks(path=read.path, rows_each=rows)
         chunks = even(int(low), int(high), Cut(rows_each=1, rows=parts, chunks_max=chunks_max))
-        return TableChunks(path=read.path, column=read.column, edges=tuple(chunk.high for chunk in chunks if chunk.high is not None), rows_each=rows)
+        return TableChunks(
+            path=read.path,
+            column=read.column,
+            edges=tuple(chunk.high for chunk in chunks if chunk.high is not None),
+            rows_each=rows,
+        )
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """As many chunks as the limit allows; at least one."""
         return latest_within(start, limit)
 
-    def predicates(self, table: Table, start: Offset, end: Offset, tasks: int) -> tuple[ForeignRead, list[str]]:
+    def predicates(
+        self, table: Table, start: Offset, end: Offset, tasks: int
+    ) -> tuple[ForeignRead, list[str]]:
         """How a table is read, and the conditions of the tasks that read it between two offsets; none where nothing of it lies there."""
         begun, until = Position.of(start), Position.of(end).done
         read = next(read for read in self.reads if read.path == table.path)
         for index, first, last in begun.spans(until):
             chunks = begun.tables[index]
             if chunks.path == table.path and chunks.column:
-                return read, [read.predicate(*chunks.span(n, n + 1)[:2]) for n in range(first, last)]
+                return read, [
+                    read.predicate(*chunks.span(n, n + 1)[:2]) for n in range(first, last)
+                ]
             if chunks.path == table.path:
                 return read, self._spread(read, table, tasks)
         return read, []
@@ -163,7 +201,11 @@ class ForeignSource(Source):
         low, high = low_high(self.values, read)
         if low is None or high is None:
             return [read.predicate(None, None)]
-        chunks = even(low, high, Cut(rows_each=1, rows=read.options["partition_num"] or tasks, chunks_max=CHUNKS_MAX))
+        chunks = even(
+            low,
+            high,
+            Cut(rows_each=1, rows=read.options["partition_num"] or tasks, chunks_max=CHUNKS_MAX),
+        )
         return [read.predicate(chunk.low, chunk.high) for chunk in chunks]
 
     def at_end(self, offset: Offset) -> bool:
@@ -187,7 +229,11 @@ class ForeignSource(Source):
 
 def adds_directly(values: Values) -> bool:
     """Whether Spark adds the rows by itself, without staging and record."""
-    return not Brand.of(values["url"]).exact and not values["query"] and not (values["primary_keys"] and values["enable_upsert"])
+    return (
+        not Brand.of(values["url"]).exact
+        and not values["query"]
+        and not (values["primary_keys"] and values["enable_upsert"])
+    )
 
 
 class ForeignSink(Sink):
@@ -207,10 +253,16 @@ class ForeignSink(Sink):
     def key(self, table: Table) -> tuple[int, ...]:
         """The places of the key's columns: primary_keys, else the incoming table's primary key, else its unique key."""
         names = {name.lower(): number for number, name in enumerate(table.names())}
-        wanted = list_for_table(self.values["primary_keys"], table_words(table)) or list(table.primary_key) or list(table.unique_key)
+        wanted = (
+            list_for_table(self.values["primary_keys"], table_words(table))
+            or list(table.primary_key)
+            or list(table.unique_key)
+        )
         for name in wanted:
             if name.lower() not in names:
-                raise KeyMissing(f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}")
+                raise KeyMissing(
+                    f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}"
+                )
         return tuple(names[name.lower()] for name in wanted)
 
     def place(self, table: Table) -> str:
@@ -219,7 +271,9 @@ class ForeignSink(Sink):
         text = written(for_table(self.values["table"] or "${table_name}", words), self.values)
         database = for_table(self.values["database"] or "", words)
         if "${" in text or "${" in database:
-            raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {table.path!r} has nothing for")
+            raise UserError(
+                f"the sink's table {text!r} has a placeholder that the incoming table {table.path!r} has nothing for"
+            )
         return f"{database}.{text}" if database and "." not in text else text
 
     def check_input(self, place: str, path: str) -> None:
@@ -243,7 +297,9 @@ class ForeignSink(Sink):
         """Rows and record together; with direct writes, only which tables have begun."""
         if self.direct:
             return _Begun(self)
-        return ForeignCommitter(self.values, self.context, self.staging, shown_url(self.values["url"]))
+        return ForeignCommitter(
+            self.values, self.context, self.staging, shown_url(self.values["url"])
+        )
 
 
 class _Begun(Committer):
@@ -255,7 +311,9 @@ class _Begun(Committer):
     def open(self, resume: Resume) -> None:
         """As the checkpoint says."""
         known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
-        self._sink.begun = {place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()}
+        self._sink.begun = {
+            place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()
+        }
 
     def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the rows are visible already
         """Nothing: the rows are there."""
@@ -263,4 +321,7 @@ class _Begun(Committer):
 
     def state(self) -> Any:
         """Which tables have begun, and with which write."""
-        return {"version": 1, "begun": {place: list(first) for place, first in self._sink.begun.items()}}
+        return {
+            "version": 1,
+            "begun": {place: list(first) for place, first in self._sink.begun.items()},
+        }

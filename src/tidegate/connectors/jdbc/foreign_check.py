@@ -19,29 +19,40 @@ _OTHERS = {
     2005: Holds(keeps=Keeps.TEXT),
 }
 _TIMES = {92: Keeps.TIME, 93: Keeps.TIMESTAMP, 2014: Keeps.MOMENT}
-_TOLD = {CheckKind.SCALE: "numbers may be rounded", CheckKind.FRACTION: "fractions of a second may be cut off"}
+_TOLD = {
+    CheckKind.SCALE: "numbers may be rounded",
+    CheckKind.FRACTION: "fractions of a second may be cut off",
+}
 """What types alone cannot tell, and no driver refuses."""
 
 
 def holds(kind: int, digits: int, scale: int) -> Holds:
     """The values of a column, by its type, its digits and those after the point."""
     if kind in _BITS:
-        return Holds(keeps=Keeps.WHOLE, low=-(2 ** (_BITS[kind] - 1)), high=2 ** (_BITS[kind] - 1) - 1)
+        return Holds(
+            keeps=Keeps.WHOLE, low=-(2 ** (_BITS[kind] - 1)), high=2 ** (_BITS[kind] - 1) - 1
+        )
     if kind in (2, 3):
-        return Holds(keeps=Keeps.DECIMAL, digits=digits, scale=scale if digits and scale >= 0 else None)
+        return Holds(
+            keeps=Keeps.DECIMAL, digits=digits, scale=scale if digits and scale >= 0 else None
+        )
     if kind in _TIMES:
         # Spark writes moments as timestamps of its own zone, and reads them so again.
         return Holds(keeps=_TIMES[kind], fraction=scale, zoned=False)
     return _OTHERS.get(kind, Holds(keeps=Keeps.ANY))
 
 
-def check_foreign_types(table: Table, place: str, described: Sequence[tuple[int, int, int]]) -> None:
+def check_foreign_types(
+    table: Table, place: str, described: Sequence[tuple[int, int, int]]
+) -> None:
     """TargetUnfit with all columns that would round or cut; larger numbers and longer texts are refused by the database itself."""
     problems = []
     for column, about in zip(table.columns, described, strict=True):
         found = fit(column.type, holds(*about))
         why = found.refusal or (_TOLD.get(found.check.kind, "") if found.check else "")
         if why:
-            problems.append(f"column {column.name!r} is {column.type} and would be stored with {about[1]} digits, {about[2]} of them after the point: {why}")
+            problems.append(
+                f"column {column.name!r} is {column.type} and would be stored with {about[1]} digits, {about[2]} of them after the point: {why}"
+            )
     if problems:
         raise TargetUnfit(table.path, place, [*problems, "allow_lossy_types = true takes that"])

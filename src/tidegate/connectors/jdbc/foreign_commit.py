@@ -21,7 +21,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidegate.connectors.jdbc.foreign_sql import ADDED, KIND, RECORD, SEQ, Brand, ForeignMerge, add_to_record, create_record, stage_column
+from tidegate.connectors.jdbc.foreign_sql import (
+    ADDED,
+    KIND,
+    RECORD,
+    SEQ,
+    Brand,
+    ForeignMerge,
+    add_to_record,
+    create_record,
+    stage_column,
+)
 from tidegate.connectors.jdbc.merger import RowsLost
 from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
 from tidegate.connectors.jdbc.query import columns_of, parameters
@@ -31,7 +41,16 @@ from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.model.types import RowKind
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, OperatorContext, Resume, SinkMemory, SinkRange
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    OperatorContext,
+    Resume,
+    SinkMemory,
+    SinkRange,
+)
 from tidegate.plugin.option import Values
 
 _log = logging.getLogger(__name__)
@@ -98,7 +117,9 @@ class Staging:
 class ForeignCommitter(Committer):
     """The committer of one sink. `where` is its address for messages."""
 
-    def __init__(self, values: Values, context: OperatorContext, staging: Staging, where: str) -> None:
+    def __init__(
+        self, values: Values, context: OperatorContext, staging: Staging, where: str
+    ) -> None:
         self._values, self._context, self._staging, self._where = values, context, staging, where
         self._brand = Brand.of(values["url"])
         self._resume = Resume(lineage="", generation=0, checkpoint=0)
@@ -128,14 +149,21 @@ class ForeignCommitter(Committer):
         with self._connection() as connection:
             if not resume.checkpoint or not connection.tables(RECORD):
                 return SinkMemory(place=place, checkpoint=0)
-            rows = connection.rows(f"select checkpoint_id from {RECORD} where id = ?", record_id(self._context, resume.lineage))
+            rows = connection.rows(
+                f"select checkpoint_id from {RECORD} where id = ?",
+                record_id(self._context, resume.lineage),
+            )
         return SinkMemory(place=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """The one record, where it is newer than the restore point."""
         with self._connection() as connection:
             checkpoint, offsets = self._taken(connection, resume)
-        return (SinkRange(checkpoint=checkpoint, offsets=offsets),) if offsets is not None and checkpoint > resume.checkpoint else ()
+        return (
+            (SinkRange(checkpoint=checkpoint, offsets=offsets),)
+            if offsets is not None and checkpoint > resume.checkpoint
+            else ()
+        )
 
     def open(self, resume: Resume) -> None:
         """See the module's text."""
@@ -149,7 +177,11 @@ class ForeignCommitter(Committer):
 
     def _taken(self, connection: Connection, resume: Resume) -> tuple[int, Any]:
         """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
-        self._resume, self._checkpoint, self._staging.lineage = resume, resume.checkpoint, resume.lineage
+        self._resume, self._checkpoint, self._staging.lineage = (
+            resume,
+            resume.checkpoint,
+            resume.lineage,
+        )
         state = resume.state or {}
         remembered = frozenset(state.get("prepared", ())) | frozenset(state.get("begun", ()))
         self._staging.inputs = dict(state.get("inputs", {}))
@@ -164,7 +196,9 @@ class ForeignCommitter(Committer):
             self._begin(connection, resume, remembered)
             self._staging.renewed = self._staging.renewed or resume.checkpoint > 0
         checkpoint, offsets, prepared = self._locked(connection)
-        sql = f"update {RECORD} set generation_id = ?, fence_token = ?, installation = ? where id = ?"
+        sql = (
+            f"update {RECORD} set generation_id = ?, fence_token = ?, installation = ? where id = ?"
+        )
         connection.execute(sql, resume.generation, resume.token, resume.installation, self._id())
         connection.commit()
         failpoint("foreignsink.open.after")
@@ -186,7 +220,9 @@ class ForeignCommitter(Committer):
             connection.commit()
         except (StatementRefused, DatabaseTrouble):
             connection.rollback()
-            if not self._has_column(connection, column):  # another sink may have made it at the same moment
+            if not self._has_column(
+                connection, column
+            ):  # another sink may have made it at the same moment
                 raise
 
     def _begin(self, connection: Connection, resume: Resume, prepared: frozenset[str]) -> None:
@@ -210,18 +246,32 @@ class ForeignCommitter(Committer):
         where another driver of this one has it, RecordGone where it is not there."""
         rows: list[tuple[str | None, ...]] = []
         if connection.tables(RECORD):
-            connection.execute(f"update {RECORD} set pipeline_id = pipeline_id where id = ?", self._id())
+            connection.execute(
+                f"update {RECORD} set pipeline_id = pipeline_id where id = ?", self._id()
+            )
             found = "checkpoint_id, generation_id, offsets_json, prepared_json, fence_token"
             rows = connection.rows(f"select {found} from {RECORD} where id = ?", self._id())
         if not rows:
             raise RecordGone(self._where, self._context.operator)
         checkpoint, current, offsets, prepared, token = rows[0]
-        mine, what = self._resume.generation, f"the Jdbc sink {self._context.operator} in {self._where}"
+        mine, what = (
+            self._resume.generation,
+            f"the Jdbc sink {self._context.operator} in {self._where}",
+        )
         if int(current or 0) > mine:
             raise Fenced(what, mine, int(current or 0))
-        if int(current or 0) == mine and token and self._resume.token and token != self._resume.token:
+        if (
+            int(current or 0) == mine
+            and token
+            and self._resume.token
+            and token != self._resume.token
+        ):
             raise OtherCopy(what, mine)
-        return int(checkpoint or 0), json.loads(offsets) if offsets else None, frozenset(json.loads(prepared) if prepared else ())
+        return (
+            int(checkpoint or 0),
+            json.loads(offsets) if offsets else None,
+            frozenset(json.loads(prepared) if prepared else ()),
+        )
 
     # Commit.
 
@@ -233,10 +283,14 @@ class ForeignCommitter(Committer):
             checkpoint, offsets, prepared = self._locked(connection)
             had = self._has(checkpoint, offsets, commit)
             if not had:
-                self._check_rows(connection, parts, sum(int(message["rows"]) for message in commit.messages))
+                self._check_rows(
+                    connection, parts, sum(int(message["rows"]) for message in commit.messages)
+                )
                 for part in parts:
                     self._merge(connection, part)
-                self._move(connection, commit, prepared | self._staging.prepared | self._staging.fresh)
+                self._move(
+                    connection, commit, prepared | self._staging.prepared | self._staging.fresh
+                )
             failpoint("foreignsink.commit.middle")
             connection.commit()
             failpoint("foreignsink.commit.after")
@@ -256,32 +310,60 @@ class ForeignCommitter(Committer):
 
     def _check_rows(self, connection: Connection, parts: Sequence[Staged], told: int) -> None:
         """All rows that Spark wrote must be in the staging tables, and once: a task that was tried twice may have left its rows twice."""
-        found = sum(int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0) for part in parts)
-        distinct = sum(int(connection.rows(f"select count(distinct {SEQ}) from {part.stage}")[0][0] or 0) for part in parts)
+        found = sum(
+            int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0) for part in parts
+        )
+        distinct = sum(
+            int(connection.rows(f"select count(distinct {SEQ}) from {part.stage}")[0][0] or 0)
+            for part in parts
+        )
         if found != told or distinct != told:
-            raise DatabaseTrouble(self._where, f"{told} rows were written, and {found} of {distinct} places are staged; the batch is repeated")
+            raise DatabaseTrouble(
+                self._where,
+                f"{told} rows were written, and {found} of {distinct} places are staged; the batch is repeated",
+            )
 
     def _merge(self, connection: Connection, part: Staged) -> None:
         query = self._values["query"]
-        if part.kinds and (query or not part.key) and connection.rows(f"select count(*) from {part.stage} where {_DELETES}")[0][0] != "0":
+        if (
+            part.kinds
+            and (query or not part.key)
+            and connection.rows(f"select count(*) from {part.stage} where {_DELETES}")[0][0] != "0"
+        ):
             if query:
-                raise UserError("a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink")
+                raise UserError(
+                    "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink"
+                )
             raise KeyMissing(
                 f"there are rows that update or delete for {part.place}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
             )
         if query:
             statement, names = parameters(query, "?")
             chosen = ", ".join(stage_column(n) for n in columns_of(names, part.names))
-            connection.run_for_rows(statement, f"select {chosen} from {part.stage} where {_PUTS} order by {SEQ}", self._values["batch_size"])
+            connection.run_for_rows(
+                statement,
+                f"select {chosen} from {part.stage} where {_PUTS} order by {SEQ}",
+                self._values["batch_size"],
+            )
             return
         upsert = bool(self._values["enable_upsert"])
-        merge = ForeignMerge(brand=self._brand, place=part.place, stage=part.stage, columns=part.columns, key=part.key, upsert=upsert, large=part.large)
+        merge = ForeignMerge(
+            brand=self._brand,
+            place=part.place,
+            stage=part.stage,
+            columns=part.columns,
+            key=part.key,
+            upsert=upsert,
+            large=part.large,
+        )
         statements = merge.statements()
         for statement in statements[: -merge.puts]:
             connection.execute(statement)
         put = int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0)
         counted = sum(connection.execute(statement) for statement in statements[-merge.puts :])
-        if counted != put and len(part.key) < len(part.columns):  # a key that is there and has nothing beside it is left as it is
+        if counted != put and len(part.key) < len(
+            part.columns
+        ):  # a key that is there and has nothing beside it is left as it is
             raise RowsLost(self._where, part.place, put, counted)
 
     def _move(self, connection: Connection, commit: Commit, prepared: frozenset[str]) -> None:
@@ -291,10 +373,15 @@ class ForeignCommitter(Committer):
 
     def _sweep(self, connection: Connection, checkpoint: int) -> None:
         """The staging tables of this batch and of its failed attempts; what is left is dropped when the sink is opened again."""
-        self._staging.parts = {place: part for place, part in self._staging.parts.items() if place[0] > checkpoint}
+        self._staging.parts = {
+            place: part for place, part in self._staging.parts.items() if place[0] > checkpoint
+        }
         for name in connection.tables(stage_prefix(self._context)):
             stage = Stage.read(name)
-            if stage is not None and (stage.checkpoint <= checkpoint or is_dead(stage, self._resume.lineage, self._resume.generation - 1)):
+            if stage is not None and (
+                stage.checkpoint <= checkpoint
+                or is_dead(stage, self._resume.lineage, self._resume.generation - 1)
+            ):
                 connection.execute(f"drop table {name}")
         connection.commit()
 
@@ -302,7 +389,12 @@ class ForeignCommitter(Committer):
 
     def state(self) -> Mapping[str, Any]:
         """The last batch, and the tables whose save modes are done."""
-        return {"version": 2, "checkpoint": self._checkpoint, "prepared": sorted(self._staging.prepared), "inputs": self._staging.inputs}
+        return {
+            "version": 2,
+            "checkpoint": self._checkpoint,
+            "prepared": sorted(self._staging.prepared),
+            "inputs": self._staging.inputs,
+        }
 
     def forget(self) -> None:
         """The job is FINISHED in the store, and so its record goes. That of another driver stays."""
@@ -311,7 +403,13 @@ class ForeignCommitter(Committer):
         mine = " and (fence_token is null or fence_token = ?)" if token else ""
         with self._connection() as connection:
             given = (self._id(), self._resume.generation, *((token,) if token else ()))
-            connection.execute(f"delete from {RECORD} where id = ? and generation_id <= ?{mine}", *given)
+            connection.execute(
+                f"delete from {RECORD} where id = ? and generation_id <= ?{mine}", *given
+            )
             connection.commit()
         failpoint("foreignsink.finish.after")
-        _log.info("jdbc sink: finished at checkpoint %d", self._checkpoint, extra={"lineage": self._resume.lineage, "sink": self._context.operator})
+        _log.info(
+            "jdbc sink: finished at checkpoint %d",
+            self._checkpoint,
+            extra={"lineage": self._resume.lineage, "sink": self._context.operator},
+        )

@@ -61,16 +61,30 @@ def add_to_record(brand: Brand, name: str) -> str:
     return f"alter table {RECORD} add {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED[name]}"
 
 
-def create_stage(brand: Brand, stage: str, place: str, columns: Sequence[str], large: frozenset[int] = frozenset()) -> str:
+def create_stage(
+    brand: Brand,
+    stage: str,
+    place: str,
+    columns: Sequence[str],
+    large: frozenset[int] = frozenset(),
+) -> str:
     """A staging table whose columns have the types of the target's; empty where the brand's words are not known, and Spark makes it.
 
     `large` are the columns that are staged as large objects, and converted when they are merged.
     """
     # A case may be null, so that no column is NOT NULL, and none counts by itself. H2 copies neither, and would take the case for a null without a type.
-    cases = [column if brand is Brand.H2 else f"case when 1 = 0 then {column} end" for column in columns]
-    made = [f"cast(0 as {_WHOLE})", "cast(0 as int)", *(f"cast({case} as clob)" if n in large else case for n, case in enumerate(cases))]
+    cases = [
+        column if brand is Brand.H2 else f"case when 1 = 0 then {column} end" for column in columns
+    ]
+    made = [
+        f"cast(0 as {_WHOLE})",
+        "cast(0 as int)",
+        *(f"cast({case} as clob)" if n in large else case for n, case in enumerate(cases)),
+    ]
     names = [SEQ, KIND, *(stage_column(number) for number in range(len(columns)))]
-    select = ", ".join(f"{expression} as {name}" for expression, name in zip(made, names, strict=True))
+    select = ", ".join(
+        f"{expression} as {name}" for expression, name in zip(made, names, strict=True)
+    )
     match brand:
         case Brand.GENERIC:
             return ""
@@ -108,24 +122,37 @@ class ForeignMerge:
             return [self._insert("")]
         pruned = f"exists (select 1 from {self.stage} later where {self._same(self.stage, 'later')} and later.{SEQ} > {self.stage}.{SEQ})"
         gone = f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in {_GONE} and {self._same_as_target('s')})"
-        first = [f"delete from {self.stage} where {pruned}", gone, f"delete from {self.stage} where {KIND} in {_GONE}"]
+        first = [
+            f"delete from {self.stage} where {pruned}",
+            gone,
+            f"delete from {self.stage} where {KIND} in {_GONE}",
+        ]
         if not self.upsert:
             changed = f"s.{KIND} = {RowKind.UPDATE_AFTER.code}"
             replaced = f"delete from {self.place} where exists (select 1 from {self.stage} s where {changed} and {self._same_as_target('s')})"
             return [*first, replaced, self._insert("")]
-        return [*first, *(self._update_then_insert() if self.brand is Brand.GENERIC else [self._merge()])]
+        return [
+            *first,
+            *(self._update_then_insert() if self.brand is Brand.GENERIC else [self._merge()]),
+        ]
 
     @property
     def puts(self) -> int:
         """How many of the last statements put rows, each of them once."""
-        both = bool(self.key) and self.upsert and self.brand is Brand.GENERIC and bool(self._others())
+        both = (
+            bool(self.key) and self.upsert and self.brand is Brand.GENERIC and bool(self._others())
+        )
         return 2 if both else 1
 
     def _same(self, left: str, right: str) -> str:
-        return " and ".join(f"{left}.{stage_column(n)} = {right}.{stage_column(n)}" for n in self.key)
+        return " and ".join(
+            f"{left}.{stage_column(n)} = {right}.{stage_column(n)}" for n in self.key
+        )
 
     def _same_as_target(self, stage: str) -> str:
-        return " and ".join(f"{self.place}.{self.columns[n]} = {stage}.{stage_column(n)}" for n in self.key)
+        return " and ".join(
+            f"{self.place}.{self.columns[n]} = {stage}.{stage_column(n)}" for n in self.key
+        )
 
     def _value(self, number: int, stage: str = "") -> str:
         """A staged value as the target takes it."""
@@ -150,7 +177,15 @@ class ForeignMerge:
 
     def _update_then_insert(self) -> list[str]:
         there = f"select 1 from {self.stage} s where {self._same_as_target('s')}"
-        sets = ", ".join(f"{self.columns[n]} = (select s.{stage_column(n)} from {self.stage} s where {self._same_as_target('s')})" for n in self._others())
+        sets = ", ".join(
+            f"{self.columns[n]} = (select s.{stage_column(n)} from {self.stage} s where {self._same_as_target('s')})"
+            for n in self._others()
+        )
         update = [f"update {self.place} set {sets} where exists ({there})"] if sets else []
-        same = " and ".join(f"t.{self.columns[n]} = {self.stage}.{stage_column(n)}" for n in self.key)
-        return [*update, self._insert(f" where not exists (select 1 from {self.place} t where {same})")]
+        same = " and ".join(
+            f"t.{self.columns[n]} = {self.stage}.{stage_column(n)}" for n in self.key
+        )
+        return [
+            *update,
+            self._insert(f" where not exists (select 1 from {self.place} t where {same})"),
+        ]

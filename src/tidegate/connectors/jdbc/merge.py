@@ -30,7 +30,9 @@ class ColumnMissing(UserError):
     condition = "column-missing"
 
     def __init__(self, table: str, columns: list[str]) -> None:
-        super().__init__(f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or leave it out with a Filter or FieldMapper")
+        super().__init__(
+            f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or leave it out with a Filter or FieldMapper"
+        )
         self.table, self.columns = table, columns
 
 
@@ -70,14 +72,21 @@ class Merge:
         """Whether only the last row of each key is put, by `statements(distinct=False)`."""
         if not self.target.key:
             return False
-        return (self.target.kinds and not (self.inserts and self._by_index)) or (self.upsert and not self._by_index) or self._by_update
+        return (
+            (self.target.kinds and not (self.inserts and self._by_index))
+            or (self.upsert and not self._by_index)
+            or self._by_update
+        )
 
     def statements(self, *, distinct: bool) -> list[Statement]:
         """In this order. `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does)."""
         if not self.target.key:
             return [self._put(last=False)]
         if self.target.kinds and not (self.inserts and self._by_index):
-            return [Statement(self._delete(_TAKES if self._by_index else "", last=True)), *self._puts()]
+            return [
+                Statement(self._delete(_TAKES if self._by_index else "", last=True)),
+                *self._puts(),
+            ]
         if not self.upsert:
             return [self._put(last=False)]
         if not self._by_index:
@@ -94,7 +103,11 @@ class Merge:
     def replacing(self) -> list[Statement]:
         """All keys of the batch go, then its rows come: no row of it can meet another one in between. Columns that only the target has are kept."""
         own = {column.name for column in self._native(self.target.names())}
-        extra = [column.name for column in self.info.columns if column.name not in own and not column.generated]
+        extra = [
+            column.name
+            for column in self.info.columns
+            if column.name not in own and not column.generated
+        ]
         delete = Statement(self._delete("", last=False))
         if not extra:
             return [delete, Statement(self._insert(last=True, conflict=False), counts=True)]
@@ -102,7 +115,11 @@ class Merge:
         columns = self.dialect.names([*key, *extra])
         keep = f"create temporary table {self._kept} as select {columns} from {self._staged_rows_of_target()}"
         return [
-            Statement(f"drop table if exists {self._kept}" if self.dialect.system is not System.MYSQL else f"drop temporary table if exists {self._kept}"),
+            Statement(
+                f"drop table if exists {self._kept}"
+                if self.dialect.system is not System.MYSQL
+                else f"drop temporary table if exists {self._kept}"
+            ),
             Statement(keep),
             delete,
             Statement(self._insert(last=True, conflict=False, kept=()), counts=True),
@@ -117,7 +134,10 @@ class Merge:
             return []
         columns = ", ".join(f"s.{self._staged(number)}" for number in self.target.positions(key))
         stage, table = self.dialect.qualified(self.stage), self.dialect.qualified(self.info.name)
-        differs = " or ".join(f"t.{self.dialect.quote(native.name)} <> {self._value(n, native)}" for n, native in self._columns(source))
+        differs = " or ".join(
+            f"t.{self.dialect.quote(native.name)} <> {self._value(n, native)}"
+            for n, native in self._columns(source)
+        )
         return [
             f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
             f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where {differs} limit 1",
@@ -138,13 +158,19 @@ class Merge:
     @property
     def _by_index(self) -> bool:
         """Whether the database itself can tell that a key is there. Without such an index rows are deleted first: the result is the same."""
-        return self.upsert and self.relation.has([column.name for column in self._native(self.target.key)])
+        return self.upsert and self.relation.has(
+            [column.name for column in self._native(self.target.key)]
+        )
 
     @property
     def _by_update(self) -> bool:
         """Whether a row that is there must be found by its key alone: `on duplicate key` would take one that another unique index tells it of."""
         key = [column.name for column in self._native(self.target.key)]
-        return self.dialect.system is System.MYSQL and self._by_index and bool(self.relation.others(key))
+        return (
+            self.dialect.system is System.MYSQL
+            and self._by_index
+            and bool(self.relation.others(key))
+        )
 
     def _puts(self) -> list[Statement]:
         """The last row of each key, changed where its key is there, else inserted."""
@@ -153,12 +179,20 @@ class Merge:
         absent = self._pairs("t", self.target.key)
         first = self.dialect.quote(self._native(self.target.key)[0].name)
         table = self.dialect.qualified(self.info.name)
-        insert = self._insert(last=True, conflict=False, more=f" left join {table} t on {absent}", where=f" and t.{first} is null")
+        insert = self._insert(
+            last=True,
+            conflict=False,
+            more=f" left join {table} t on {absent}",
+            where=f" and t.{first} is null",
+        )
         others = [name for name in self.target.names() if name not in self.target.key]
         if not others:
             return [Statement(insert)]
         natives = self._native(others)
-        sets = ", ".join(f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}" for n, c in zip(self.target.positions(tuple(others)), natives, strict=True))
+        sets = ", ".join(
+            f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}"
+            for n, c in zip(self.target.positions(tuple(others)), natives, strict=True)
+        )
         # The insert first would find its own rows in the update.
         update = f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where {self._kinds()}"
         return [Statement(update, counts=True), Statement(insert, counts=True)]
@@ -166,7 +200,11 @@ class Merge:
     def _put(self, *, last: bool) -> Statement:
         conflict = bool(self.target.key) and self._by_index
         nothing = conflict and len(self.target.key) == len(self.target.columns)
-        return Statement(self._insert(last=last), counts=not nothing, doubled=conflict and self.dialect.system is System.MYSQL)
+        return Statement(
+            self._insert(last=last),
+            counts=not nothing,
+            doubled=conflict and self.dialect.system is System.MYSQL,
+        )
 
     def _kinds(self) -> str:
         return f"s.kind in {_PUTS}" if self.target.kinds else "1 = 1"
@@ -174,7 +212,9 @@ class Merge:
     def _pairs(self, table: str, key: tuple[str, ...]) -> str:
         """The condition that a row of a table has the key of a staged row."""
         natives, numbers = self._native(key), self.target.positions(key)
-        return " and ".join(self._same(table, n, native) for n, native in zip(numbers, natives, strict=True))
+        return " and ".join(
+            self._same(table, n, native) for n, native in zip(numbers, natives, strict=True)
+        )
 
     def _staged_rows_of_target(self) -> str:
         """The rows of the target that have a key of the batch."""
@@ -187,21 +227,40 @@ class Merge:
             raise ColumnMissing(self.info.name.path, missing)
         return [column for _, column in found if column is not None]
 
-    def _insert(self, *, last: bool, conflict: bool = True, kept: Sequence[str] | None = None, more: str = "", where: str = "") -> str:
+    def _insert(
+        self,
+        *,
+        last: bool,
+        conflict: bool = True,
+        kept: Sequence[str] | None = None,
+        more: str = "",
+        where: str = "",
+    ) -> str:
         """Rows that put something; with what is to be done where their key is there. `kept`: only rows that had these columns in the
         target, or, where it is empty, only those that were not there."""
         natives = self._native(self.target.names())
         columns = self.dialect.names([*(native.name for native in natives), *(kept or ())])
-        values = ", ".join([*(self._value(number, native) for number, native in enumerate(natives)), *(f"k.{self.dialect.quote(name)}" for name in kept or ())])
+        values = ", ".join(
+            [
+                *(self._value(number, native) for number, native in enumerate(natives)),
+                *(f"k.{self.dialect.quote(name)}" for name in kept or ()),
+            ]
+        )
         if kept is not None:
             first = self.dialect.quote(self._native(self.target.key)[0].name)
             more = f" {'join' if kept else 'left join'} {self._kept} k on {self._pairs('k', self.target.key)}"
             where = "" if kept else f" and k.{first} is null"
         table = self.dialect.qualified(self.info.name)
         text = f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more} where {self._kinds()}{where}"
-        if self.dialect.system is not System.POSTGRES:  # which takes a key once in a statement, so that there is nothing to be in order
+        if (
+            self.dialect.system is not System.POSTGRES
+        ):  # which takes a key once in a statement, so that there is nothing to be in order
             text += " order by s.seq"
-        return f"{text} {self._conflict()}" if conflict and self.target.key and self._by_index else text
+        return (
+            f"{text} {self._conflict()}"
+            if conflict and self.target.key and self._by_index
+            else text
+        )
 
     def _rows(self, *, last: bool) -> str:
         """The staged rows; only the last of each key where that is wanted."""
@@ -215,13 +274,19 @@ class Merge:
 
     def _conflict(self) -> str:
         key = [native.name for native in self._native(self.target.key)]
-        others = [native.name for native in self._native(self.target.names()) if native.name not in key]
+        others = [
+            native.name for native in self._native(self.target.names()) if native.name not in key
+        ]
         quote = self.dialect.quote
         if self.dialect.system is System.MYSQL:
-            return "on duplicate key update " + ", ".join(f"{quote(name)} = values({quote(name)})" for name in others or key[:1])
+            return "on duplicate key update " + ", ".join(
+                f"{quote(name)} = values({quote(name)})" for name in others or key[:1]
+            )
         if not others:
             return f"on conflict ({self.dialect.names(key)}) do nothing"
-        return f"on conflict ({self.dialect.names(key)}) do update set " + ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
+        return f"on conflict ({self.dialect.names(key)}) do update set " + ", ".join(
+            f"{quote(name)} = excluded.{quote(name)}" for name in others
+        )
 
     def _delete(self, kinds: str, *, last: bool) -> str:
         """The keys of staged rows go; only of those with these kinds, where some are given."""
@@ -248,7 +313,12 @@ class Merge:
         name = f"s.{self._staged(number)}"
         match self.dialect.system:
             case System.POSTGRES:
-                return _postgres_value(name, plain(stage_type(column.type, self.dialect)), native.native, lossy=self.lossy)
+                return _postgres_value(
+                    name,
+                    plain(stage_type(column.type, self.dialect)),
+                    native.native,
+                    lossy=self.lossy,
+                )
             case _:  # an explicit conversion would make a ? of a character that a column lacks; the server's own one is refused
                 return name
 
@@ -256,7 +326,9 @@ class Merge:
         """The condition that a column of a key has the staged value, so that an index is used."""
         mine = f"{table}.{self.dialect.quote(native.name)}"
         text = stage_type(self.target.columns[number].type, self.dialect).startswith("longtext")
-        if self.dialect.system is not System.MYSQL or not (text and native.charset and native.collation):
+        if self.dialect.system is not System.MYSQL or not (
+            text and native.charset and native.collation
+        ):
             return f"{mine} = {self._value(number, native)}"
         staged = f"s.{self._staged(number)}"
         converted = f"convert({staged} using {native.charset})"
@@ -274,8 +346,12 @@ def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
         return name
     if base in _TEXTS:
         return f"{name}::text"
-    value = f"cast({name} as {native if staged == 'text' or base in ('bit', 'bit varying') else base})"
-    wide = _WIDE.get(base, base if "(" in native and staged == "text" and not native.endswith("[]") else "")
+    value = (
+        f"cast({name} as {native if staged == 'text' or base in ('bit', 'bit varying') else base})"
+    )
+    wide = _WIDE.get(
+        base, base if "(" in native and staged == "text" and not native.endswith("[]") else ""
+    )
     if lossy or staged != "text" or not wide:
         return value
     fails = f"('a value would be changed by the type {native} of the column: ' || {name})::integer::text::{native}"

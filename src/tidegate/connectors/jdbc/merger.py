@@ -53,7 +53,14 @@ class KeysMerged(UserError):
 
     condition = "keys-merged"
 
-    def __init__(self, path: str, table: str, key: Sequence[str], source_key: Sequence[str], found: Sequence[object]) -> None:
+    def __init__(
+        self,
+        path: str,
+        table: str,
+        key: Sequence[str],
+        source_key: Sequence[str],
+        found: Sequence[object],
+    ) -> None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(key, found, strict=True))
         super().__init__(
             f"several rows of {path} have the key {shown}, and would be one row of {table}: primary_keys are {', '.join(key)}, and the source tells its rows "
@@ -86,7 +93,11 @@ class Merger:
         """All rows, whatever is in the target."""
         merge, system = self.merge, self.merge.dialect.system
         refused = self.tried(merge.statements(distinct=False), *TAKEN, _TWICE_IN_ONE_STATEMENT)
-        if refused is not None and refused.code == _TWICE_IN_ONE_STATEMENT and system is System.POSTGRES:
+        if (
+            refused is not None
+            and refused.code == _TWICE_IN_ONE_STATEMENT
+            and system is System.POSTGRES
+        ):
             refused = self.tried(merge.statements(distinct=True), *TAKEN, last=True)
         if refused is None:
             return
@@ -110,11 +121,17 @@ class Merger:
 
     def put_back(self) -> None:
         """The second half: its rows come."""
-        refused = self.tried([statement for statement in self.merge.replacing() if statement.counts], *TAKEN, last=True)
+        refused = self.tried(
+            [statement for statement in self.merge.replacing() if statement.counts],
+            *TAKEN,
+            last=True,
+        )
         if refused is not None:
             raise UniqueTaken(self._where, self._table, refused.why)
 
-    def tried(self, statements: Sequence[Statement], *codes: str, last: bool | None = None) -> StatementRefused | None:
+    def tried(
+        self, statements: Sequence[Statement], *codes: str, last: bool | None = None
+    ) -> StatementRefused | None:
         """Run them; the error where the database minds in such a way, and then nothing of them has happened. `last`: only the last row of
         each key is put; otherwise as the merge says."""
         self._session.execute("savepoint tidegate_merge")
@@ -142,7 +159,9 @@ class Merger:
             raise RowsLost(self._where, self._table, put, counted)
 
 
-def merge_parts(session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]) -> None:
+def merge_parts(
+    session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]
+) -> None:
     """All staging tables of one target. Where a row of one of them meets a row that another one changes, all of them are replaced together."""
     if len(parts) < 2:
         for part in parts:

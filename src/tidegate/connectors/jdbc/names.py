@@ -31,7 +31,11 @@ class Stage:
     def read(name: str) -> "Stage | None":
         """From a name; None where it is none of ours."""
         found = _NAME.fullmatch(name)
-        return Stage(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6])) if found else None
+        return (
+            Stage(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6]))
+            if found
+            else None
+        )
 
 
 def _digest(text: str, digits: int) -> str:

@@ -12,7 +12,12 @@ from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.option import Kind, Option, OptionSet, Values
 
-SCHEMA_MODES = ("RECREATE_SCHEMA", "CREATE_SCHEMA_WHEN_NOT_EXIST", "ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE")
+SCHEMA_MODES = (
+    "RECREATE_SCHEMA",
+    "CREATE_SCHEMA_WHEN_NOT_EXIST",
+    "ERROR_WHEN_SCHEMA_NOT_EXIST",
+    "IGNORE",
+)
 DATA_MODES = ("DROP_DATA", "APPEND_DATA", "CUSTOM_PROCESSING", "ERROR_WHEN_DATA_EXISTS")
 
 SINK_OPTIONS = OptionSet(
@@ -24,11 +29,26 @@ SINK_OPTIONS = OptionSet(
             "A statement for every row, with a ? for each column in order, or with :name for a column: `insert into t (a, b) values (?, ?)`. "
             "Save modes do not apply.",
         ),
-        Option("generate_sink_sql", Kind.BOOL, "Whether the statements are made from the table's columns and key.", False),
-        Option("database", Kind.TEXT, "The database of `table`, where the URL names none or another one; placeholders such as ${database_name} are replaced."),
-        Option("table", Kind.TEXT, "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming table's. Default: ${table_name}."),
         Option(
-            "primary_keys", Kind.LIST, "The columns that tell rows apart; otherwise the incoming table's primary key, else its unique key, else rows are added."
+            "generate_sink_sql",
+            Kind.BOOL,
+            "Whether the statements are made from the table's columns and key.",
+            False,
+        ),
+        Option(
+            "database",
+            Kind.TEXT,
+            "The database of `table`, where the URL names none or another one; placeholders such as ${database_name} are replaced.",
+        ),
+        Option(
+            "table",
+            Kind.TEXT,
+            "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming table's. Default: ${table_name}.",
+        ),
+        Option(
+            "primary_keys",
+            Kind.LIST,
+            "The columns that tell rows apart; otherwise the incoming table's primary key, else its unique key, else rows are added.",
         ),
         Option(
             "enable_upsert",
@@ -36,20 +56,60 @@ SINK_OPTIONS = OptionSet(
             "Whether a row whose key is there replaces it; otherwise that is an error. Updates and deletes are applied anyway.",
             True,
         ),
-        Option("field_ide", Kind.ENUM, "How names of tables and columns are written.", "ORIGINAL", choices=("ORIGINAL", "UPPERCASE", "LOWERCASE")),
-        Option("schema_save_mode", Kind.ENUM, "What happens to the table before the first rows.", "CREATE_SCHEMA_WHEN_NOT_EXIST", choices=SCHEMA_MODES),
-        Option("data_save_mode", Kind.ENUM, "What happens to the rows that are there.", "APPEND_DATA", choices=DATA_MODES),
-        Option("custom_sql", Kind.TEXT, "The statement of data_save_mode = CUSTOM_PROCESSING, run once before the first rows."),
-        Option("batch_size", Kind.INT, "How many rows `query` is run for at once; generated statements take whole batches.", 1000, minimum=1),
+        Option(
+            "field_ide",
+            Kind.ENUM,
+            "How names of tables and columns are written.",
+            "ORIGINAL",
+            choices=("ORIGINAL", "UPPERCASE", "LOWERCASE"),
+        ),
+        Option(
+            "schema_save_mode",
+            Kind.ENUM,
+            "What happens to the table before the first rows.",
+            "CREATE_SCHEMA_WHEN_NOT_EXIST",
+            choices=SCHEMA_MODES,
+        ),
+        Option(
+            "data_save_mode",
+            Kind.ENUM,
+            "What happens to the rows that are there.",
+            "APPEND_DATA",
+            choices=DATA_MODES,
+        ),
+        Option(
+            "custom_sql",
+            Kind.TEXT,
+            "The statement of data_save_mode = CUSTOM_PROCESSING, run once before the first rows.",
+        ),
+        Option(
+            "batch_size",
+            Kind.INT,
+            "How many rows `query` is run for at once; generated statements take whole batches.",
+            1000,
+            minimum=1,
+        ),
         Option("is_exactly_once", Kind.BOOL, f"{UNUSED}: the sink always is.", False),
         Option("xa_data_source_class_name", Kind.TEXT, f"{UNUSED}: no XA is needed."),
-        Option("max_commit_attempts", Kind.INT, f"{UNUSED}: a batch is repeated until it is there."),
+        Option(
+            "max_commit_attempts", Kind.INT, f"{UNUSED}: a batch is repeated until it is there."
+        ),
         Option("transaction_timeout_sec", Kind.INT, f"{UNUSED}."),
-        Option("max_retries", Kind.INT, f"{UNUSED}: `job.retry.times` says how often a batch is tried."),
+        Option(
+            "max_retries", Kind.INT, f"{UNUSED}: `job.retry.times` says how often a batch is tried."
+        ),
         Option("auto_commit", Kind.BOOL, f"{UNUSED}: a batch is one transaction."),
-        Option("batch_interval_ms", Kind.INT, f"{UNUSED}: `checkpoint.interval` says how often rows become visible."),
+        Option(
+            "batch_interval_ms",
+            Kind.INT,
+            f"{UNUSED}: `checkpoint.interval` says how often rows become visible.",
+        ),
         Option("support_upsert_by_insert_only", Kind.BOOL, f"{UNUSED}."),
-        Option("support_upsert_by_query_primary_key_exist", Kind.BOOL, f"{UNUSED}: a key that is there is found without a query for each row."),
+        Option(
+            "support_upsert_by_query_primary_key_exist",
+            Kind.BOOL,
+            f"{UNUSED}: a key that is there is found without a query for each row.",
+        ),
         Option("connect_timeout_ms", Kind.INT, f"{UNUSED}: see connection_check_timeout_sec."),
         Option("socket_timeout_ms", Kind.INT, f"{UNUSED}."),
         Option("oracle_insert_mode", Kind.TEXT, f"{UNUSED}."),
@@ -70,9 +130,17 @@ SINK_OPTIONS = OptionSet(
             False,
         ),
         Option(
-            "allow_shared_table", Kind.BOOL, "Whether several incoming tables may be written to one table of the target. Otherwise they are refused.", False
+            "allow_shared_table",
+            Kind.BOOL,
+            "Whether several incoming tables may be written to one table of the target. Otherwise they are refused.",
+            False,
         ),
-        Option("create_index", Kind.BOOL, "Whether a table that is made has its key as primary key. Without it rows are still told apart, more slowly.", True),
+        Option(
+            "create_index",
+            Kind.BOOL,
+            "Whether a table that is made has its key as primary key. Without it rows are still told apart, more slowly.",
+            True,
+        ),
         Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
     ),
 )
@@ -82,7 +150,12 @@ def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
     """With keys a replay converges; without, rows would be there twice."""
     keyed = bool(values["primary_keys"]) and not values["query"] and values["enable_upsert"]
     refuses = (RowKind.DELETE,) if values["query"] else ()
-    return replace(capabilities, go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE, row_kinds=not values["query"], refuses=refuses)
+    return replace(
+        capabilities,
+        go_back=GoBack.REPLAY if keyed else GoBack.DUPLICATE,
+        row_kinds=not values["query"],
+        refuses=refuses,
+    )
 
 
 def is_foreign(values: Values) -> bool:
@@ -96,7 +169,12 @@ _SOURCE, _SINK = (
         kind=BlockKind.SOURCE,
         summary="Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits; of any other database by Spark, with its driver.",
         options=SOURCE_OPTIONS,
-        capabilities=Capabilities(streaming=False, multi_table=True, fusable=True, state="the splits, and how many of them are done"),
+        capabilities=Capabilities(
+            streaming=False,
+            multi_table=True,
+            fusable=True,
+            state="the splits, and how many of them are done",
+        ),
         implementation="tidegate.connectors.jdbc.source:JdbcSource",
         check=check_source,
     ),
@@ -143,7 +221,9 @@ _ADDING_SINK = replace(
     ),
     refine=None,
 )
-_UNSURE_SINK = replace(_FOREIGN_SINK, capabilities=replace(_FOREIGN_SINK.capabilities, delivery=Delivery.AT_LEAST_ONCE))
+_UNSURE_SINK = replace(
+    _FOREIGN_SINK, capabilities=replace(_FOREIGN_SINK.capabilities, delivery=Delivery.AT_LEAST_ONCE)
+)
 
 
 def _foreign_sink(values: Values) -> Connector:

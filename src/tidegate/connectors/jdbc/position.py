@@ -58,7 +58,11 @@ class TableChunks:
         if self.nulls and (first, last) == (0, 1):
             return Span(None, None, Nulls.ONLY)
         low, high = max(first - self.nulls, 0), last - self.nulls
-        return Span(self.edges[low - 1] if low else None, self.edges[high - 1] if high <= len(self.edges) else None, Nulls.NOT if first else Nulls.ALSO)
+        return Span(
+            self.edges[low - 1] if low else None,
+            self.edges[high - 1] if high <= len(self.edges) else None,
+            Nulls.NOT if first else Nulls.ALSO,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,17 +97,31 @@ class Position:
     def to_json(self) -> dict[str, Any]:
         """As it is kept in checkpoints."""
         tables = [
-            {"path": t.path, "column": t.column, "edges": list(t.edges), "rows_each": t.rows_each} | ({"nulls": True} if t.nulls else {}) for t in self.tables
+            {"path": t.path, "column": t.column, "edges": list(t.edges), "rows_each": t.rows_each}
+            | ({"nulls": True} if t.nulls else {})
+            for t in self.tables
         ]
-        return {"version": 2 if any(t.nulls for t in self.tables) else 1, "tables": tables, "done": self.done}
+        return {
+            "version": 2 if any(t.nulls for t in self.tables) else 1,
+            "tables": tables,
+            "done": self.done,
+        }
 
     @staticmethod
     def of(raw: Any) -> "Position":
         """From its JSON."""
         if raw.get("version") not in range(1, VERSION + 1):
-            raise TerminalError(f"this position of a Jdbc source has version {raw.get('version')}; versions up to {VERSION} are understood")
+            raise TerminalError(
+                f"this position of a Jdbc source has version {raw.get('version')}; versions up to {VERSION} are understood"
+            )
         tables = [
-            TableChunks(path=t["path"], column=t["column"], edges=tuple(t["edges"]), rows_each=t["rows_each"], nulls=t.get("nulls", False))
+            TableChunks(
+                path=t["path"],
+                column=t["column"],
+                edges=tuple(t["edges"]),
+                rows_each=t["rows_each"],
+                nulls=t.get("nulls", False),
+            )
             for t in raw["tables"]
         ]
         return Position(tables=tuple(tables), done=raw["done"])
@@ -114,15 +132,31 @@ def latest_within(start: Offset, limit: Limit) -> Offset:
     position = Position.of(start)
     if position.done >= position.total:
         return start
-    rows_max = min((n for n in (limit.rows, limit.bytes // ROW_BYTES if limit.bytes else None) if n is not None), default=None)
+    rows_max = min(
+        (
+            n
+            for n in (limit.rows, limit.bytes // ROW_BYTES if limit.bytes else None)
+            if n is not None
+        ),
+        default=None,
+    )
     done, before = position.done + 1, position.rows(position.done)
-    while done < position.total and (rows_max is None or position.rows(done + 1) - before <= rows_max):
+    while done < position.total and (
+        rows_max is None or position.rows(done + 1) - before <= rows_max
+    ):
         done += 1
     return Position(tables=position.tables, done=done).to_json()
 
 
-def thinned(tables: Sequence[TableChunks], chars_max: int = EDGES_CHARS_MAX) -> tuple[TableChunks, ...]:
+def thinned(
+    tables: Sequence[TableChunks], chars_max: int = EDGES_CHARS_MAX
+) -> tuple[TableChunks, ...]:
     """Every second edge goes until all of them fit."""
-    while sum(len(json.dumps(t.edges)) for t in tables) > chars_max and any(t.edges for t in tables):
-        tables = [replace(t, edges=t.edges[1::2], rows_each=t.rows_each * 2 if t.edges else t.rows_each) for t in tables]
+    while sum(len(json.dumps(t.edges)) for t in tables) > chars_max and any(
+        t.edges for t in tables
+    ):
+        tables = [
+            replace(t, edges=t.edges[1::2], rows_each=t.rows_each * 2 if t.edges else t.rows_each)
+            for t in tables
+        ]
     return tuple(tables)

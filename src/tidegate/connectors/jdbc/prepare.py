@@ -5,7 +5,13 @@ Every step can be repeated: until the record says that a table is prepared, none
 
 from tidegate.connectors.jdbc.target import Target
 from tidegate.databases.catalogue import TableInfo, TableName
-from tidegate.databases.ddl import add_column, create_namespace, create_table, drop_table, empty_table
+from tidegate.databases.ddl import (
+    add_column,
+    create_namespace,
+    create_table,
+    drop_table,
+    empty_table,
+)
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
@@ -27,7 +33,11 @@ class Preparation:
     def __init__(self, dialect: Dialect, values: Values) -> None:
         self._dialect = dialect
         self._rules = rules_of(dialect.system)
-        self._schema, self._data, self._custom = values["schema_save_mode"], values["data_save_mode"], values["custom_sql"]
+        self._schema, self._data, self._custom = (
+            values["schema_save_mode"],
+            values["data_save_mode"],
+            values["custom_sql"],
+        )
         self._keyed = values["create_index"]
 
     @property
@@ -39,7 +49,9 @@ class Preparation:
         """Once in the life of a lineage."""
         info = self._dialect.table_info(session, target.name)
         if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
-            raise NotPrepared(f"the table {target.name} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST")
+            raise NotPrepared(
+                f"the table {target.name} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST"
+            )
         if info is not None and self._schema == "RECREATE_SCHEMA":
             session.execute(drop_table(self._dialect, target.name))
             info = None
@@ -53,20 +65,38 @@ class Preparation:
             session.execute(self._custom)
 
     def _create(self, session: Session, target: Target) -> None:
-        if not self._has_namespace(session, target.name) and (statement := create_namespace(self._dialect, target.name)):
+        if not self._has_namespace(session, target.name) and (
+            statement := create_namespace(self._dialect, target.name)
+        ):
             session.execute(statement)
         key = target.key if self._keyed else ()
-        for statement in create_table(self._dialect, target.name, target.columns, key, target.comment, self._types(session, target)):
+        for statement in create_table(
+            self._dialect,
+            target.name,
+            target.columns,
+            key,
+            target.comment,
+            self._types(session, target),
+        ):
             session.execute(statement)
 
     def _types(self, session: Session, target: Target) -> list[str]:
         """The types of a new table's columns: wide enough for whatever the source may have."""
         columns = target.columns
         natives = [self._dialect.native_type(column.type) for column in columns]
-        found = [self._rules.new_type(c, native, target.origins.get(c.name)) for c, native in zip(columns, natives, strict=True)]
+        found = [
+            self._rules.new_type(c, native, target.origins.get(c.name))
+            for c, native in zip(columns, natives, strict=True)
+        ]
         places = target.positions(target.key)
         try:
-            wide = self._rules.key_types([columns[n] for n in places], [found[n] for n in places], target.origins, session, indexed=self._keyed)
+            wide = self._rules.key_types(
+                [columns[n] for n in places],
+                [found[n] for n in places],
+                target.origins,
+                session,
+                indexed=self._keyed,
+            )
         except KeyTooLong as error:
             raise NotPrepared(
                 f"the table {target.name} cannot be made: {error}. Make it yourself, choose other primary_keys, or set create_index = false"
@@ -79,23 +109,42 @@ class Preparation:
         """Asked first: even `if not exists` needs a right that a user may lack."""
         match self._dialect.system:
             case System.MYSQL:
-                return session.one("select 1 from information_schema.schemata where schema_name = %s", (name.database,)) is not None
+                return (
+                    session.one(
+                        "select 1 from information_schema.schemata where schema_name = %s",
+                        (name.database,),
+                    )
+                    is not None
+                )
             case System.POSTGRES:
-                return session.one("select 1 from pg_namespace where nspname = %s", (name.schema,)) is not None
+                return (
+                    session.one("select 1 from pg_namespace where nspname = %s", (name.schema,))
+                    is not None
+                )
             case System.SQLITE:
                 return True
 
     def _empty(self, session: Session, name: TableName) -> None:
         if self._data == "DROP_DATA":
             session.execute(empty_table(self._dialect, name))
-        elif self._data == "ERROR_WHEN_DATA_EXISTS" and session.query(f"select 1 from {self._dialect.qualified(name)} limit 1"):
-            raise NotPrepared(f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+        elif self._data == "ERROR_WHEN_DATA_EXISTS" and session.query(
+            f"select 1 from {self._dialect.qualified(name)} limit 1"
+        ):
+            raise NotPrepared(
+                f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+            )
 
     def grow(self, session: Session, target: Target, info: TableInfo) -> None:
         """Add columns that the source has got since."""
-        lacking = [column for column in target.columns if info.column(column.name) is None] if target.grows else []
+        lacking = (
+            [column for column in target.columns if info.column(column.name) is None]
+            if target.grows
+            else []
+        )
         for column in lacking:
-            native = self._rules.new_type(column, self._dialect.native_type(column.type), target.origins.get(column.name))
+            native = self._rules.new_type(
+                column, self._dialect.native_type(column.type), target.origins.get(column.name)
+            )
             session.execute(add_column(self._dialect, target.name, column, native))
 
     def found(self, session: Session, target: Target) -> TableInfo:

@@ -11,9 +11,14 @@ from tidegate.model.errors import UserError
 from tidegate.model.types import RowKind
 
 if TYPE_CHECKING:
-    from tidegate.connectors.jdbc.target import Target  # it needs Arrow, and options are checked without it
+    from tidegate.connectors.jdbc.target import (
+        Target,
+    )  # it needs Arrow, and options are checked without it
 
-_TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:=|:([A-Za-z_]\w*)|\?|%", re.DOTALL)
+_TOKENS = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:=|:([A-Za-z_]\w*)|\?|%",
+    re.DOTALL,
+)
 
 
 def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
@@ -37,23 +42,39 @@ def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]
         lower = [column.lower() for column in columns]
         for name in names:
             if str(name).lower() not in lower:
-                raise UserError(f"query has the parameter :{name}, and the incoming rows have no such column: {', '.join(columns)}")
+                raise UserError(
+                    f"query has the parameter :{name}, and the incoming rows have no such column: {', '.join(columns)}"
+                )
         return [lower.index(str(name).lower()) for name in names]
     if len(names) != len(columns):
-        raise UserError(f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns: {', '.join(columns)}")
+        raise UserError(
+            f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns: {', '.join(columns)}"
+        )
     return list(range(len(columns)))
 
 
-def run_query(session: Session, dialect: Dialect, query: str, place: TableName, target: "Target", rows_max: int) -> None:
+def run_query(
+    session: Session,
+    dialect: Dialect,
+    query: str,
+    place: TableName,
+    target: "Target",
+    rows_max: int,
+) -> None:
     """All rows of one staging table, in their order."""
     statement, names = parameters(query)
     places = columns_of(names, target.names())
     stage = dialect.qualified(place)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
-        raise UserError("a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink")
+        raise UserError(
+            "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink"
+        )
     columns = ", ".join(f"c{number}" for number in places)
     puts = f"kind in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
     last = -1
-    while rows := session.query(f"select seq, {columns} from {stage} where seq > %s and {puts} order by seq limit {rows_max}", (last,)):
+    while rows := session.query(
+        f"select seq, {columns} from {stage} where seq > %s and {puts} order by seq limit {rows_max}",
+        (last,),
+    ):
         session.execute_many(statement, [row[1:] for row in rows])
         last = rows[-1][0]

@@ -60,8 +60,14 @@ class OtherOffsets(TerminalError):
     condition = "other-offsets"
 
     def __init__(self, where: str, checkpoint: int, found: int) -> None:
-        what = "with other ranges of its sources" if found == checkpoint else f"and is at checkpoint {found} already"
-        super().__init__(f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table {TABLE}): start fresh, or restore that checkpoint")
+        what = (
+            "with other ranges of its sources"
+            if found == checkpoint
+            else f"and is at checkpoint {found} already"
+        )
+        super().__init__(
+            f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table {TABLE}): start fresh, or restore that checkpoint"
+        )
         self.checkpoint, self.found = checkpoint, found
 
 
@@ -78,9 +84,20 @@ class Record:
 class Records:
     """The record of one sink in one lineage."""
 
-    def __init__(self, address: Address, dialect: Dialect, context: OperatorContext, resume: Resume) -> None:
-        self._address, self._dialect, self._context, self._lineage = address, dialect, context, resume.lineage
-        self._generation, self._token, self._installation = resume.generation, resume.token, resume.installation
+    def __init__(
+        self, address: Address, dialect: Dialect, context: OperatorContext, resume: Resume
+    ) -> None:
+        self._address, self._dialect, self._context, self._lineage = (
+            address,
+            dialect,
+            context,
+            resume.lineage,
+        )
+        self._generation, self._token, self._installation = (
+            resume.generation,
+            resume.token,
+            resume.installation,
+        )
         lineage = resume.lineage
         self._id = record_id(context, lineage)
         self._table = dialect.qualified(stage_place(address, TABLE))
@@ -115,8 +132,15 @@ class Records:
         info = self._dialect.table_info(session, stage_place(self._address, TABLE))
         if info is None:
             return 0
-        dropped = f" and (token is null or token not like '{_DROPPED}%')" if info.column("token") is not None else ""
-        checkpoint = session.one(f"select checkpoint from {self._table} where id = %s{dropped.replace('%', '%%')}", (self._id,))
+        dropped = (
+            f" and (token is null or token not like '{_DROPPED}%')"
+            if info.column("token") is not None
+            else ""
+        )
+        checkpoint = session.one(
+            f"select checkpoint from {self._table} where id = %s{dropped.replace('%', '%%')}",
+            (self._id,),
+        )
         return int(checkpoint or 0)
 
     def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> bool:
@@ -130,7 +154,15 @@ class Records:
         made = session.execute(
             f"{first} {self._table} (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
             f"values (%s, %s, %s, %s, %s, %s, 0, null, %s) {last}",
-            (self._id, self._lineage[:200], self._context.job_id, self._context.pipeline, self._context.operator, checkpoint, json.dumps(sorted(prepared))),
+            (
+                self._id,
+                self._lineage[:200],
+                self._context.job_id,
+                self._context.pipeline,
+                self._context.operator,
+                checkpoint,
+                json.dumps(sorted(prepared)),
+            ),
         )
         return made > 0
 
@@ -139,7 +171,10 @@ class Records:
         driver of this one has it, RecordGone where it is not there."""
         lock = "" if self._dialect.system is System.SQLITE else " for update"
         try:
-            rows = session.query(f"select checkpoint, generation, offsets, prepared, token from {self._table} where id = %s{lock}", (self._id,))
+            rows = session.query(
+                f"select checkpoint, generation, offsets, prepared, token from {self._table} where id = %s{lock}",
+                (self._id,),
+            )
         except StatementRefused as error:
             if error.code not in _NO_TABLE and "no such table" not in str(error):
                 raise
@@ -160,7 +195,9 @@ class Records:
         if current > self._generation:
             raise Fenced(what, self._generation, current)
         if token.startswith(_DROPPED) and current == self._generation:
-            raise DataDropped(str(self._address), self._context.operator, token.removeprefix(_DROPPED))
+            raise DataDropped(
+                str(self._address), self._context.operator, token.removeprefix(_DROPPED)
+            )
         if current == self._generation and token and self._token and token != self._token:
             raise OtherCopy(what, self._generation)
 
@@ -173,31 +210,45 @@ class Records:
 
     def drop_others(self, session: Session, path: str) -> None:
         """The rows of a table are about to be removed, as the save mode says: every other sink that has written to it is stopped by name."""
-        for key, prepared in session.query(f"select id, prepared from {self._table} where id <> %s", (self._id,)):
+        for key, prepared in session.query(
+            f"select id, prepared from {self._table} where id <> %s", (self._id,)
+        ):
             if path in (json.loads(prepared) if prepared else ()):
                 by = f"{_DROPPED}job {self._context.job_id} ({self._context.job_name})"[:100]
                 session.execute(f"update {self._table} set token = %s where id = %s", (by, key))
 
     def prepare(self, session: Session, prepared: frozenset[str]) -> None:
         """Within a transaction: the save modes of these tables are done."""
-        session.execute(f"update {self._table} set prepared = %s where id = %s", (json.dumps(sorted(prepared)), self._id))
+        session.execute(
+            f"update {self._table} set prepared = %s where id = %s",
+            (json.dumps(sorted(prepared)), self._id),
+        )
 
     def move(self, session: Session, checkpoint: int, offsets: Mapping[str, Any]) -> None:
         """Within a transaction: this batch is there."""
-        session.execute(f"update {self._table} set checkpoint = %s, offsets = %s where id = %s", (checkpoint, json.dumps(offsets), self._id))
+        session.execute(
+            f"update {self._table} set checkpoint = %s, offsets = %s where id = %s",
+            (checkpoint, json.dumps(offsets), self._id),
+        )
 
     def remove(self, session: Session) -> None:
         """The job is done, and so is its record. That of another driver stays."""
         mine = "(token is null or token = '' or token = %s)" if self._token else "1 = 1"
         given = (self._id, self._generation, *((self._token,) if self._token else ()))
-        session.execute(f"delete from {self._table} where id = %s and generation <= %s and {mine}", given)
+        session.execute(
+            f"delete from {self._table} where id = %s and generation <= %s and {mine}", given
+        )
 
-    def has(self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0) -> bool:
+    def has(
+        self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
+    ) -> bool:
         """Whether this very batch is there, or lies before the record in a chain up to `ahead` that is being repeated; OtherOffsets where another one is in
         its place."""
         if checkpoint < record.checkpoint <= ahead:
             return True
-        if record.checkpoint < checkpoint or (record.checkpoint == checkpoint and record.offsets is None):
+        if record.checkpoint < checkpoint or (
+            record.checkpoint == checkpoint and record.offsets is None
+        ):
             return False
         if record.checkpoint == checkpoint and record.offsets == json.loads(json.dumps(offsets)):
             return True

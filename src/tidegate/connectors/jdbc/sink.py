@@ -19,9 +19,13 @@ class JdbcSink(Sink):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         database = values["database"] or ""
-        self.address = address_of(values, "" if has_placeholder(database) else database, creates=True)
+        self.address = address_of(
+            values, "" if has_placeholder(database) else database, creates=True
+        )
         if self.address.system is not System.SQLITE and not self.address.database:
-            raise UserError("the sink's URL names no database: its record and its staging tables need one, so write it into the URL")
+            raise UserError(
+                "the sink's URL names no database: its record and its staging tables need one, so write it into the URL"
+            )
 
     def reach(self) -> bool:
         """Log in, and leave. A file that is not there yet is not made."""

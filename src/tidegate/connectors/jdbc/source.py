@@ -9,7 +9,13 @@ from itertools import pairwise
 import pyarrow as pa
 
 from tidegate.connectors.jdbc.connection import address_of
-from tidegate.connectors.jdbc.position import ROW_BYTES, Position, TableChunks, latest_within, thinned
+from tidegate.connectors.jdbc.position import (
+    ROW_BYTES,
+    Position,
+    TableChunks,
+    latest_within,
+    thinned,
+)
 from tidegate.connectors.jdbc.tables import TableRead, resolve
 from tidegate.databases.chunks import Chunk, Cut, cut
 from tidegate.databases.dialect import dialect_of
@@ -54,7 +60,10 @@ class JdbcSource(Source):
         """Every table cut into chunks."""
         reads = self.reads()
         with open_session(self.address) as session:
-            tables = [self._chunks(session, read, max(CHUNKS_EACH_MIN, CHUNKS_MAX // len(reads))) for read in reads]
+            tables = [
+                self._chunks(session, read, max(CHUNKS_EACH_MIN, CHUNKS_MAX // len(reads)))
+                for read in reads
+            ]
         return Position(tables=thinned(tables)).to_json()
 
     def _chunks(self, session: Session, read: TableRead, chunks_max: int) -> TableChunks:
@@ -70,12 +79,29 @@ class JdbcSource(Source):
             sample_rate=self.values["split.inverse-sampling.rate"],
             chunks_max=chunks_max,
         )
-        relation = f"(select * from {read.relation} where {read.filter}) tidegate_filtered" if read.filter else read.relation
+        relation = (
+            f"(select * from {read.relation} where {read.filter}) tidegate_filtered"
+            if read.filter
+            else read.relation
+        )
         native = read.native(read.split_column)
-        found: list[Chunk] = cut(session, self.dialect, relation, self.dialect.key_expression(native), read.split_type(), how)
+        found: list[Chunk] = cut(
+            session,
+            self.dialect,
+            relation,
+            self.dialect.key_expression(native),
+            read.split_type(),
+            how,
+        )
         edges = tuple(chunk.high for chunk in found[:-1])
         nulls = bool(edges) and native.nullable
-        return TableChunks(path=read.table.path, column=read.split_column, edges=edges, rows_each=max(1, found[0].rows), nulls=nulls)
+        return TableChunks(
+            path=read.table.path,
+            column=read.split_column,
+            edges=edges,
+            rows_each=max(1, found[0].rows),
+            nulls=nulls,
+        )
 
     def _rows(self, session: Session, read: TableRead) -> int:
         """From the statistics, else counted: they say nothing about queries, views and new tables."""
@@ -100,7 +126,9 @@ class JdbcSource(Source):
             edges = [first + (last - first) * i // parts for i in range(parts + 1)]
             for low, high in pairwise(edges):
                 payload = [table.path, table.column, *table.span(low, high)]
-                splits.append(Split(table.path, payload, max(1, (high - low) * table.rows_each * ROW_BYTES)))
+                splits.append(
+                    Split(table.path, payload, max(1, (high - low) * table.rows_each * ROW_BYTES))
+                )
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -108,9 +136,16 @@ class JdbcSource(Source):
         path, column, low, high, nulls = split.payload
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:
-            raise TerminalError(f"the table {path} was there when the job began, and is not among those that the source reads now: {self.address}")
+            raise TerminalError(
+                f"the table {path} was there when the job began, and is not among those that the source reads now: {self.address}"
+            )
         empty = low is None
-        for batch in self.dialect.batches(self.address, read.select(self.dialect, column, low, high, nulls), read.types(), self.values["fetch_size"]):
+        for batch in self.dialect.batches(
+            self.address,
+            read.select(self.dialect, column, low, high, nulls),
+            read.types(),
+            self.values["fetch_size"],
+        ):
             empty = False
             yield batch
         if empty:

@@ -21,7 +21,13 @@ from tidegate.connectors.jdbc.foreign_sql import KIND, SEQ, Brand, create_stage,
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.prepare import NotPrepared
 from tidegate.connectors.jdbc.target import written
-from tidegate.databases.errors import AccessDenied, DatabaseTrouble, DatabaseUnreachable, StatementRefused, TableMissing
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    StatementRefused,
+    TableMissing,
+)
 from tidegate.databases.url import masked_by, shown_url
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError, UserError
@@ -52,9 +58,14 @@ class DriverMissing(UserError):
 def found_table(values: Values, read: ForeignRead) -> Table:
     """The table as Spark sees it."""
     try:
-        return table_of(_asked(values, lambda: _rows(values, read.relation, []).limit(0).toArrow().schema), read.path)
+        return table_of(
+            _asked(values, lambda: _rows(values, read.relation, []).limit(0).toArrow().schema),
+            read.path,
+        )
     except TypeError as error:
-        raise UserError(f"{read.path} has a column that cannot travel through a pipeline: {error}; leave it out or cast it with `query`") from error
+        raise UserError(
+            f"{read.path} has a column that cannot travel through a pipeline: {error}; leave it out or cast it with `query`"
+        ) from error
 
 
 def low_high(values: Values, read: ForeignRead) -> tuple[int | None, int | None]:
@@ -70,14 +81,20 @@ def _whole(value: Any, rounding: str) -> int | None:
         return None
     exact = Decimal(str(value))
     if not exact.is_finite():
-        raise UserError(f"partition_column holds {value}, and cannot be cut: name another column, or leave it out")
+        raise UserError(
+            f"partition_column holds {value}, and cannot be cut: name another column, or leave it out"
+        )
     return int(exact.to_integral_value(rounding))
 
 
-def frame(source: ForeignSource, spark: SparkSession, table: Table, start: Offset, end: Offset) -> DataFrame:
+def frame(
+    source: ForeignSource, spark: SparkSession, table: Table, start: Offset, end: Offset
+) -> DataFrame:
     """The rows of one table between two offsets: a task for each condition."""
     read, predicates = source.predicates(table, start, end, spark.sparkContext.defaultParallelism)
-    rows = _asked(source.values, lambda: _rows(source.values, read.relation, predicates or ["1 = 0"], spark))
+    rows = _asked(
+        source.values, lambda: _rows(source.values, read.relation, predicates or ["1 = 0"], spark)
+    )
     return rows.select(*[f.col(_quoted(name)) for name in table.names()])
 
 
@@ -91,7 +108,11 @@ def save(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> Non
     rows = rows.toDF(*[written(name, values) for name in rows.columns])
     mode, more = _prepared(values, place) if sink.begins(place, task) else ("append", {})
     properties = {**_properties(values), **more, "batchsize": str(values["batch_size"])}
-    _asked(values, lambda: rows.write.mode(mode).jdbc(values["url"], place, properties=properties), only_sql=True)
+    _asked(
+        values,
+        lambda: rows.write.mode(mode).jdbc(values["url"], place, properties=properties),
+        only_sql=True,
+    )
 
 
 def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
@@ -119,27 +140,62 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
                 connection.execute(statement)
                 _check_types(connection, place, columns, stage, large)
         connection.commit()
-        folded = [connection.folded(name) for name in (SEQ, KIND, *(stage_column(n) for n in range(len(names))))]
+        folded = [
+            connection.folded(name)
+            for name in (SEQ, KIND, *(stage_column(n) for n in range(len(names))))
+        ]
     kind = f.col(ROW_KIND).cast("int") if table.kinds else f.lit(RowKind.INSERT.code)
-    rows = df.select(f.monotonically_increasing_id(), kind, *[f.col(_quoted(name)) for name in names]).toDF(*folded)
+    rows = df.select(
+        f.monotonically_increasing_id(), kind, *[f.col(_quoted(name)) for name in names]
+    ).toDF(*folded)
     properties = {**_properties(values), "batchsize": str(values["batch_size"])}
-    _asked(values, lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties), only_sql=True)
-    part = Staged(place=place, stage=stage, columns=columns, names=tuple(names), key=key, kinds=table.kinds, large=large)
+    _asked(
+        values,
+        lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties),
+        only_sql=True,
+    )
+    part = Staged(
+        place=place,
+        stage=stage,
+        columns=columns,
+        names=tuple(names),
+        key=key,
+        kinds=table.kinds,
+        large=large,
+    )
     sink.staging.parts[task.checkpoint, task.subtask] = part
 
 
-def _check_types(connection: "JvmConnection", place: str, columns: tuple[str, ...], stage: str, large: frozenset[int]) -> None:
+def _check_types(
+    connection: "JvmConnection",
+    place: str,
+    columns: tuple[str, ...],
+    stage: str,
+    large: frozenset[int],
+) -> None:
     """A staged column of another type could change a value, or lose it."""
     staged = connection.types(stage, [stage_column(n) for n in range(len(columns))])
-    for number, (wanted, made) in enumerate(zip(connection.types(place, columns), staged, strict=True)):
+    for number, (wanted, made) in enumerate(
+        zip(connection.types(place, columns), staged, strict=True)
+    ):
         if number not in large and wanted != made:
-            raise UserError(f"the column {columns[number]} of {place} cannot be staged: its type {wanted} becomes {made} (numbers of java.sql.Types)")
+            raise UserError(
+                f"the column {columns[number]} of {place} cannot be staged: its type {wanted} becomes {made} (numbers of java.sql.Types)"
+            )
 
 
-def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
+def _prepare(
+    sink: ForeignSink,
+    connection: "JvmConnection",
+    shape: StructType,
+    place: str,
+    key: tuple[int, ...],
+) -> None:
     """Once in the life of a lineage, what the save modes say. May be repeated until the first commit: none of our rows is in the table before it."""
     values, staging = sink.values, sink.staging
-    if place in staging.fresh or (place in staging.prepared and not (staging.renewed and not connection.is_there(place))):
+    if place in staging.fresh or (
+        place in staging.prepared and not (staging.renewed and not connection.is_there(place))
+    ):
         return
     there = connection.is_there(place)
     if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
@@ -150,8 +206,14 @@ def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, 
         there = False
     if there and values["data_save_mode"] == "DROP_DATA":
         connection.execute(f"delete from {place}")
-    if there and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS" and connection.rows(f"select count(*) from {place}")[0][0] != "0":
-        raise NotPrepared(f"there are rows in {place}, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+    if (
+        there
+        and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
+        and connection.rows(f"select count(*) from {place}")[0][0] != "0"
+    ):
+        raise NotPrepared(
+            f"there are rows in {place}, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+        )
     connection.commit()
     if not there:
         _create(values, connection, shape, place, key)
@@ -162,18 +224,28 @@ def _prepare(sink: ForeignSink, connection: "JvmConnection", shape: StructType, 
     staging.fresh.add(place)
 
 
-def _create(values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]) -> None:
+def _create(
+    values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]
+) -> None:
     """A table as Spark makes it of the columns; the key's texts are short enough to be compared."""
     names = [written(name, values) for name in shape.names]
     texts = [_quoted(names[n]) for n in key if shape[n].dataType == StringType()]
     properties = dict(_properties(values))
     if texts:
-        properties["createTableColumnTypes"] = ", ".join(f"{name} VARCHAR({KEY_TEXT_MAX})" for name in texts)
+        properties["createTableColumnTypes"] = ", ".join(
+            f"{name} VARCHAR({KEY_TEXT_MAX})" for name in texts
+        )
     empty = SparkSession.builder.getOrCreate().createDataFrame([], shape).toDF(*names)
-    _asked(values, lambda: empty.write.mode("append").jdbc(values["url"], place, properties=properties), only_sql=True)
+    _asked(
+        values,
+        lambda: empty.write.mode("append").jdbc(values["url"], place, properties=properties),
+        only_sql=True,
+    )
     if key and values["create_index"]:
         own = connection.columns(place, [names[n] for n in key])
-        connection.execute(f"create unique index tidegate_k_{uuid4().hex[:12]} on {place} ({', '.join(own)})")
+        connection.execute(
+            f"create unique index tidegate_k_{uuid4().hex[:12]} on {place} ({', '.join(own)})"
+        )
         connection.commit()
 
 
@@ -209,11 +281,17 @@ class JvmConnection:
         self._values, self._java = values, java
         about = java.getMetaData()
         self._quote = str(about.getIdentifierQuoteString() or "").strip()
-        self._upper, self._lower = bool(about.storesUpperCaseIdentifiers()), bool(about.storesLowerCaseIdentifiers())
+        self._upper, self._lower = (
+            bool(about.storesUpperCaseIdentifiers()),
+            bool(about.storesLowerCaseIdentifiers()),
+        )
 
     def execute(self, sql: str, *given: Any) -> int:
         """Run a statement; how many rows it changed."""
-        return _asked(self._values, lambda: int(self._run(sql, given, lambda statement: statement.executeUpdate())))
+        return _asked(
+            self._values,
+            lambda: int(self._run(sql, given, lambda statement: statement.executeUpdate())),
+        )
 
     def rows(self, sql: str, *given: Any) -> list[tuple[str | None, ...]]:
         """Everything that a query gives, as texts."""
@@ -240,7 +318,11 @@ class JvmConnection:
         """The tables whose names begin so, in lower case."""
 
         def read() -> list[str]:
-            with closing(self._java.getMetaData().getTables(self._java.getCatalog(), None, f"{self.folded(prefix)}%", None)) as found:
+            with closing(
+                self._java.getMetaData().getTables(
+                    self._java.getCatalog(), None, f"{self.folded(prefix)}%", None
+                )
+            ) as found:
                 names = []
                 while found.next():
                     names.append(str(found.getString("TABLE_NAME")).lower())
@@ -262,18 +344,26 @@ class JvmConnection:
 
         def read(statement: Any) -> list[str]:
             about = statement.executeQuery().getMetaData()
-            return [str(about.getColumnName(number)) for number in range(1, about.getColumnCount() + 1)]
+            return [
+                str(about.getColumnName(number)) for number in range(1, about.getColumnCount() + 1)
+            ]
 
-        own = _asked(self._values, lambda: self._run(f"select * from {place} where 1 = 0", (), read))
+        own = _asked(
+            self._values, lambda: self._run(f"select * from {place} where 1 = 0", (), read)
+        )
         known = {name.lower(): name for name in own} | {name: name for name in own}
         lacking = [name for name in wanted if name not in known and name.lower() not in known]
         if lacking:
-            raise UserError(f"the table {place} has no column {', '.join(lacking)}: there are {', '.join(own)}")
+            raise UserError(
+                f"the table {place} has no column {', '.join(lacking)}: there are {', '.join(own)}"
+            )
         return tuple(self.quoted(known.get(name) or known[name.lower()]) for name in wanted)
 
     def texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
         """Which of these columns are texts, and no large objects."""
-        return frozenset(number for number, kind in enumerate(self.types(place, columns)) if kind in _SHORT_TEXTS)
+        return frozenset(
+            number for number, kind in enumerate(self.types(place, columns)) if kind in _SHORT_TEXTS
+        )
 
     def types(self, place: str, columns: Sequence[str]) -> list[int]:
         """The types of columns, as numbers of java.sql.Types."""
@@ -284,13 +374,23 @@ class JvmConnection:
 
         def read(statement: Any) -> list[tuple[int, int, int]]:
             about = statement.executeQuery().getMetaData()
-            return [(int(about.getColumnType(n)), int(about.getPrecision(n)), int(about.getScale(n))) for n in range(1, len(columns) + 1)]
+            return [
+                (int(about.getColumnType(n)), int(about.getPrecision(n)), int(about.getScale(n)))
+                for n in range(1, len(columns) + 1)
+            ]
 
-        return _asked(self._values, lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read))
+        return _asked(
+            self._values,
+            lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read),
+        )
 
     def quoted(self, name: str) -> str:
         """A name as it stands."""
-        return f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}" if self._quote else name
+        return (
+            f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}"
+            if self._quote
+            else name
+        )
 
     def folded(self, name: str) -> str:
         """How the database keeps a name that is written without quotes."""
@@ -298,7 +398,16 @@ class JvmConnection:
 
     def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
         """A statement for every row of a query, with its values as parameters in order; the values stay in the JVM."""
-        _asked(self._values, lambda: self._run(query, (), lambda rows: self._run(statement, (), lambda put: _fed(rows.executeQuery(), put, rows_max))))
+        _asked(
+            self._values,
+            lambda: self._run(
+                query,
+                (),
+                lambda rows: self._run(
+                    statement, (), lambda put: _fed(rows.executeQuery(), put, rows_max)
+                ),
+            ),
+        )
 
     def commit(self) -> None:
         """The end of a transaction."""
@@ -317,7 +426,10 @@ class JvmConnection:
 
 
 _SHORT_TEXTS = (1, 12, -15, -9)
-_TEXTS, _BYTES = (2005, 2011, -1, -16), (2004, -4)  # of java.sql.Types: large objects, which cannot be handed on as they are
+_TEXTS, _BYTES = (
+    (2005, 2011, -1, -16),
+    (2004, -4),
+)  # of java.sql.Types: large objects, which cannot be handed on as they are
 
 
 def _fed(rows: Any, put: Any, rows_max: int) -> None:
@@ -360,8 +472,14 @@ def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
         return "overwrite", {}
     if there and values["data_save_mode"] == "DROP_DATA":
         return "overwrite", {"truncate": "true"}
-    if there and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS" and _asked(values, lambda: _rows(values, place, []).limit(1).count()):
-        raise NotPrepared(f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+    if (
+        there
+        and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
+        and _asked(values, lambda: _rows(values, place, []).limit(1).count())
+    ):
+        raise NotPrepared(
+            f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+        )
     return "append", {}
 
 
@@ -373,9 +491,15 @@ def _is_there(values: Values, place: str) -> bool:
     return True
 
 
-def _rows(values: Values, relation: str, predicates: list[str], spark: SparkSession | None = None) -> DataFrame:
+def _rows(
+    values: Values, relation: str, predicates: list[str], spark: SparkSession | None = None
+) -> DataFrame:
     reader = (spark or SparkSession.builder.getOrCreate()).read
-    properties = {**_properties(values), "fetchsize": str(values.get("fetch_size") or 0), "preferTimestampNTZ": "true"}
+    properties = {
+        **_properties(values),
+        "fetchsize": str(values.get("fetch_size") or 0),
+        "preferTimestampNTZ": "true",
+    }
     if predicates:
         return reader.jdbc(values["url"], relation, predicates=predicates, properties=properties)
     return reader.jdbc(values["url"], relation, properties=properties)
@@ -383,7 +507,11 @@ def _rows(values: Values, relation: str, predicates: list[str], spark: SparkSess
 
 def _properties(values: Values) -> dict[str, str]:
     """What the driver is handed: the connection's properties, who we are, and its class."""
-    given = {str(key): as_text(value) for key, value in (values["properties"] or {}).items() if value is not None}
+    given = {
+        str(key): as_text(value)
+        for key, value in (values["properties"] or {}).items()
+        if value is not None
+    }
     named = {"user": values["username"], "password": values["password"], "driver": values["driver"]}
     return given | {key: text for key, text in named.items() if text}
 
@@ -404,26 +532,45 @@ def _ours(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
     where = shown_url(values["url"])
     line = masked_by(values["url"], values["password"], chain[-1][1].partition("\n")[0])[:LINE_MAX]
     text = " ".join(f"{name}: {told}" for name, told, _ in chain)
-    if any(words in text for words in ("ClassNotFoundException", "No suitable driver", "could not open a JDBC connection")):
+    if any(
+        words in text
+        for words in (
+            "ClassNotFoundException",
+            "No suitable driver",
+            "could not open a JDBC connection",
+        )
+    ):
         return DriverMissing(values["driver"], where, line)
     state = next((state for _, _, state in reversed(chain) if state), "")
     if state.startswith("28"):
         return AccessDenied(where, line)
     if state.startswith("08"):
         return DatabaseUnreachable(where, line)
-    if state.startswith(("42", "22", "23")) or not any(name.startswith("java.sql.") for name, _, _ in chain):
+    if state.startswith(("42", "22", "23")) or not any(
+        name.startswith("java.sql.") for name, _, _ in chain
+    ):
         return StatementRefused(where, line, state)
     return DatabaseTrouble(where, line, state)
 
 
 def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str]]:
     """The exceptions of the JVM from the outermost to the first cause: class, message, SQLSTATE."""
-    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    java = (
+        error.java_exception
+        if isinstance(error, Py4JJavaError)
+        else getattr(error, "_origin", None)
+    )
     gateway = SparkSession.builder.getOrCreate().sparkContext._gateway
     found: list[tuple[str, str, str]] = []
     while java is not None and gateway is not None and len(found) < CAUSES_MAX:
-        state = str(java.getSQLState() or "") if is_instance_of(gateway, java, "java.sql.SQLException") else ""
-        found.append((java.getClass().getName(), str(java.getMessage() or java.getClass().getName()), state))
+        state = (
+            str(java.getSQLState() or "")
+            if is_instance_of(gateway, java, "java.sql.SQLException")
+            else ""
+        )
+        found.append(
+            (java.getClass().getName(), str(java.getMessage() or java.getClass().getName()), state)
+        )
         java = java.getCause()
     return found
 
@@ -431,7 +578,11 @@ def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str
 def _only_inserts(df: DataFrame) -> DataFrame:
     """Spark's writer can only add rows: one that takes something back must not become one that is added."""
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
-    refused = f.raise_error(f.lit("a row that updates or deletes cannot be written to this database: put FilterRowKind before the sink"))
+    refused = f.raise_error(
+        f.lit(
+            "a row that updates or deletes cannot be written to this database: put FilterRowKind before the sink"
+        )
+    )
     return df.where(f.when(adds, f.lit(True)).otherwise(refused.cast("boolean"))).drop(ROW_KIND)
 
 

@@ -34,7 +34,13 @@ class StageLoader(ABC):
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new staging table."""
 
-    def shape(self, name: TableName, target: TableName, columns: Sequence[Column], rows: int) -> bool:  # noqa: ARG002  # most databases cannot
+    def shape(
+        self,
+        name: TableName,  # noqa: ARG002  # most databases cannot
+        target: TableName,  # noqa: ARG002  # as above
+        columns: Sequence[Column],  # noqa: ARG002  # as above
+        rows: int,  # noqa: ARG002  # as above
+    ) -> bool:
         """A new staging table that can become the target (adopt.py), where so many rows are worth it; False where it was not made."""
         return False
 
@@ -69,8 +75,14 @@ def as_text(kind: DataType, dialect: Dialect) -> bool:
     """Whether a column is staged as JSON text."""
     if kind.name in NESTED:
         return True
-    listed = kind.name is TypeName.ARRAY or kind.name.value.endswith("float_vector") or kind.name in (TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
-    return listed and (dialect.system is not System.POSTGRES or dialect.native_type(kind) == "jsonb")
+    listed = (
+        kind.name is TypeName.ARRAY
+        or kind.name.value.endswith("float_vector")
+        or kind.name in (TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
+    )
+    return listed and (
+        dialect.system is not System.POSTGRES or dialect.native_type(kind) == "jsonb"
+    )
 
 
 def stage_type(kind: DataType, dialect: Dialect) -> str:
@@ -90,8 +102,16 @@ def stage_type(kind: DataType, dialect: Dialect) -> str:
 def staged(column: Any, kind: DataType, dialect: Dialect) -> Any:
     """A column as it is staged."""
     if as_text(kind, dialect):
-        return pa.array([None if value is None else to_json(value) for value in column.to_pylist()], pa.string())
-    wanted = pa.string() if kind.name is TypeName.NULL else pa.time64("us") if kind.name is TypeName.TIME else arrow_type(kind)
+        return pa.array(
+            [None if value is None else to_json(value) for value in column.to_pylist()], pa.string()
+        )
+    wanted = (
+        pa.string()
+        if kind.name is TypeName.NULL
+        else pa.time64("us")
+        if kind.name is TypeName.TIME
+        else arrow_type(kind)
+    )
     return column if column.type == wanted else column.cast(wanted)
 
 
@@ -103,7 +123,10 @@ def to_json(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         if value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
-            return {str(_word(key) if not isinstance(key, str) else key): _plain(below) for key, below in value}
+            return {
+                str(_word(key) if not isinstance(key, str) else key): _plain(below)
+                for key, below in value
+            }
         return [_plain(below) for below in value]
     if isinstance(value, dict):
         return {str(key): _plain(below) for key, below in value.items()}

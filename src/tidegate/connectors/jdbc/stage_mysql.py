@@ -32,7 +32,9 @@ class MySqlLoader(StageLoader):
         self._rules.verify(self._session)
         self._local = True
         # Without a name: nothing is left of it, however this process ends.
-        self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)  # noqa: SIM115  # closed with the loader
+        self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the loader
+            dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        )
 
     @property
     def session(self) -> Session:
@@ -41,9 +43,15 @@ class MySqlLoader(StageLoader):
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new table, in the order of its rows."""
-        columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
-        columns = columns.replace("collate utf8mb4_bin", f"collate {exact_collation(self._session)}")
-        self._session.execute(f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint, {columns}) engine = InnoDB")
+        columns = ", ".join(
+            f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
+        )
+        columns = columns.replace(
+            "collate utf8mb4_bin", f"collate {exact_collation(self._session)}"
+        )
+        self._session.execute(
+            f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint, {columns}) engine = InnoDB"
+        )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """By LOAD DATA LOCAL, else by inserts."""
@@ -64,17 +72,25 @@ class MySqlLoader(StageLoader):
         self._file.flush()
         self._file.seek(0)
         binary = [pa.types.is_binary(field.type) for field in batch.schema]
-        places = ", ".join(f"@b{i}" if binary[i] else field.name for i, field in enumerate(batch.schema))
-        sets = ", ".join(f"{field.name} = unhex(@b{i})" for i, field in enumerate(batch.schema) if binary[i])
+        places = ", ".join(
+            f"@b{i}" if binary[i] else field.name for i, field in enumerate(batch.schema)
+        )
+        sets = ", ".join(
+            f"{field.name} = unhex(@b{i})" for i, field in enumerate(batch.schema) if binary[i]
+        )
         self._session.execute(
             f"load data local infile '/dev/fd/{self._file.fileno()}' into table {self._dialect.qualified(name)} character set utf8mb4 "
-            f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})" + (f" set {sets}" if sets else "")
+            f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})"
+            + (f" set {sets}" if sets else "")
         )
         self._check_kept()
 
     def _insert(self, name: TableName, batch: pa.RecordBatch) -> None:
         names, marks = ", ".join(batch.schema.names), ", ".join(["%s"] * batch.num_columns)
-        texts = [_without_zone(column).cast(pa.string()) if _as_written(column.type) else column for column in batch.columns]
+        texts = [
+            _without_zone(column).cast(pa.string()) if _as_written(column.type) else column
+            for column in batch.columns
+        ]
         rows = list(zip(*(column.to_pylist() for column in texts), strict=True))
         for first in range(0, len(rows), _INSERTED_AT_ONCE):
             self._session.execute_many(
@@ -101,8 +117,12 @@ def encoded(batch: pa.RecordBatch) -> bytes:
     """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means something escaped."""
     if not batch.num_rows:
         return b""
-    lines: Any = pc.binary_join_element_wise(*[_texts(column) for column in batch.columns], pa.scalar("\t"))
-    whole: Any = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, batch.num_rows], pa.int32()), lines), "\n")
+    lines: Any = pc.binary_join_element_wise(
+        *[_texts(column) for column in batch.columns], pa.scalar("\t")
+    )
+    whole: Any = pc.binary_join(
+        pa.ListArray.from_arrays(pa.array([0, batch.num_rows], pa.int32()), lines), "\n"
+    )
     data: bytes = whole[0].as_buffer().to_pybytes()
     return data + b"\n"
 
@@ -110,14 +130,22 @@ def encoded(batch: pa.RecordBatch) -> bytes:
 def _texts(column: Any) -> Any:
     kind = column.type
     if pa.types.is_binary(kind):
-        texts = pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+        texts = pa.array(
+            [None if value is None else value.hex() for value in column.to_pylist()], pa.string()
+        )
     elif pa.types.is_boolean(kind):
         texts = column.cast(pa.int8()).cast(pa.string())
     elif pa.types.is_timestamp(kind):
         texts = _without_zone(column).cast(pa.string())
     elif pa.types.is_string(kind):
         texts = column
-        for raw, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
+        for raw, written in (
+            ("\\", "\\\\"),
+            ("\t", "\\t"),
+            ("\n", "\\n"),
+            ("\r", "\\r"),
+            ("\0", "\\0"),
+        ):
             texts = pc.replace_substring(texts, raw, written)
     else:
         texts = column.cast(pa.string())
@@ -131,4 +159,10 @@ def _without_zone(column: Any) -> Any:
 
 def _as_written(kind: Any) -> bool:
     """What pymysql would write in another way than we stage it."""
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind))
+    return bool(
+        pa.types.is_timestamp(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_floating(kind)
+    )

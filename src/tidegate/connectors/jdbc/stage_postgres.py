@@ -59,16 +59,29 @@ class PostgresLoader(StageLoader):
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new unlogged table."""
-        columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
-        self._session.execute(f"create unlogged table {self._dialect.qualified(name)} (seq bigint, kind smallint, {columns})")
+        columns = ", ".join(
+            f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
+        )
+        self._session.execute(
+            f"create unlogged table {self._dialect.qualified(name)} (seq bigint, kind smallint, {columns})"
+        )
 
-    def shape(self, name: TableName, target: TableName, columns: Sequence[Column], rows: int) -> bool:
+    def shape(
+        self, name: TableName, target: TableName, columns: Sequence[Column], rows: int
+    ) -> bool:
         """Where the target is not there yet, and there are many rows."""
-        if rows <= FEW_ROWS or self._session.one("select to_regclass(%s)::oid", (self._dialect.qualified(target),)) is not None:
+        if (
+            rows <= FEW_ROWS
+            or self._session.one("select to_regclass(%s)::oid", (self._dialect.qualified(target),))
+            is not None
+        ):
             return False
         if self._own is None:
             self._own = connect(self._address, known=True, settings=_OWN_SETTINGS)
-        text = ", ".join(f"{self._dialect.quote(column.name)} {stage_type(column.type, self._dialect)}" for column in columns)
+        text = ", ".join(
+            f"{self._dialect.quote(column.name)} {stage_type(column.type, self._dialect)}"
+            for column in columns
+        )
         try:
             with closing(self._own.cursor()) as cursor:
                 cursor.execute(f"create table {self._dialect.qualified(name)} ({text})")
@@ -82,7 +95,11 @@ class PostgresLoader(StageLoader):
         if name in self._shaped:
             self._load_arrow(self._own, name, batch)
             return
-        few = self._arrow is None and batch.num_rows <= FEW_ROWS and all(has_text(field.type) for field in batch.schema)
+        few = (
+            self._arrow is None
+            and batch.num_rows <= FEW_ROWS
+            and all(has_text(field.type) for field in batch.schema)
+        )
         if few and self._load_text(name, batch):
             return
         if self._arrow is None:
@@ -107,7 +124,9 @@ class PostgresLoader(StageLoader):
                 why = f"the moment {first} microseconds after 1970 is before 4714-11-24 BC, column {field.name}; change or leave out such rows before the sink"
                 return StatementRefused(str(self._address), why)
         types = ", ".join(dict.fromkeys(str(field.type) for field in batch.schema))
-        return StatementRefused(str(self._address), f"a value cannot be written; it has one of these types: {types}")
+        return StatementRefused(
+            str(self._address), f"a value cannot be written; it has one of these types: {types}"
+        )
 
     def _let_go(self) -> None:
         """Close the Arrow driver's connections: one whose COPY failed would hold its table, and nobody could drop it."""
@@ -124,7 +143,10 @@ class PostgresLoader(StageLoader):
             rows = as_csv(batch)
             if _END_OF_COPY in rows:
                 return False
-            with self._session.connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            with (
+                self._session.connection.cursor() as cursor,
+                cursor.copy(statement.encode()) as copy,
+            ):
                 copy.write(rows)
         except (psycopg.DataError, pa.ArrowInvalid):
             return False
@@ -154,13 +176,27 @@ class PostgresLoader(StageLoader):
 def has_text(kind: Any) -> bool:
     """Whether values of an Arrow type have a text that Arrow writes and PostgreSQL reads, digit for digit."""
     types = pa.types
-    looks = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_string, types.is_date32, types.is_timestamp, types.is_time64)
+    looks = (
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_boolean,
+        types.is_string,
+        types.is_date32,
+        types.is_timestamp,
+        types.is_time64,
+    )
     return any(look(kind) for look in looks)
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:
     """Rows as COPY reads them: every text in quotes, and nothing at all where there is no value."""
-    texts = [column if pa.types.is_string(column.type) else column.cast(pa.string()) for column in batch.columns]
+    texts = [
+        column if pa.types.is_string(column.type) else column.cast(pa.string())
+        for column in batch.columns
+    ]
     out = io.BytesIO()
-    pyarrow.csv.write_csv(pa.RecordBatch.from_arrays(texts, names=batch.schema.names), out, _WRITTEN)
+    pyarrow.csv.write_csv(
+        pa.RecordBatch.from_arrays(texts, names=batch.schema.names), out, _WRITTEN
+    )
     return out.getvalue()

@@ -29,15 +29,22 @@ class SqliteLoader(StageLoader):
 
     def create(self, name: TableName, types: list[DataType]) -> None:
         """A new table, in the order of its rows."""
-        columns = ", ".join(f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types))
-        self._session.execute(f"create table {self._dialect.qualified(name)} (seq integer primary key, kind integer, {columns})")
+        columns = ", ".join(
+            f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
+        )
+        self._session.execute(
+            f"create table {self._dialect.qualified(name)} (seq integer primary key, kind integer, {columns})"
+        )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """All rows in one transaction."""
         marks = ", ".join(["%s"] * batch.num_columns)
         columns = [[_stored(value) for value in column.to_pylist()] for column in batch.columns]
         with self._session.transaction():
-            self._session.execute_many(f"insert into {self._dialect.qualified(name)} values ({marks})", list(zip(*columns, strict=True)))
+            self._session.execute_many(
+                f"insert into {self._dialect.qualified(name)} values ({marks})",
+                list(zip(*columns, strict=True)),
+            )
 
     def drop(self, name: TableName) -> None:
         """It goes."""

@@ -38,19 +38,30 @@ class TableRead:
 
     def split_type(self) -> DataType:
         """The type of the column by which it is cut."""
-        return next(column.type for column in self.table.columns if column.name == self.split_column)
+        return next(
+            column.type for column in self.table.columns if column.name == self.split_column
+        )
 
     def native(self, column: str) -> NativeColumn:
         """A column as its database has it."""
         return next(native for native in self.columns if native.name == column)
 
-    def select(self, dialect: Dialect, column: str, low: Bound, high: Bound, nulls: str = Nulls.ALSO) -> str:
+    def select(
+        self, dialect: Dialect, column: str, low: Bound, high: Bound, nulls: str = Nulls.ALSO
+    ) -> str:
         """The rows of one range."""
         key = dialect.key_expression(self.native(column)) if column else ""
-        chosen = "" if not column else f"{key} is null" if nulls == Nulls.ONLY else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+        chosen = (
+            ""
+            if not column
+            else f"{key} is null"
+            if nulls == Nulls.ONLY
+            else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+        )
         where = " and ".join(part for part in (chosen, self.filter) if part)
         expressions = ", ".join(
-            f"{dialect.expression(native, ours.type)} as {dialect.quote(native.name)}" for native, ours in zip(self.columns, self.table.columns, strict=True)
+            f"{dialect.expression(native, ours.type)} as {dialect.quote(native.name)}"
+            for native, ours in zip(self.columns, self.table.columns, strict=True)
         )
         return f"select {expressions} from {self.relation}" + (f" where {where}" if where else "")
 
@@ -59,11 +70,17 @@ def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRe
     """Everything that a source's options name."""
     reads: list[TableRead] = []
     for entry in entries(values):
-        reads += _pattern(session, dialect, values, entry) if entry["use_regex"] else [_one(session, dialect, values, entry)]
+        reads += (
+            _pattern(session, dialect, values, entry)
+            if entry["use_regex"]
+            else [_one(session, dialect, values, entry)]
+        )
     taken: set[str] = set()
     for read in reads:
         if read.table.path in taken:
-            raise UserError(f"the table {read.table.path} is named twice: leave one of them out of table_list")
+            raise UserError(
+                f"the table {read.table.path} is named twice: leave one of them out of table_list"
+            )
         taken.add(read.table.path)
     return tuple(reads)
 
@@ -81,10 +98,18 @@ def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) 
     pattern = for_names(entry["table_path"])
     schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
     rules = rules_of(session.address.system)
-    matching = [name for name in dialect.tables(session, session.address.database) if _matches(pattern, name, schema)]
+    matching = [
+        name
+        for name in dialect.tables(session, session.address.database)
+        if _matches(pattern, name, schema)
+    ]
     found = [name for name in matching if not rules.kind_of(session, name)]
     if not found:
-        only = f" (only what is no table: {', '.join(name.path for name in matching[:10])})" if matching else ""
+        only = (
+            f" (only what is no table: {', '.join(name.path for name in matching[:10])})"
+            if matching
+            else ""
+        )
         raise TableMissing(str(session.address), entry["table_path"] + only)
     return [_table(session, dialect, values, entry, name) for name in found]
 
@@ -112,11 +137,17 @@ def _one(session: Session, dialect: Dialect, values: Values, entry: Values) -> T
     info = dialect.table_info(session, name) if name is not None else None
     names = {column.name for column in columns}
     keys = info.primary_key if info and set(info.primary_key) <= names else ()
-    described = TableInfo(name=TableName("", "", entry["table_path"] or DEFAULT_TABLE), columns=tuple(columns), primary_key=keys)
+    described = TableInfo(
+        name=TableName("", "", entry["table_path"] or DEFAULT_TABLE),
+        columns=tuple(columns),
+        primary_key=keys,
+    )
     return _read(dialect, values, entry, described, f"({query}) tidegate_query", None)
 
 
-def _table(session: Session, dialect: Dialect, values: Values, entry: Values, name: TableName) -> TableRead:
+def _table(
+    session: Session, dialect: Dialect, values: Values, entry: Values, name: TableName
+) -> TableRead:
     info = dialect.table_info(session, name)
     if info is None:
         there = [other.path for other in dialect.tables(session, name.database)]
@@ -126,13 +157,30 @@ def _table(session: Session, dialect: Dialect, values: Values, entry: Values, na
     return _read(dialect, values, entry, info, dialect.qualified(name), name)
 
 
-def _read(dialect: Dialect, values: Values, entry: Values, info: TableInfo, relation: str, name: TableName | None) -> TableRead:
+def _read(
+    dialect: Dialect,
+    values: Values,
+    entry: Values,
+    info: TableInfo,
+    relation: str,
+    name: TableName | None,
+) -> TableRead:
     columns = tuple(_widened(column, values) for column in info.columns)
     table = info.as_table({column.name: dialect.data_type(column) for column in columns})
     if name is None:
-        table = replace(table, options={SOURCE_TYPES: table.options[SOURCE_TYPES]})  # the name of a query is a path already
+        table = replace(
+            table, options={SOURCE_TYPES: table.options[SOURCE_TYPES]}
+        )  # the name of a query is a path already
     splits = _split_column(table.columns, info, entry)
-    return TableRead(table=table, relation=relation, columns=columns, split_column=splits, name=name, filter=_filter(dialect, values, entry), options=entry)
+    return TableRead(
+        table=table,
+        relation=relation,
+        columns=columns,
+        split_column=splits,
+        name=name,
+        filter=_filter(dialect, values, entry),
+        options=entry,
+    )
 
 
 def _widened(column: NativeColumn, values: Values) -> NativeColumn:
@@ -145,7 +193,9 @@ def _split_column(columns: Sequence[Column], info: TableInfo, entry: Values) -> 
     if wanted:
         found = info.column(wanted)
         if found is None:
-            raise UserError(f"partition_column {wanted!r} is not a column of {info.name}: there are {', '.join(c.name for c in info.columns)}")
+            raise UserError(
+                f"partition_column {wanted!r} is not a column of {info.name}: there are {', '.join(c.name for c in info.columns)}"
+            )
         return found.name
     types = {column.name: column.type for column in columns}
     for key in (info.primary_key, info.unique_key):
@@ -166,5 +216,7 @@ def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
         parts.append(f"({bare_condition(values['where_condition'])})")
     for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
         if entry[key] is not None:
-            parts.append(f"{dialect.quote(entry['partition_column'])} {sign} {dialect.number_or_text(entry[key])}")
+            parts.append(
+                f"{dialect.quote(entry['partition_column'])} {sign} {dialect.number_or_text(entry[key])}"
+            )
     return " and ".join(parts)

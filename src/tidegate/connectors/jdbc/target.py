@@ -65,9 +65,18 @@ def written(text: str, values: Values) -> str:
 def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> Target:
     """The target of an incoming table; UserError where the options do not fit it."""
     words = table_words(table)
-    defaults = table.options.get("defaults", {})  # of columns that came later: what rows of before have in them
+    defaults = table.options.get(
+        "defaults", {}
+    )  # of columns that came later: what rows of before have in them
     columns = tuple(
-        Column(name=written(c.name, values), type=c.type, nullable=c.nullable, comment=c.comment, default=defaults.get(c.name)) for c in table.columns
+        Column(
+            name=written(c.name, values),
+            type=c.type,
+            nullable=c.nullable,
+            comment=c.comment,
+            default=defaults.get(c.name),
+        )
+        for c in table.columns
     )
     return Target(
         path=table.path,
@@ -78,7 +87,9 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
         comment=table.comment,
         grows=bool(table.options.get("schema-changes.enabled")),
         source_key=tuple(written(name, values) for name in table.primary_key or table.unique_key),
-        origins={written(name, values): origin for name, origin in origins_of(table.options).items()},
+        origins={
+            written(name, values): origin for name, origin in origins_of(table.options).items()
+        },
     )
 
 
@@ -93,7 +104,9 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
     text = for_table(values["table"] or "${table_name}", words)
     database = for_table(values["database"] or "", words)
     if "${" in text or "${" in database:
-        raise UserError(f"the sink's table {text!r} has a placeholder that the incoming table {words.get('table_full_name')!r} has nothing for")
+        raise UserError(
+            f"the sink's table {text!r} has a placeholder that the incoming table {words.get('table_full_name')!r} has nothing for"
+        )
     try:
         if database and dialect.system is System.MYSQL and "." not in text:
             text = f"{database}.{text}"
@@ -102,17 +115,27 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
         name = dialect.parse_table(text, address)
     except ValueError as error:
         raise UserError(f"table: {str(error).replace(repr(_DOT)[1:-1], '.')}") from None
-    database, schema, own = (part.replace(_DOT, ".") for part in (name.database, name.schema, name.table))
-    return TableName(database, schema, written(own, values))  # database and schema are there under their own names
+    database, schema, own = (
+        part.replace(_DOT, ".") for part in (name.database, name.schema, name.table)
+    )
+    return TableName(
+        database, schema, written(own, values)
+    )  # database and schema are there under their own names
 
 
 def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:
     """primary_keys, else the primary key of the incoming table, else its unique key, else none."""
     names = {name.lower(): name for name in table.names()}
-    wanted = list_for_table(values["primary_keys"], words) or list(table.primary_key) or list(table.unique_key)
+    wanted = (
+        list_for_table(values["primary_keys"], words)
+        or list(table.primary_key)
+        or list(table.unique_key)
+    )
     for name in wanted:
         if name.lower() not in names:
-            raise KeyMissing(f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}")
+            raise KeyMissing(
+                f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}"
+            )
     return tuple(written(names[name.lower()], values) for name in wanted)
 
 

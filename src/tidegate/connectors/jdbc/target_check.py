@@ -36,10 +36,16 @@ class TargetFit:
     checks: ValueChecks
 
 
-def check_target(path: str, target: Target, relation: Relation, rules: TargetRules, values: Values) -> TargetFit:
+def check_target(
+    path: str, target: Target, relation: Relation, rules: TargetRules, values: Values
+) -> TargetFit:
     """Compare a target with what comes to it; TargetUnfit with all problems."""
     if relation.kind:
-        raise TargetUnfit(path, target.name.path, [f"it is a {relation.kind}: name a table, or write with `query`"])
+        raise TargetUnfit(
+            path,
+            target.name.path,
+            [f"it is a {relation.kind}: name a table, or write with `query`"],
+        )
     natives = [relation.info.column(column.name) for column in target.columns]
     problems: list[str] = []
     checks: list[ColumnCheck] = []
@@ -50,11 +56,17 @@ def check_target(path: str, target: Target, relation: Relation, rules: TargetRul
         problems += _keys(target, natives, relation, rules)
     if problems:
         raise TargetUnfit(path, target.name.path, problems)
-    padded = () if values["allow_merged_keys"] else tuple(n for n in target.positions(target.key) if _pads(target, n, natives[n], rules))
+    padded = (
+        ()
+        if values["allow_merged_keys"]
+        else tuple(n for n in target.positions(target.key) if _pads(target, n, natives[n], rules))
+    )
     return TargetFit(relation, ValueChecks(target, rules, tuple(checks), padded))
 
 
-def _types(target: Target, number: int, native: NativeColumn, rules: TargetRules, checks: list[ColumnCheck]) -> Iterator[str]:
+def _types(
+    target: Target, number: int, native: NativeColumn, rules: TargetRules, checks: list[ColumnCheck]
+) -> Iterator[str]:
     column, origin = target.columns[number], target.origins.get(target.columns[number].name)
     found = fit(column.type, rules.holds(native), origin.fraction if origin else None)
     if found.refusal:
@@ -68,7 +80,9 @@ def _types(target: Target, number: int, native: NativeColumn, rules: TargetRules
         checks.append(ColumnCheck(number, found.check, native.native))
 
 
-def _keys(target: Target, natives: list[NativeColumn | None], relation: Relation, rules: TargetRules) -> Iterator[str]:
+def _keys(
+    target: Target, natives: list[NativeColumn | None], relation: Relation, rules: TargetRules
+) -> Iterator[str]:
     for number in target.positions(target.key):
         column, native = target.columns[number], natives[number]
         if native is None or column.type.name is not TypeName.STRING:
@@ -83,7 +97,11 @@ def _keys(target: Target, natives: list[NativeColumn | None], relation: Relation
 def _pads(target: Target, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
     column = target.columns[number]
     origin = target.origins.get(column.name)
-    if native is None or column.type.name is not TypeName.STRING or (origin is not None and origin.collation == native.collation):
+    if (
+        native is None
+        or column.type.name is not TypeName.STRING
+        or (origin is not None and origin.collation == native.collation)
+    ):
         return False
     return rules.pads_keys(native, origin)
 
@@ -97,19 +115,35 @@ class NameUnfit(UserError):
 def check_names(path: str, target: Target, rules: TargetRules) -> None:
     """Names of tables and columns by the limits of the target; NameUnfit with all of them."""
     problems = []
-    for what, name in [("the table", target.name.table), ("its schema", target.name.schema), ("its database", target.name.database)]:
+    for what, name in [
+        ("the table", target.name.table),
+        ("its schema", target.name.schema),
+        ("its database", target.name.database),
+    ]:
         if rules.too_long(name):
             problems.append(f"the name of {what} {name!r} is too long")
-    problems += [f"the name of column {column.name!r} is too long" for column in target.columns if rules.too_long(column.name)]
+    problems += [
+        f"the name of column {column.name!r} is too long"
+        for column in target.columns
+        if rules.too_long(column.name)
+    ]
     if problems:
-        problems.append(f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others with `table`, TableRename or FieldRename")
+        problems.append(
+            f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others with `table`, TableRename or FieldRename"
+        )
     seen: dict[str, str] = {}
     for column in target.columns:
-        other = seen.setdefault(column.name.lower() if rules.folds_columns else column.name, column.name)
+        other = seen.setdefault(
+            column.name.lower() if rules.folds_columns else column.name, column.name
+        )
         if other is not column.name:
-            problems.append(f"the columns {other!r} and {column.name!r} are one there: rename one of them with FieldRename or FieldMapper")
+            problems.append(
+                f"the columns {other!r} and {column.name!r} are one there: rename one of them with FieldRename or FieldMapper"
+            )
     if problems:
-        raise NameUnfit(f"the target {target.name} of {path} cannot be written: {'; '.join(problems)}")
+        raise NameUnfit(
+            f"the target {target.name} of {path} cannot be written: {'; '.join(problems)}"
+        )
 
 
 class SharedTable(UserError):
@@ -118,7 +152,9 @@ class SharedTable(UserError):
     condition = "shared-table"
 
     def __init__(self, shared: Sequence[tuple[str, str, str]]) -> None:
-        told = "; ".join(f"{first} and {second} both go into {name}" for name, first, second in shared)
+        told = "; ".join(
+            f"{first} and {second} both go into {name}" for name, first, second in shared
+        )
         super().__init__(
             f"{told}: rows with the same key would replace each other. Give each its own table, with ${{database_name}} or ${{schema_name}} in `table`, "
             "or allow it with allow_shared_table = true"

@@ -68,19 +68,31 @@ class ValueChecks:
                 key = column.name in self.target.key
                 self._refuse(batch, number, bad if key else _both(bad, puts), why)
                 if puts is not None and not key and pc.any(bad).as_py():
-                    arrays[number] = pc.if_else(pc.fill_null(bad, False), pa.scalar(None, arrays[number].type), arrays[number])
+                    arrays[number] = pc.if_else(
+                        pc.fill_null(bad, False),
+                        pa.scalar(None, arrays[number].type),
+                        arrays[number],
+                    )
         for each in self.columns:
             bad, why = _unfit(batch.column(each.number), each)
             self._refuse(batch, each.number, _both(bad, puts), why)
         for number in self.padded:
-            self._refuse(batch, number, _both(pc.ends_with(batch.column(number), " "), puts), _PADDED)
+            self._refuse(
+                batch, number, _both(pc.ends_with(batch.column(number), " "), puts), _PADDED
+            )
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def _refuse(self, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
         if not pc.any(bad).as_py():
             return
         row = pc.index(pc.fill_null(bad, False), True).as_py()
-        raise ValueUnfit(self.target.path, key_text(self.target, batch, row), self.target.columns[number].name, shown(batch.column(number), row), why)
+        raise ValueUnfit(
+            self.target.path,
+            key_text(self.target, batch, row),
+            self.target.columns[number].name,
+            shown(batch.column(number), row),
+            why,
+        )
 
 
 def _both(bad: Any, puts: Any) -> Any:
@@ -89,7 +101,9 @@ def _both(bad: Any, puts: Any) -> Any:
 
 def _impossible(values: Any, kind: DataType, rules: TargetRules) -> Iterator[tuple[Any, str]]:
     """Which values the database has no counterpart for."""
-    if kind.name in (TypeName.FLOAT, TypeName.DOUBLE) and not (rules.keeps_nan and rules.keeps_infinity):
+    if kind.name in (TypeName.FLOAT, TypeName.DOUBLE) and not (
+        rules.keeps_nan and rules.keeps_infinity
+    ):
         yield pc.is_nan(values), "is no number there"
         if not rules.keeps_infinity:
             yield pc.is_inf(values), "is no number there"
@@ -107,7 +121,11 @@ def _edge(year: int, kind: Any) -> Any:
     """The begin of a year as the number that Arrow keeps."""
     before = year - 1
     days = 365 * before + before // 4 - before // 100 + before // 400 - 719_162
-    return pa.scalar(days, pa.int32()) if pa.types.is_date32(kind) else pa.scalar(days * _DAY_MICROSECONDS, pa.int64())
+    return (
+        pa.scalar(days, pa.int32())
+        if pa.types.is_date32(kind)
+        else pa.scalar(days * _DAY_MICROSECONDS, pa.int64())
+    )
 
 
 def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
@@ -120,28 +138,49 @@ def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
             numbers = values.cast(pa.int64())
             return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), there
         case CheckKind.SCALE:
-            return pc.not_equal(pc.round(values, check.low), values), f"has more than {check.low} digits after the point, {there}"
+            return pc.not_equal(
+                pc.round(values, check.low), values
+            ), f"has more than {check.low} digits after the point, {there}"
         case CheckKind.FRACTION:
             unit = 10 ** (6 - check.low) * (1000 if values.type.unit == "ns" else 1)
             numbers = values.cast(pa.int64())
-            rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, pa.scalar(unit)), pa.scalar(unit)))
-            return pc.not_equal(rest, pa.scalar(0)), f"has a fraction of a second of more than {check.low} digits, {there}"
+            rest = pc.subtract(
+                numbers, pc.multiply(pc.divide(numbers, pa.scalar(unit)), pa.scalar(unit))
+            )
+            return pc.not_equal(
+                rest, pa.scalar(0)
+            ), f"has a fraction of a second of more than {check.low} digits, {there}"
         case CheckKind.LENGTH | CheckKind.FIXED_LENGTH:
-            lengths = pc.binary_length(values) if pa.types.is_binary(values.type) else pc.utf8_length(values)
+            lengths = (
+                pc.binary_length(values)
+                if pa.types.is_binary(values.type)
+                else pc.utf8_length(values)
+            )
             limit = pa.scalar(check.high, lengths.type)
-            return (pc.not_equal if check.kind is CheckKind.FIXED_LENGTH else pc.greater)(lengths, limit), f"has another length, {there}"
+            return (pc.not_equal if check.kind is CheckKind.FIXED_LENGTH else pc.greater)(
+                lengths, limit
+            ), f"has another length, {there}"
         case CheckKind.TEXT_AS_NUMBER:
-            number, plain = pc.match_substring_regex(values, _NUMBER), pc.match_substring_regex(values, _PLAIN_NUMBER)
+            number, plain = (
+                pc.match_substring_regex(values, _NUMBER),
+                pc.match_substring_regex(values, _PLAIN_NUMBER),
+            )
             return pc.and_not(number, plain), f"would become a number, {there}"
         case CheckKind.TEXT_AS_WHOLE:
-            return pc.invert(pc.match_substring_regex(values, _WHOLE)), f"is no whole number, {there}"
+            return pc.invert(
+                pc.match_substring_regex(values, _WHOLE)
+            ), f"is no whole number, {there}"
         case CheckKind.TEXT_DIGITS:
             digits = pc.replace_substring_regex(values, r"[eE].*$|[^0-9]", "")
             lengths = pc.utf8_length(pc.utf8_ltrim(digits, "0"))
-            return pc.greater(lengths, pa.scalar(check.high, lengths.type)), f"has more than {check.high} digits, {there}"
+            return pc.greater(
+                lengths, pa.scalar(check.high, lengths.type)
+            ), f"has more than {check.high} digits, {there}"
         case CheckKind.TEXT_FRACTION:
             longer = rf"\.[0-9]{{{check.high}}}[0-9]*[1-9]"
-            return pc.match_substring_regex(values, longer), f"has a fraction of a second of more than {check.high} digits, {there}"
+            return pc.match_substring_regex(
+                values, longer
+            ), f"has a fraction of a second of more than {check.high} digits, {there}"
     raise AssertionError(check.kind)
 
 
@@ -151,14 +190,24 @@ def _within(limit: int) -> int:
 
 def key_text(target: Target, batch: pa.RecordBatch, row: int) -> str:
     """The key of a row in words."""
-    return ", ".join(f"{target.columns[n].name} = {shown(batch.column(n), row)}" for n in target.positions(target.key)) or "none"
+    return (
+        ", ".join(
+            f"{target.columns[n].name} = {shown(batch.column(n), row)}"
+            for n in target.positions(target.key)
+        )
+        or "none"
+    )
 
 
 def shown(column: Any, row: int) -> str:
     """A value for people; those that Python has no counterpart for by their number."""
     if pa.types.is_time(column.type):
         number = column.cast(pa.int64())[row].as_py()
-        return "null" if number is None else _clock(number // (1000 if column.type.unit == "ns" else 1))
+        return (
+            "null"
+            if number is None
+            else _clock(number // (1000 if column.type.unit == "ns" else 1))
+        )
     try:
         value = column[row].as_py()
     except (ValueError, OverflowError, pa.ArrowInvalid):
@@ -166,17 +215,25 @@ def shown(column: Any, row: int) -> str:
     if value is None:
         return "null"
     text = repr(value) if isinstance(value, str | bytes) else str(value)
-    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(value)} long)"
+    return (
+        text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}... ({len(value)} long)"
+    )
 
 
 def _clock(micros: int) -> str:
     seconds, fraction = divmod(micros, 1_000_000)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (f".{fraction:06}" if fraction else "")
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (
+        f".{fraction:06}" if fraction else ""
+    )
 
 
 def _far(value: Any) -> str:
     """A date or moment of a year that Python does not have, in the calendar that has a year 0 and years below it."""
-    days, rest = (value.cast(pa.int32()).as_py(), 0) if pa.types.is_date32(value.type) else divmod(value.cast(pa.int64()).as_py(), _DAY_MICROSECONDS)
+    days, rest = (
+        (value.cast(pa.int32()).as_py(), 0)
+        if pa.types.is_date32(value.type)
+        else divmod(value.cast(pa.int64()).as_py(), _DAY_MICROSECONDS)
+    )
     era, within = divmod(days + 719_468, 146_097)
     year = (within - within // 1460 + within // 36_524 - within // 146_096) // 365
     day = within - (365 * year + year // 4 - year // 100)
@@ -184,5 +241,7 @@ def _far(value: Any) -> str:
     shown_month = month + 3 if month < 10 else month - 9
     full = year + era * 400 + (shown_month <= 2)
     named = f"{1 - full:04}" if full < 1 else f"{full:04}"
-    text = f"{named}-{shown_month:02}-{day - (153 * month + 2) // 5 + 1:02}" + ("" if pa.types.is_date32(value.type) else f" {_clock(rest)}")
+    text = f"{named}-{shown_month:02}-{day - (153 * month + 2) // 5 + 1:02}" + (
+        "" if pa.types.is_date32(value.type) else f" {_clock(rest)}"
+    )
     return f"{text} BC" if full < 1 else text

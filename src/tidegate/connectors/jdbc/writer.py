@@ -57,7 +57,9 @@ class _Staging:
 class JdbcWriter(Writer):
     """The writer of one task."""
 
-    def __init__(self, address: Address, values: Values, context: OperatorContext, task: WriteTask) -> None:
+    def __init__(
+        self, address: Address, values: Values, context: OperatorContext, task: WriteTask
+    ) -> None:
         self._address, self._values, self._context, self._task = address, values, context, task
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
@@ -67,7 +69,9 @@ class JdbcWriter(Writer):
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
         """Hold a batch back until there is enough for a load."""
         if table.path not in self._stagings:
-            target = target_of(table, self._values, self._dialect, self._address)  # what does not fit is told before anything is staged
+            target = target_of(
+                table, self._values, self._dialect, self._address
+            )  # what does not fit is told before anything is staged
             if not self._values["query"]:
                 check_names(table.path, target, self._rules)
             self._stagings[table.path] = _Staging(table, target)
@@ -110,14 +114,27 @@ class JdbcWriter(Writer):
         target = staging.target
         if self._values["query"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA":
             return None
-        about = (str(self._address), self._task.lineage, self._task.generation, self._context.operator, target.path, target.name.path)
+        about = (
+            str(self._address),
+            self._task.lineage,
+            self._task.generation,
+            self._context.operator,
+            target.path,
+            target.name.path,
+        )
         known = _fits.get(about)
         if known is not None and known[0] == target.columns:
             return known[1]
         info = self._dialect.table_info(loader.session, target.name)
         if info is None:
             return None
-        found = check_target(target.path, target, self._rules.relation(loader.session, info), self._rules, self._values)
+        found = check_target(
+            target.path,
+            target,
+            self._rules.relation(loader.session, info),
+            self._rules,
+            self._values,
+        )
         while len(_fits) >= FITS_MAX:
             _fits.pop(next(iter(_fits)))
         _fits[about] = (target.columns, found)
@@ -125,24 +142,43 @@ class JdbcWriter(Writer):
 
     def _shape(self, loader: StageLoader, place: TableName, staging: _Staging) -> bool:
         target = staging.target
-        return may_become(target, self._values, self._dialect, self._address) and loader.shape(place, target.name, target.columns, staging.held_rows)
+        return may_become(target, self._values, self._dialect, self._address) and loader.shape(
+            place, target.name, target.columns, staging.held_rows
+        )
 
     def _name(self, staging: _Staging) -> str:
         number = list(self._stagings).index(staging.table.path)
         stage = Stage(
-            sink_digest(self._context), lineage_digest(self._task.lineage), self._task.generation, self._task.checkpoint, self._task.token[:10], number
+            sink_digest(self._context),
+            lineage_digest(self._task.lineage),
+            self._task.generation,
+            self._task.checkpoint,
+            self._task.token[:10],
+            number,
         )
         return str(stage)
 
     def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As they are staged: numbered, with their kinds, where the table has not the shape of its target."""
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
-        values: list[Any] = [staged(batch.column(column.name), column.type, self._dialect) for column in staging.table.columns]
+        values: list[Any] = [
+            staged(batch.column(column.name), column.type, self._dialect)
+            for column in staging.table.columns
+        ]
         if staging.shaped:
             return pa.RecordBatch.from_arrays(values, names=staging.target.names())
-        kinds: Any = batch.column(ROW_KIND).cast(pa.int16()) if staging.table.kinds else pa.repeat(pa.scalar(RowKind.INSERT.code, pa.int16()), batch.num_rows)
-        numbers = pa.Array.from_buffers(pa.int64(), batch.num_rows, [None, pa.py_buffer(array("q", range(first, staging.rows)))])
-        return pa.RecordBatch.from_arrays([numbers, kinds, *values], names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))])
+        kinds: Any = (
+            batch.column(ROW_KIND).cast(pa.int16())
+            if staging.table.kinds
+            else pa.repeat(pa.scalar(RowKind.INSERT.code, pa.int16()), batch.num_rows)
+        )
+        numbers = pa.Array.from_buffers(
+            pa.int64(), batch.num_rows, [None, pa.py_buffer(array("q", range(first, staging.rows)))]
+        )
+        return pa.RecordBatch.from_arrays(
+            [numbers, kinds, *values],
+            names=["seq", "kind", *(f"c{i}" for i in range(len(staging.table.columns)))],
+        )
 
     def close(self) -> Message:
         """Everything is loaded; which staging tables there are, and how many rows each must have."""
@@ -154,7 +190,13 @@ class JdbcWriter(Writer):
             failpoint("jdbcsink.settle.after")
         self._release()
         tables = [
-            {"table": as_message(s.table), "stage": s.place.table if s.place else "", "rows": s.rows, "subtask": self._task.subtask, "shaped": s.shaped}
+            {
+                "table": as_message(s.table),
+                "stage": s.place.table if s.place else "",
+                "rows": s.rows,
+                "subtask": self._task.subtask,
+                "shaped": s.shaped,
+            }
             for s in self._stagings.values()
         ]
         return {"rows": sum(s.rows for s in self._stagings.values()), "tables": tables}
@@ -179,17 +221,27 @@ class JdbcWriter(Writer):
 def _named(error: StatementRefused, staging: _Staging, batch: pa.RecordBatch) -> StatementRefused:
     """With the names and the value that the user knows: staging tables have others."""
     found, columns = _STAGED_COLUMN.search(error.why), staging.table.columns
-    column = columns[int(found[1])] if found and not staging.shaped and int(found[1]) < len(columns) else None
+    column = (
+        columns[int(found[1])]
+        if found and not staging.shaped and int(found[1]) < len(columns)
+        else None
+    )
     about = f", column {column.name!r} ({column.type})" if column else ""
     line = _STAGED_ROW.search(error.why)
     if column and line and 0 < int(line[1]) <= batch.num_rows:
         row = int(line[1]) - 1
         about += f", key {key_text(staging.target, batch, row)}, value {shown(batch.column(column.name), row)}"
-    return StatementRefused(error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code)
+    return StatementRefused(
+        error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code
+    )
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Neighbours of one layout as one: a load costs more than its rows where these are few."""
     if len({batch.schema.remove_metadata() for batch in batches}) > 1:
         return list(batches)
-    return pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches]).combine_chunks().to_batches()
+    return (
+        pa.Table.from_batches([batch.replace_schema_metadata(None) for batch in batches])
+        .combine_chunks()
+        .to_batches()
+    )

@@ -103,8 +103,12 @@ class BadRows:
         if self.count == 1:
             return BadFile(self.path, lines[0])
         more = self.count - len(lines)
-        seen = f"{self.count} bad rows so far" + (f", the first {len(lines)} of them" if more else "")
-        return BadFile(self.path, f"{lines[0]} ({seen}):" + "".join(f"\n  {line}" for line in lines))
+        seen = f"{self.count} bad rows so far" + (
+            f", the first {len(lines)} of them" if more else ""
+        )
+        return BadFile(
+            self.path, f"{lines[0]} ({seen}):" + "".join(f"\n  {line}" for line in lines)
+        )
 
 
 def excerpt(value: Any) -> str:

@@ -67,10 +67,18 @@ class Cast:
         if not value.is_valid:
             return "there is no value, and the column is not nullable"
         advice = '; excess_digits = "round" rounds it' if self._only_digits(value) else ""
-        return f"{excerpt(_shown(value))} ({value.type}) does not fit into {self.column.type}{advice}"
+        return (
+            f"{excerpt(_shown(value))} ({value.type}) does not fit into {self.column.type}{advice}"
+        )
 
     def _only_digits(self, value: Any) -> bool:
-        return Cast(self.column, Leniency(round_digits=True))._fits(pa.array([value.as_py()], value.type)) if _plain(value) else False
+        return (
+            Cast(self.column, Leniency(round_digits=True))._fits(
+                pa.array([value.as_py()], value.type)
+            )
+            if _plain(value)
+            else False
+        )
 
     def _check_types(self, given: Any) -> None:
         """Types between which Arrow casts, but not by the value that a person means."""
@@ -92,7 +100,9 @@ class Cast:
 
     def _rounded(self, array: Any) -> Any:
         """Without the digits that the type has no room for."""
-        if pa.types.is_decimal(self.kind) and (pa.types.is_decimal(array.type) or pa.types.is_floating(array.type)):
+        if pa.types.is_decimal(self.kind) and (
+            pa.types.is_decimal(array.type) or pa.types.is_floating(array.type)
+        ):
             return pc.round(array, ndigits=self.kind.scale, round_mode="half_towards_infinity")
         if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(self.kind):
             return array.cast(pa.timestamp(self.kind.unit, array.type.tz), safe=False)

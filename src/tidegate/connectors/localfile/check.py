@@ -56,12 +56,18 @@ def check_source(block: Block, values: Values) -> Iterator[Problem]:
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a sink block."""
     yield from _check_format(block, values)
-    yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format", "filename_time_format"))
+    yield from _check_notation(
+        block, values, ("date_format", "datetime_format", "time_format", "filename_time_format")
+    )
     form, codec = values["file_format_type"], values["compress_codec"]
     if form in WRITABLE and codec is not None and codec not in WRITABLE[form]:
-        yield _refused(block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form])
+        yield _refused(
+            block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form]
+        )
     if values["have_partition"] and not values["partition_by"]:
-        yield block.problem(("have_partition",), "partition_by is missing: it is needed where have_partition = true")
+        yield block.problem(
+            ("have_partition",), "partition_by is missing: it is needed where have_partition = true"
+        )
     path = values["path"]
     if path and "${" not in path and Path(local(path)).is_file():
         yield block.problem(("path",), f"{path} is a file: the sink needs a directory")
@@ -69,13 +75,26 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
 
 def _check_table(block: Block, values: Values) -> Iterator[Problem]:
     if values["file_format_type"] is None:
-        yield block.problem((), "file_format_type is missing: " + TABLE_OPTIONS.options[1].description, expected=TABLE_OPTIONS.options[1].expected)
+        yield block.problem(
+            (),
+            "file_format_type is missing: " + TABLE_OPTIONS.options[1].description,
+            expected=TABLE_OPTIONS.options[1].expected,
+        )
     yield from _check_format(block, values)
     yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format"))
     yield from _check_filters(block, values)
     yield from _check_schema(block, values)
-    if values["compress_codec"] not in _STREAMED and values["file_format_type"] in ("csv", "text", "json"):
-        yield _refused(block, "compress_codec", f"files compressed with {values['compress_codec']} cannot be read", _STREAMED)
+    if values["compress_codec"] not in _STREAMED and values["file_format_type"] in (
+        "csv",
+        "text",
+        "json",
+    ):
+        yield _refused(
+            block,
+            "compress_codec",
+            f"files compressed with {values['compress_codec']} cannot be read",
+            _STREAMED,
+        )
     if values["path"] is not None:
         yield from _check_path(block, values)
         yield from _check_tops(block, values)
@@ -92,7 +111,10 @@ def _check_format(block: Block, values: Values) -> Iterator[Problem]:
     keys = ("quote_char", "escape_char", "field_delimiter") if form == "csv" else ()
     for key in keys:
         if values[key] and len(literal(values[key]).encode()) != 1 and values[key] != "\\":
-            yield block.problem((key,), f"{key} of a csv file is a single ASCII character; text files can have longer delimiters")
+            yield block.problem(
+                (key,),
+                f"{key} of a csv file is a single ASCII character; text files can have longer delimiters",
+            )
 
 
 def _refused(block: Block, key: str, what: str, instead: tuple[str, ...]) -> Problem:
@@ -112,7 +134,10 @@ def _check_filters(block: Block, values: Values) -> Iterator[Problem]:
         try:
             file_pattern(values["file_filter_pattern"])
         except re.error as error:
-            yield block.problem(("file_filter_pattern",), f"{values['file_filter_pattern']!r} is no regular expression: {error}")
+            yield block.problem(
+                ("file_filter_pattern",),
+                f"{values['file_filter_pattern']!r} is no regular expression: {error}",
+            )
     for key in ("file_filter_modified_start", "file_filter_modified_end"):
         if values[key] and not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", values[key]):
             yield block.problem((key,), f"{values[key]!r} is no time: write yyyy-MM-dd HH:mm:ss")
@@ -123,9 +148,15 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
     form = values["file_format_type"]
     if raw is None or not (raw.get("fields") or raw.get("columns")):
         if form == "json" and not _may_be_empty(values):
-            yield block.problem(("schema",) if raw is not None else (), "schema is missing: json files do not say what their columns are")
+            yield block.problem(
+                ("schema",) if raw is not None else (),
+                "schema is missing: json files do not say what their columns are",
+            )
         if values["read_columns"] and form in ("csv", "text") and not values["csv_use_header_line"]:
-            yield block.problem(("read_columns",), "read_columns needs a schema: without one there is a single column, content")
+            yield block.problem(
+                ("read_columns",),
+                "read_columns needs a schema: without one there is a single column, content",
+            )
         return
     table, problems = read_schema(block, raw)
     yield from problems
@@ -134,12 +165,18 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
     names = table.names()
     for column in values["read_columns"] or ():
         if column not in names:
-            yield block.problem(("read_columns",), f"read_columns names {column!r}, which is not in the schema")
+            yield block.problem(
+                ("read_columns",), f"read_columns names {column!r}, which is not in the schema"
+            )
 
 
 def _may_be_empty(values: Values) -> bool:
     """Whether an empty schema does no harm: nothing is there to be read, and nothing will be looked for later. The reference takes that too."""
-    if values["schema"] is None or values["path"] is None or values.get("discovery_mode") == "continuous":
+    if (
+        values["schema"] is None
+        or values["path"] is None
+        or values.get("discovery_mode") == "continuous"
+    ):
         return False
     return matches_nothing(values)
 
@@ -147,13 +184,19 @@ def _may_be_empty(values: Values) -> bool:
 def _check_path(block: Block, values: Values) -> Iterator[Problem]:
     path = values["path"]
     if not Path(local(path)).exists() and not any(c in path for c in "*?["):
-        absent = block.problem(("path",), f"{path} does not exist on this host", severity=Severity.WARNING)
+        absent = block.problem(
+            ("path",), f"{path} does not exist on this host", severity=Severity.WARNING
+        )
         yield replace(absent, kind=ProblemKind.PATH)
     elif matches_nothing(values):
-        yield block.problem(("path",), f"there is no file to read in {path} yet", severity=Severity.WARNING)
+        yield block.problem(
+            ("path",), f"there is no file to read in {path} yet", severity=Severity.WARNING
+        )
 
 
 def _check_tops(block: Block, values: Values) -> Iterator[Problem]:
     """What the first files say against the schema. Only a warning here: who runs the job may leave such a file out."""
     for what in top_problems(values):
-        yield replace(block.problem(("path",), what, severity=Severity.WARNING), kind=ProblemKind.DATA)
+        yield replace(
+            block.problem(("path",), what, severity=Severity.WARNING), kind=ProblemKind.DATA
+        )

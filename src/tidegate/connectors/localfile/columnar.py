@@ -25,7 +25,9 @@ def _file(part: Part, form: str) -> Iterator[Any]:
         try:
             yield pq.ParquetFile(part.path) if form == "parquet" else pa_orc.ORCFile(part.path)
         except (pa.ArrowInvalid, OSError) as error:
-            raise BadFile(part.path, f"cannot be read as {form}: {str(error).splitlines()[0]}") from error
+            raise BadFile(
+                part.path, f"cannot be read as {form}: {str(error).splitlines()[0]}"
+            ) from error
 
 
 def file_schema(part: Part, form: str) -> pa.Schema:
@@ -39,7 +41,9 @@ def group_rows(part: Part, form: str) -> list[int]:
     """The number of rows of every row group or stripe; orc files only say their sum, so it is spread."""
     with _file(part, form) as file:
         if form == "parquet":
-            return [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            return [
+                file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)
+            ]
         return [-(-file.nrows // file.nstripes)] * file.nstripes if file.nstripes else []
 
 
@@ -49,7 +53,14 @@ class Columnar:
     `exact` says that the columns come from the first file and not from a schema: then no file may have others.
     """
 
-    def __init__(self, values: Values, wanted: Sequence[Column], *, names: Sequence[str] = (), exact: bool = False) -> None:
+    def __init__(
+        self,
+        values: Values,
+        wanted: Sequence[Column],
+        *,
+        names: Sequence[str] = (),
+        exact: bool = False,
+    ) -> None:
         self.form = str(values["file_format_type"])
         self.wanted = wanted
         self.names = names
@@ -83,29 +94,54 @@ class Columnar:
                 'Correct the schema, or set missing_columns = "fill_null" to read null for columns that a file lacks',
             )
         folded = [name.lower() for name in names]
-        twice = [c.name for c in self.wanted if names.count(c.name) != 1 and folded.count(c.name.lower()) > 1]
+        twice = [
+            c.name
+            for c in self.wanted
+            if names.count(c.name) != 1 and folded.count(c.name.lower()) > 1
+        ]
         if twice:
-            raise BadFile(part.path, f"has more than one column {', '.join(map(repr, twice))}: {', '.join(map(repr, names))}")
+            raise BadFile(
+                part.path,
+                f"has more than one column {', '.join(map(repr, twice))}: {', '.join(map(repr, names))}",
+            )
         extra = [name for name in names if name not in self.names] if self.exact else []
         if extra:
-            raise BadFile(part.path, f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema")
+            raise BadFile(
+                part.path,
+                f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema",
+            )
 
     def _first_row(self, file: Any, part: Part) -> int:
         if self.form == "parquet":
             return sum(file.metadata.row_group(i).num_rows for i in range(part.start))
-        return sum(file.read_stripe(i, columns=[]).num_rows for i in range(part.start)) if part.start else 0
+        return (
+            sum(file.read_stripe(i, columns=[]).num_rows for i in range(part.start))
+            if part.start
+            else 0
+        )
 
     def _batches(self, file: Any, part: Part, names: list[str]) -> Iterator[Any]:
         count = file.metadata.num_row_groups if self.form == "parquet" else file.nstripes
         groups = range(part.start, count if part.end < 0 else part.end)
         if self.form == "parquet":
-            yield from file.iter_batches(ROWS_PER_BATCH, row_groups=list(groups), columns=names, use_threads=False)
+            yield from file.iter_batches(
+                ROWS_PER_BATCH, row_groups=list(groups), columns=names, use_threads=False
+            )
             return
         for group in groups:
             stripe = file.read_stripe(group, columns=names)
-            yield from (stripe.slice(at, ROWS_PER_BATCH) for at in range(0, stripe.num_rows, ROWS_PER_BATCH))
+            yield from (
+                stripe.slice(at, ROWS_PER_BATCH) for at in range(0, stripe.num_rows, ROWS_PER_BATCH)
+            )
 
-    def _arrays(self, batch: Any, found: Sequence[str | None], casts: Sequence[Cast], bad: BadRows, first: int) -> list[Any] | None:
+    def _arrays(
+        self,
+        batch: Any,
+        found: Sequence[str | None],
+        casts: Sequence[Cast],
+        bad: BadRows,
+        first: int,
+    ) -> list[Any] | None:
         arrays: list[Any] = []
         faults: dict[int, list[str]] = defaultdict(list)
         for name, cast in zip(found, casts, strict=True):

@@ -56,14 +56,40 @@ from tidegate.connectors.localfile.write_fence import (
     verify,
 )
 from tidegate.connectors.localfile.write_layout import Place
-from tidegate.connectors.localfile.write_lineages import collect_older, files_of_others, mark_owner, take_away
+from tidegate.connectors.localfile.write_lineages import (
+    collect_older,
+    files_of_others,
+    mark_owner,
+    take_away,
+)
 from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
-from tidegate.connectors.localfile.write_record import NoRecord, OtherOffsets, Record, StagedFile, checkpoints, numbered, read_record, staged_files
+from tidegate.connectors.localfile.write_record import (
+    NoRecord,
+    OtherOffsets,
+    Record,
+    StagedFile,
+    checkpoints,
+    numbered,
+    read_record,
+    staged_files,
+)
 from tidegate.connectors.localfile.write_savemode import SaveMode
-from tidegate.connectors.localfile.write_takeback import refuse_newer_by_name, remembered_by_names, take_back_by_name
+from tidegate.connectors.localfile.write_takeback import (
+    refuse_newer_by_name,
+    remembered_by_names,
+    take_back_by_name,
+)
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Resume, SinkMemory, SinkRange
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Resume,
+    SinkMemory,
+    SinkRange,
+)
 
 _PRUNED_MAX = 200
 """How many records one call of retain removes at most."""
@@ -73,14 +99,30 @@ _log = logging.getLogger(__name__)
 class FileCommitter(Committer):
     """The committer of one file sink. `directory` is where all its files go, or None where that depends on the table."""
 
-    def __init__(self, place: Place, *, job_id: int, transactional: bool, save_mode: SaveMode, directory: str | None) -> None:
-        self._place, self._job_id, self._transactional, self._save_mode, self._directory = place, job_id, transactional, save_mode, directory
+    def __init__(
+        self,
+        place: Place,
+        *,
+        job_id: int,
+        transactional: bool,
+        save_mode: SaveMode,
+        directory: str | None,
+    ) -> None:
+        self._place, self._job_id, self._transactional, self._save_mode, self._directory = (
+            place,
+            job_id,
+            transactional,
+            save_mode,
+            directory,
+        )
         self._layout = place.layout("")
         self._generation = 0
         self._fence_mark = Fence(generation=0)
         self._identity = (0, 0)
         self._committed = 0
-        self._filled: int | None = None  # the newest checkpoint that has files; None where that is not known
+        self._filled: int | None = (
+            None  # the newest checkpoint that has files; None where that is not known
+        )
         self._finished = False
 
     # -- open ----------------------------------------------------------------------------------------------------------------------------------
@@ -95,19 +137,38 @@ class FileCommitter(Committer):
         with disk(f"asking {self._what} what it holds"):
             refuse_links(layout)
             if resume.checkpoint == 0:
-                others = files_of_others(self._place, resume.lineage) if resume.fresh and self._save_mode.data == "APPEND_DATA" else ""
+                others = (
+                    files_of_others(self._place, resume.lineage)
+                    if resume.fresh and self._save_mode.data == "APPEND_DATA"
+                    else ""
+                )
                 return SinkMemory(place=root, checkpoint=0, others=others)
             if (by := dropped_by(layout)) is not None:
-                return SinkMemory(place=f"{root} (whose files were removed by the save mode of {by})", checkpoint=0)
+                return SinkMemory(
+                    place=f"{root} (whose files were removed by the save mode of {by})",
+                    checkpoint=0,
+                )
             if not os.path.isdir(layout.base):
-                return SinkMemory(place=root, checkpoint=remembered_by_names(self._place, resume, transactional=self._transactional))
+                return SinkMemory(
+                    place=root,
+                    checkpoint=remembered_by_names(
+                        self._place, resume, transactional=self._transactional
+                    ),
+                )
             fence = highest_fence(layout)
             newest = max([*checkpoints(layout), fence.checkpoint if fence else 0])
-            return SinkMemory(place=root, checkpoint=newest if self._transactional or fence is None else max(newest, resume.checkpoint))
+            return SinkMemory(
+                place=root,
+                checkpoint=newest
+                if self._transactional or fence is None
+                else max(newest, resume.checkpoint),
+            )
 
     def _take_up(self, resume: Resume) -> None:
         self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
-        self._fence_mark = new_fence(resume.generation, resume.token, resume.installation, resume.checkpoint)
+        self._fence_mark = new_fence(
+            resume.generation, resume.token, resume.installation, resume.checkpoint
+        )
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
         """See the module's text."""
@@ -117,13 +178,24 @@ class FileCommitter(Committer):
         with disk(f"asking {self._what} what it holds"):
             raise_fence(self._layout, self._fence_mark, self._what)
             self._take_over()
-            records = [read_record(self._layout, checkpoint) for checkpoint in checkpoints(self._layout) if checkpoint > resume.checkpoint]
-        return [SinkRange(checkpoint=r.checkpoint, offsets=r.offsets) for r in records if isinstance(r, Record)]
+            records = [
+                read_record(self._layout, checkpoint)
+                for checkpoint in checkpoints(self._layout)
+                if checkpoint > resume.checkpoint
+            ]
+        return [
+            SinkRange(checkpoint=r.checkpoint, offsets=r.offsets)
+            for r in records
+            if isinstance(r, Record)
+        ]
 
     def open(self, resume: Resume) -> None:
         """See the module's text."""
         self._take_up(resume)
-        self._committed, self._filled = resume.checkpoint, 0 if resume.fresh else (resume.state or {}).get("filled")
+        self._committed, self._filled = (
+            resume.checkpoint,
+            0 if resume.fresh else (resume.state or {}).get("filled"),
+        )
         fresh = resume.fresh
         with disk(f"opening {self._what}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
@@ -180,7 +252,9 @@ class FileCommitter(Committer):
     def _rewind(self, record: Record) -> None:
         layout = self._layout
         failpoint("filesink.rewind.before")
-        for file in record.files:  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
+        for file in (
+            record.files
+        ):  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
             for place in staged_places(layout, record, file):
                 discard(place)
         directories = set()
@@ -192,12 +266,18 @@ class FileCommitter(Committer):
                 failpoint("filesink.rewind.middle")
         sync_all(directories)
         self._check_fence()
-        if read_record(layout, record.checkpoint) == record:  # else a successor took it back already, and wrote this batch anew
+        if (
+            read_record(layout, record.checkpoint) == record
+        ):  # else a successor took it back already, and wrote this batch anew
             discard(layout.record(record.checkpoint))
         discard(layout.done(record.checkpoint, record.identity))
         sync(layout.commits)
         failpoint("filesink.rewind.after")
-        _log.info("file sink: took back checkpoint %d", record.checkpoint, extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)})
+        _log.info(
+            "file sink: took back checkpoint %d",
+            record.checkpoint,
+            extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)},
+        )
 
     def _take_back_lost(self, resume: Resume) -> None:
         """A mark without its record, after the restore point and all records: somebody has lost the record of a batch whose files are in place.
@@ -208,7 +288,11 @@ class FileCommitter(Committer):
         held = set(checkpoints(self._layout))
         if resume.back:
             return take_back_by_name(self._place, resume, spared=held)
-        marked = {int(stem) for name in names(self._layout.commits) if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()}
+        marked = {
+            int(stem)
+            for name in names(self._layout.commits)
+            if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()
+        }
         lost = {number for number in marked - held if number > max(resume.checkpoint, *held, 0)}
         if lost:
             take_back_by_name(self._place, resume, only=lost)
@@ -248,16 +332,26 @@ class FileCommitter(Committer):
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
         """See the module's text."""
-        assert commit.generation == self._generation, "a committer commits for the generation that opened it"
-        with disk(f"committing checkpoint {commit.checkpoint} of the file sink {self._place.operator}"):
+        assert commit.generation == self._generation, (
+            "a committer commits for the generation that opened it"
+        )
+        with disk(
+            f"committing checkpoint {commit.checkpoint} of the file sink {self._place.operator}"
+        ):
             self._verify()
             files = staged_files(commit.messages)
-            outcome = self._commit_once(commit, files) if self._transactional else self._append(commit.checkpoint, files, commit.messages)
+            outcome = (
+                self._commit_once(commit, files)
+                if self._transactional
+                else self._append(commit.checkpoint, files, commit.messages)
+            )
             self._sweep(commit.checkpoint)
         self._committed = commit.checkpoint
         return outcome
 
-    def _commit_once(self, commit: Commit, files: tuple[StagedFile, ...]) -> Committed | AlreadyCommitted:
+    def _commit_once(
+        self, commit: Commit, files: tuple[StagedFile, ...]
+    ) -> Committed | AlreadyCommitted:
         record = read_record(self._layout, commit.checkpoint)
         ours = False
         if isinstance(record, NoRecord):
@@ -288,7 +382,9 @@ class FileCommitter(Committer):
             offsets=commit.offsets,
             files=files,
         )
-        draft = os.path.join(layout.staging(self._generation), f"c{commit.checkpoint}-{record.identity}.record")
+        draft = os.path.join(
+            layout.staging(self._generation), f"c{commit.checkpoint}-{record.identity}.record"
+        )
         failpoint("filesink.record.before")
         try:
             write_new(draft, record.encode())
@@ -316,15 +412,21 @@ class FileCommitter(Committer):
             except FileNotFoundError:
                 if not os.path.isdir(staging):
                     raise self._overtaken() from None
-                raise DiskTrouble(f"the staged file {path} has vanished before it was committed") from None
+                raise DiskTrouble(
+                    f"the staged file {path} has vanished before it was committed"
+                ) from None
             if size != file.bytes:
-                raise DiskTrouble(f"the staged file {path} has {size} bytes instead of {file.bytes}")
+                raise DiskTrouble(
+                    f"the staged file {path} has {size} bytes instead of {file.bytes}"
+                )
 
     def _prepare(self, messages: Sequence[Any]) -> None:
         for directory in sorted({d for m in messages for d in m.get("directories", ())}):
             self._save_mode.prepare(self._layout, self._layout.final(directory))
 
-    def _append(self, checkpoint: int, files: Sequence[StagedFile], messages: Sequence[Any]) -> Committed:
+    def _append(
+        self, checkpoint: int, files: Sequence[StagedFile], messages: Sequence[Any]
+    ) -> Committed:
         """Without transactions: whole files, no record; a name that is taken is not taken over."""
         self._check_staged(files)
         self._prepare(messages)
@@ -364,7 +466,9 @@ class FileCommitter(Committer):
         with disk(f"pruning the commit records of the file sink {self._place.operator}"):
             self._check_fence()
             failpoint("filesink.retain.before")
-            for index, checkpoint in enumerate([c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]):
+            for index, checkpoint in enumerate(
+                [c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]
+            ):
                 record = read_record(self._layout, checkpoint)
                 if isinstance(record, Record) and is_done(self._layout, record):
                     discard(self._layout.record(checkpoint))
@@ -388,7 +492,9 @@ class FileCommitter(Committer):
             failpoint("filesink.finish.before")
             remove_tree(layout.gone)
             with suppress(FileNotFoundError):
-                os.rename(layout.base, layout.gone)  # all at once: half of the records would be worse than none
+                os.rename(
+                    layout.base, layout.gone
+                )  # all at once: half of the records would be worse than none
             failpoint("filesink.finish.middle")
             remove_tree(layout.gone)
             remove_empty(os.path.dirname(layout.base))

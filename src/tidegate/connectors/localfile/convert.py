@@ -56,10 +56,21 @@ class Rules:
 def from_text(kind: DataType, rules: Rules, level: int = 1) -> Converter:
     """The converter of a field's text."""
     match kind.name:
-        case TypeName.ARRAY | TypeName.MAP | TypeName.ROW | TypeName.FLOAT_VECTOR | TypeName.FLOAT16_VECTOR | TypeName.BFLOAT16_VECTOR:
+        case (
+            TypeName.ARRAY
+            | TypeName.MAP
+            | TypeName.ROW
+            | TypeName.FLOAT_VECTOR
+            | TypeName.FLOAT16_VECTOR
+            | TypeName.BFLOAT16_VECTOR
+        ):
             return _nested(kind, rules, level)
         case TypeName.SPARSE_FLOAT_VECTOR:
-            return _nested(DataType(TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT))), rules, level)
+            return _nested(
+                DataType(TypeName.MAP, children=(DataType(TypeName.INT), DataType(TypeName.FLOAT))),
+                rules,
+                level,
+            )
         case _:
             return _scalar(kind, rules)
 
@@ -85,7 +96,9 @@ def _scalar(kind: DataType, rules: Rules) -> Converter:
         case TypeName.TIME:
             return lambda text: _time(text.strip(), rules)
         case _:
-            return lambda text: _timestamp(text.strip(), rules, zoned=kind.name is TypeName.TIMESTAMP_TZ)
+            return lambda text: _timestamp(
+                text.strip(), rules, zoned=kind.name is TypeName.TIMESTAMP_TZ
+            )
 
 
 def from_json(kind: DataType, rules: Rules) -> Converter:
@@ -93,10 +106,17 @@ def from_json(kind: DataType, rules: Rules) -> Converter:
     match kind.name:
         case TypeName.STRING:
             return text_of
-        case TypeName.ARRAY | TypeName.FLOAT_VECTOR | TypeName.FLOAT16_VECTOR | TypeName.BFLOAT16_VECTOR:
+        case (
+            TypeName.ARRAY
+            | TypeName.FLOAT_VECTOR
+            | TypeName.FLOAT16_VECTOR
+            | TypeName.BFLOAT16_VECTOR
+        ):
             return _json_list(nullable(from_json(_element(kind), rules)))
         case TypeName.MAP:
-            return _json_map(from_text(kind.children[0], rules), nullable(from_json(kind.children[1], rules)))
+            return _json_map(
+                from_text(kind.children[0], rules), nullable(from_json(kind.children[1], rules))
+            )
         case TypeName.ROW:
             columns = {c.name: nullable(from_json(c.type, rules)) for c in kind.columns}
             return _json_row(columns, rules.leniency.fill_missing)
@@ -147,10 +167,21 @@ def _separated(kind: DataType, rules: Rules, level: int) -> Converter:
 
     if kind.name is TypeName.ROW:
         parts = [(c.name, blank(from_text(c.type, rules, level + 1))) for c in kind.columns]
-        return lambda text: {name: convert(piece) for (name, convert), piece in zip(parts, text.split(outer) + [""] * len(parts), strict=False)}
+        return lambda text: {
+            name: convert(piece)
+            for (name, convert), piece in zip(
+                parts, text.split(outer) + [""] * len(parts), strict=False
+            )
+        }
     if kind.name is TypeName.MAP:
-        key, value = from_text(kind.children[0], rules, level + 1), blank(from_text(kind.children[1], rules, level + 1))
-        return lambda text: [(key(k), value(v)) for k, _, v in (entry.partition(inner) for entry in text.split(outer))]
+        key, value = (
+            from_text(kind.children[0], rules, level + 1),
+            blank(from_text(kind.children[1], rules, level + 1)),
+        )
+        return lambda text: [
+            (key(k), value(v))
+            for k, _, v in (entry.partition(inner) for entry in text.split(outer))
+        ]
     element = blank(from_text(_element(kind), rules, level + 1))
     return lambda text: [element(piece) for piece in text.split(outer)]
 
@@ -273,7 +304,9 @@ def _decimal(kind: DataType, rules: Rules) -> Converter:
         if value.adjusted() >= kind.precision - kind.scale and value != 0:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
         if value != exact and not rules.leniency.round_digits:
-            raise ValueError(f'{_shown(text)} has more digits behind the point than {kind}: excess_digits = "round" rounds them')
+            raise ValueError(
+                f'{_shown(text)} has more digits behind the point than {kind}: excess_digits = "round" rounds them'
+            )
         return value
 
     return convert
@@ -301,7 +334,9 @@ def _date(text: str, rules: Rules) -> date:
     if instant.tzinfo:
         raise ValueError(f"{_shown(text)} is not a date but a timestamp with a time zone")
     if instant.time() != _MIDNIGHT and not rules.leniency.round_digits:
-        raise ValueError(f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its time out')
+        raise ValueError(
+            f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its time out'
+        )
     return instant.date()
 
 
@@ -346,5 +381,7 @@ def _instant(text: str, rules: Rules) -> datetime:
 def _fraction(text: str, digits: str, width: int, rules: Rules) -> int:
     """The fraction of a second, in units of so many digits."""
     if digits[width:].strip("0") and not rules.leniency.round_digits:
-        raise ValueError(f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round" cuts them')
+        raise ValueError(
+            f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round" cuts them'
+        )
     return int(digits[:width].ljust(width, "0"))

@@ -16,11 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, faults_by_row, size_text
+from tidegate.connectors.localfile.bad_rows import (
+    BadFile,
+    BadRow,
+    BadRows,
+    faults_by_row,
+    size_text,
+)
 from tidegate.connectors.localfile.convert import TIMESTAMPS, Rules, from_text
 from tidegate.connectors.localfile.dialect import dialect_of
 from tidegate.connectors.localfile.fields import Splitter, splitter_of
-from tidegate.connectors.localfile.headers import first_row_problem, header_problem, places_of, skipped_problem
+from tidegate.connectors.localfile.headers import (
+    first_row_problem,
+    header_problem,
+    places_of,
+    skipped_problem,
+)
 from tidegate.connectors.localfile.records import first_end
 from tidegate.connectors.localfile.slow_rows import SlowRows
 from tidegate.connectors.localfile.streams import (
@@ -83,14 +94,23 @@ class Delimited:
     `exact` says that the columns come from a header and not from a schema: then no file may have others.
     """
 
-    def __init__(self, values: Values, columns: Sequence[Column], wanted: Sequence[Column], *, exact: bool = False) -> None:
+    def __init__(
+        self,
+        values: Values,
+        columns: Sequence[Column],
+        wanted: Sequence[Column],
+        *,
+        exact: bool = False,
+    ) -> None:
         self.values = values
         self.columns = columns
         self.wanted = wanted
         self.exact = exact
         self.dialect = dialect_of(values)
         self.rules = Rules.of(values)
-        self.use_header = bool(values["csv_use_header_line"]) and values["file_format_type"] == "csv"
+        self.use_header = (
+            bool(values["csv_use_header_line"]) and values["file_format_type"] == "csv"
+        )
         self.nulls = ["", values["null_format"]] if values["null_format"] else [""]
         separators = self.dialect.delimiter + self.dialect.terminator
         self.refuse_zeros = b"\0" not in separators
@@ -101,7 +121,14 @@ class Delimited:
 
     def slow(self) -> SlowRows:
         """The slow way."""
-        return SlowRows(self.splitter(), self.rules, self.wanted, self.nulls, self.dialect, refuse_zeros=self.refuse_zeros)
+        return SlowRows(
+            self.splitter(),
+            self.rules,
+            self.wanted,
+            self.nulls,
+            self.dialect,
+            refuse_zeros=self.refuse_zeros,
+        )
 
     def header(self, part: Part) -> list[str]:
         """The names in a file's header line."""
@@ -134,22 +161,30 @@ class Delimited:
                 head = self.head(blocks, part) if part.start == 0 else Head(names, 0, blocks)
                 layout = self._layout(head.names, part)
                 bad = BadRows(part.path, self.places(part, index, name, head.size))
-                yield from self._rows(record_blocks(head.rows, self.dialect), layout, bad, part.start == 0)
+                yield from self._rows(
+                    record_blocks(head.rows, self.dialect), layout, bad, part.start == 0
+                )
 
     def text(self, file: Any, part: Part, expansion: Expansion | None = None) -> Iterator[bytes]:
         """The blocks of a part, in UTF-8."""
         raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
         return as_utf8(raw, self.values["encoding"], part)
 
-    def places(self, part: Part, index: int, name: str, start: int) -> Callable[[Sequence[int]], list[str]]:
+    def places(
+        self, part: Part, index: int, name: str, start: int
+    ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in the rows of a member into lines, by reading its text again."""
 
         def found(offsets: Sequence[int]) -> list[str]:
             with opened(part) as file:
                 expansion = Expansion(part, self.values)
-                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                found_members = members(
+                    file, part, self.values, expansion
+                )  # closes them when it is dropped
                 _, member = next(islice(found_members, index, None))
-                lines = line_numbers(part, self.text(member, part), [start + offset for offset in offsets])
+                lines = line_numbers(
+                    part, self.text(member, part), [start + offset for offset in offsets]
+                )
             return [f"{name}: line {line}" if name else f"line {line}" for line in lines]
 
         return found
@@ -164,7 +199,9 @@ class Delimited:
                 return Head(self._names(buffer[:end], part), end, chain([buffer[end:]], blocks))
             if len(buffer) > self.dialect.record_bytes_max:
                 limit = size_text(self.dialect.record_bytes_max)
-                raise BadFile(part.path, f"line 1: the header does not end within {limit} (max_record_bytes)")
+                raise BadFile(
+                    part.path, f"line 1: the header does not end within {limit} (max_record_bytes)"
+                )
         return Head(self._names(buffer, part), len(buffer), iter(()))
 
     def _names(self, head: bytes, part: Part) -> list[str]:
@@ -188,13 +225,18 @@ class Delimited:
             if not self.use_header:
                 return []
             number = self.values["skip_header_row_number"] + 1
-            raise BadFile(part.path, f"line {number}: the header is not written in UTF-8 ({error.reason}): name the encoding of the file") from None
+            raise BadFile(
+                part.path,
+                f"line {number}: the header is not written in UTF-8 ({error.reason}): name the encoding of the file",
+            ) from None
         record = next(self.splitter().records(text), None)
         if record is None:
             return []
         fault = next((field.fault for field in record.fields if field.fault), "")
         if fault and self.use_header:
-            raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: the header: {fault}")
+            raise BadFile(
+                part.path, f"line {self.values['skip_header_row_number'] + 1}: the header: {fault}"
+            )
         return [field.text.strip() for field in record.fields]
 
     def _layout(self, names: list[str], part: Part) -> Layout:
@@ -202,15 +244,26 @@ class Delimited:
         wanted = [c.name for c in self.wanted]
         if not self.use_header:
             return Layout([order.index(name) for name in wanted], len(order))
-        problem = header_problem(names, wanted, self.dialect.delimiter.decode(), fill_missing=self.rules.leniency.fill_missing)
-        extra = [n for n, place in zip(names, places_of(order, names), strict=True) if place < 0] if self.exact else []
+        problem = header_problem(
+            names,
+            wanted,
+            self.dialect.delimiter.decode(),
+            fill_missing=self.rules.leniency.fill_missing,
+        )
+        extra = (
+            [n for n, place in zip(names, places_of(order, names), strict=True) if place < 0]
+            if self.exact
+            else []
+        )
         if not problem and extra:
             problem = f"the header has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema"
         if problem:
             raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
         return Layout(places_of(names, wanted), len(names))
 
-    def _rows(self, blocks: RecordBlocks, layout: Layout, bad: BadRows, at_top: bool) -> Iterator[list[Any]]:
+    def _rows(
+        self, blocks: RecordBlocks, layout: Layout, bad: BadRows, at_top: bool
+    ) -> Iterator[list[Any]]:
         slow = self.slow()
         offset = 0
         try:
@@ -231,7 +284,11 @@ class Delimited:
         limit = f"{size_text(self.dialect.record_bytes_max)} (max_record_bytes)"
         if error.open_at >= 0:
             quote = self.dialect.quote.decode()
-            bad.add(BadRow(error.open_at, f"the quote {quote} that opens here is not closed within {limit}"))
+            bad.add(
+                BadRow(
+                    error.open_at, f"the quote {quote} that opens here is not closed within {limit}"
+                )
+            )
         else:
             bad.add(BadRow(error.offset, f"the record that begins here is longer than {limit}"))
 
@@ -239,13 +296,23 @@ class Delimited:
         if self.use_header:
             return
         record = next(self.splitter().records(self._first(block).decode("utf-8", "replace")), None)
-        problem = first_row_problem([f.text for f in record.fields], [c.name for c in self.columns]) if record else ""
+        problem = (
+            first_row_problem([f.text for f in record.fields], [c.name for c in self.columns])
+            if record
+            else ""
+        )
         if problem:
             bad.add(BadRow(0, problem))
 
-    def _arrays(self, block: bytes, faulty: bool, layout: Layout, slow: SlowRows, bad: BadRows, offset: int) -> list[Any] | None:
+    def _arrays(
+        self, block: bytes, faulty: bool, layout: Layout, slow: SlowRows, bad: BadRows, offset: int
+    ) -> list[Any] | None:
         """The arrays of a block by the quick way, else by the slow one; None where it has no rows that fit."""
-        if not faulty and len(block) <= self.dialect.record_bytes_max and not (self.refuse_zeros and b"\0" in block):
+        if (
+            not faulty
+            and len(block) <= self.dialect.record_bytes_max
+            and not (self.refuse_zeros and b"\0" in block)
+        ):
             try:
                 width = self._width(block, layout)
                 return self._fast(block, layout.places, width) if width else None
@@ -263,7 +330,10 @@ class Delimited:
             return layout.width if _VISIBLE.search(block) else 0
         record = next(self.splitter().records(self._first(block).decode("utf-8", "replace")), None)
         width = len(record.fields) if record else 0
-        short, long = width < layout.width and not leniency.fill_short, width > layout.width and not leniency.drop_extra
+        short, long = (
+            width < layout.width and not leniency.fill_short,
+            width > layout.width and not leniency.drop_extra,
+        )
         return layout.width if width and (short or long) else width
 
     def _first(self, block: bytes) -> bytes:
@@ -279,21 +349,32 @@ class Delimited:
         dialect = self.dialect
         if len(dialect.delimiter) != 1 or dialect.terminator != b"\n":
             raise ValueError("not a dialect of Arrow's")
-        there = {place: column for place, column in zip(places, self.wanted, strict=True) if 0 <= place < width}
+        there = {
+            place: column
+            for place, column in zip(places, self.wanted, strict=True)
+            if 0 <= place < width
+        }
         if not there:
             raise ValueError("no column is there")
         data: Any = pa.BufferReader(block)
         table = pa_csv.read_csv(
             data,
-            read_options=pa_csv.ReadOptions(column_names=[str(i) for i in range(width)], use_threads=False, block_size=len(block) + 1),
+            read_options=pa_csv.ReadOptions(
+                column_names=[str(i) for i in range(width)],
+                use_threads=False,
+                block_size=len(block) + 1,
+            ),
             parse_options=pa_csv.ParseOptions(
                 delimiter=dialect.delimiter.decode(),
                 quote_char=dialect.quote.decode() or False,
                 escape_char=dialect.escape.decode() or False,
-                newlines_in_values=bool(dialect.quote and dialect.quote in block) or bool(dialect.escape),
+                newlines_in_values=bool(dialect.quote and dialect.quote in block)
+                or bool(dialect.escape),
             ),
             convert_options=pa_csv.ConvertOptions(
-                column_types={str(place): self._parsed_as(column) for place, column in there.items()},
+                column_types={
+                    str(place): self._parsed_as(column) for place, column in there.items()
+                },
                 include_columns=[str(place) for place in there],
                 null_values=self.nulls,
                 strings_can_be_null=True,
@@ -303,12 +384,22 @@ class Delimited:
                 false_values=["false", "False", "FALSE", "0"],
             ),
         )
-        return [self._finished(table, place, column) for place, column in zip(places, self.wanted, strict=True)]
+        return [
+            self._finished(table, place, column)
+            for place, column in zip(places, self.wanted, strict=True)
+        ]
 
     def _parsed_as(self, column: Column) -> Any:
         """The type that Arrow's parser is asked for; what it cannot make goes through strings."""
-        iso = {TypeName.DATE: self.rules.date == "%Y-%m-%d", TypeName.TIME: self.rules.time == "%H:%M:%S"}
-        return arrow_type(column.type) if column.type.name in _DIRECT or iso.get(column.type.name) else pa.string()
+        iso = {
+            TypeName.DATE: self.rules.date == "%Y-%m-%d",
+            TypeName.TIME: self.rules.time == "%H:%M:%S",
+        }
+        return (
+            arrow_type(column.type)
+            if column.type.name in _DIRECT or iso.get(column.type.name)
+            else pa.string()
+        )
 
     def _timestamp_parsers(self) -> list[Any]:
         if self.rules.datetime == TIMESTAMPS[0]:
@@ -318,7 +409,9 @@ class Delimited:
     def _finished(self, table: Any, place: int, column: Column) -> Any:
         wanted = arrow_type(column.type)
         index = table.schema.get_field_index(str(place)) if place >= 0 else -1
-        array = pa.nulls(table.num_rows, wanted) if index < 0 else table.column(index).combine_chunks()
+        array = (
+            pa.nulls(table.num_rows, wanted) if index < 0 else table.column(index).combine_chunks()
+        )
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
         if array.null_count and not column.nullable:
@@ -332,9 +425,14 @@ class Delimited:
     def _made(self, array: Any, column: Column) -> Any:
         """Values from texts, where Arrow's parser has no type for them."""
         if column.type.name is TypeName.DATE:
-            return pc.strptime(array, format=self.rules.date, unit="s").cast(arrow_type(column.type))
+            return pc.strptime(array, format=self.rules.date, unit="s").cast(
+                arrow_type(column.type)
+            )
         convert = from_text(column.type, self.rules)
-        values = [None if text is None or not text.strip() else convert(text) for text in array.to_pylist()]
+        values = [
+            None if text is None or not text.strip() else convert(text)
+            for text in array.to_pylist()
+        ]
         return pa.array(values, arrow_type(column.type))
 
 
@@ -342,7 +440,11 @@ class Lines:
     """The reader of csv and text files without a schema: every line that is not empty is a row with one column."""
 
     def __init__(self, values: Values) -> None:
-        self.inner = Delimited({**values, "csv_use_header_line": False, "quote_char": None, "escape_char": None}, (), ())
+        self.inner = Delimited(
+            {**values, "csv_use_header_line": False, "quote_char": None, "escape_char": None},
+            (),
+            (),
+        )
 
     def read(self, part: Part) -> Iterator[list[Any]]:
         """One array of lines, block after block."""

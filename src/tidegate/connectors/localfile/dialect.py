@@ -32,7 +32,11 @@ class Dialect:
     @property
     def starts(self) -> tuple[bytes, ...]:
         """What stands before the first character of a field."""
-        return (self.delimiter, b"\n", b"\r") if self.terminator == b"\n" else (self.delimiter, self.terminator)
+        return (
+            (self.delimiter, b"\n", b"\r")
+            if self.terminator == b"\n"
+            else (self.delimiter, self.terminator)
+        )
 
 
 def dialect_of(values: Values) -> Dialect:
@@ -46,7 +50,9 @@ def dialect_of(values: Values) -> Dialect:
     return Dialect(
         delimiter=delimiter.encode(),
         quote=quote.encode(),
-        escape=b"" if escape == quote else escape.encode(),  # a quote that escapes itself is a doubled one
+        escape=b""
+        if escape == quote
+        else escape.encode(),  # a quote that escapes itself is a doubled one
         terminator=b"\n" if row in ("\n", "\r\n", "\r") else row.encode(),
         record_bytes_max=int(values.get("max_record_bytes") or RECORD_BYTES_MAX),
     )

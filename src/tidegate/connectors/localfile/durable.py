@@ -13,10 +13,37 @@ from tidegate.model.errors import Domain, TerminalError, TransientError
 
 _ATTEMPTS_MAX = 5
 _TRANSIENT = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT),
+    *(
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EINTR,
+        errno.ETIMEDOUT,
+    ),
     # The disk is away, or read-only until somebody repairs it: mounts come back.
-    *(errno.ENOENT, errno.ESTALE, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EREMOTEIO, errno.EHOSTDOWN, errno.EHOSTUNREACH),
-    *(errno.ECONNRESET, errno.ECONNREFUSED, errno.EBUSY, errno.EAGAIN, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOMEDIUM),
+    *(
+        errno.ENOENT,
+        errno.ESTALE,
+        errno.EROFS,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.ENOTCONN,
+        errno.EREMOTEIO,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+    ),
+    *(
+        errno.ECONNRESET,
+        errno.ECONNREFUSED,
+        errno.EBUSY,
+        errno.EAGAIN,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOMEDIUM,
+    ),
 }
 
 

@@ -33,7 +33,9 @@ class Record:
 class Splitter:
     """Takes csv (with quotes) or text (without) apart. `terminator` None means any of \\n, \\r\\n and \\r."""
 
-    def __init__(self, delimiter: str, quote: str = "", escape: str = "", terminator: str | None = None) -> None:
+    def __init__(
+        self, delimiter: str, quote: str = "", escape: str = "", terminator: str | None = None
+    ) -> None:
         self.delimiter = delimiter
         self.quote = quote
         self.escape = escape
@@ -41,7 +43,11 @@ class Splitter:
         stop = f"{re.escape(delimiter)}|{self.end.pattern}"
         self.stop = re.compile(f"(?:{stop})|\\Z")
         self.plain = re.compile(f"{re.escape(escape)}.|{stop}" if escape else stop, re.DOTALL)
-        self.inside = re.compile((f"{re.escape(escape)}.|" if escape else "") + (f"{re.escape(quote * 2)}|{re.escape(quote)}" if quote else "(?!)"), re.DOTALL)
+        self.inside = re.compile(
+            (f"{re.escape(escape)}.|" if escape else "")
+            + (f"{re.escape(quote * 2)}|{re.escape(quote)}" if quote else "(?!)"),
+            re.DOTALL,
+        )
 
     def records(self, text: str) -> Iterator[Record]:
         """All records that are not empty lines."""
@@ -73,7 +79,11 @@ class Splitter:
             parts.append(text[place : match.start()])
             place = match.end()
             if not (self.escape and match[0].startswith(self.escape)):
-                return Field("".join(parts), quoted, fault, start), place, match[0] != self.delimiter
+                return (
+                    Field("".join(parts), quoted, fault, start),
+                    place,
+                    match[0] != self.delimiter,
+                )
             parts.append(match[0][1:])
 
     def _quoted(self, text: str, place: int, parts: list[str]) -> tuple[int, str]:
@@ -87,11 +97,16 @@ class Splitter:
             place = match.end()
             if match[0] == self.quote:
                 behind = not self.stop.match(text, place)
-                return place, f"there is text behind the closing quote {self.quote}" if behind else ""
+                return (
+                    place,
+                    f"there is text behind the closing quote {self.quote}" if behind else "",
+                )
             parts.append(match[0][1:])
 
 
 def splitter_of(dialect: Dialect) -> Splitter:
     """For the records of a dialect."""
     terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
-    return Splitter(dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator)
+    return Splitter(
+        dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator
+    )

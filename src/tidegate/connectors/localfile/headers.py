@@ -47,7 +47,9 @@ def _by_zeros(top: bytes) -> str:
     for name, (letter, unit) in _LETTERS.items():
         letters = top[letter::unit]
         others = [top[place::unit] for place in range(unit) if place != letter]
-        if letters.count(0) * 20 <= len(letters) and all(zeros.count(0) * 2 > len(zeros) for zeros in others):
+        if letters.count(0) * 20 <= len(letters) and all(
+            zeros.count(0) * 2 > len(zeros) for zeros in others
+        ):
             return name
     return ""
 
@@ -62,7 +64,11 @@ def encoding_problem(top: bytes, encoding: str) -> str:
     wide = given.startswith(("utf16", "utf32"))
     if not mark and not wide:
         found = _by_zeros(top)
-        return f'seems to be written in {found} and is read as {encoding}: set encoding = "{found}"' if found else ""
+        return (
+            f'seems to be written in {found} and is read as {encoding}: set encoding = "{found}"'
+            if found
+            else ""
+        )
     if wide and not mark and len(top) > 3 and b"\0" not in top and _is_utf8(top):
         return f'has no zero bytes, so it is not written in {encoding}: set encoding = "UTF-8"'
     return ""
@@ -74,7 +80,11 @@ def _folded(encoding: str) -> str:
 
 def _agrees(given: str, mark: str) -> bool:
     found = _folded(mark)
-    return given in (found, found[:5], f"{found}sig") if found != "utf8" else given in ("utf8", "utf8sig", "ascii")
+    return (
+        given in (found, found[:5], f"{found}sig")
+        if found != "utf8"
+        else given in ("utf8", "utf8sig", "ascii")
+    )
 
 
 def _is_utf8(top: bytes) -> bool:
@@ -95,7 +105,9 @@ def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return [exact.get(name, any_case.get(name.lower(), -1)) for name in wanted]
 
 
-def header_problem(header: Sequence[str], wanted: Sequence[str], delimiter: str, *, fill_missing: bool = False) -> str:
+def header_problem(
+    header: Sequence[str], wanted: Sequence[str], delimiter: str, *, fill_missing: bool = False
+) -> str:
     """Why the columns of a schema cannot be found by the names of a header."""
     missing = [n for n, place in zip(wanted, places_of(header, wanted), strict=True) if place < 0]
     twice = [name for name in wanted if _is_ambiguous(header, name)]
@@ -170,5 +182,7 @@ def width_problem(count: int, width: int, line: str, delimiter: str, leniency: L
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) if len(name) <= 60 else repr(name[:57] + "...") for name in names[:_NAMES_MAX])
+    shown = ", ".join(
+        repr(name) if len(name) <= 60 else repr(name[:57] + "...") for name in names[:_NAMES_MAX]
+    )
     return f"{shown} and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else shown

@@ -133,7 +133,9 @@ def _codec(part: Part, name: str) -> str:
     return SUFFIXES.get(os.path.splitext(name)[1], "")
 
 
-def _decoded(path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: Wanted) -> _Sample:
+def _decoded(
+    path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: Wanted
+) -> _Sample:
     encoding = wanted.encoding or encoding_of(data) or "UTF-8"
     try:
         decoder = codecs.getincrementaldecoder(encoding)()
@@ -142,9 +144,13 @@ def _decoded(path: str, data: bytes, whole: bool, options: dict[str, Any], wante
         raise UserError(f"there is no encoding {encoding!r}") from None
     except UnicodeDecodeError as error:
         advice = "say which it is with --encoding (such as ISO-8859-1, GBK, UTF-16LE)"
-        raise UserError(f"{path} is not written in {encoding} (byte {error.start}): {advice}") from None
+        raise UserError(
+            f"{path} is not written in {encoding} (byte {error.start}): {advice}"
+        ) from None
     if "\0" in text:
-        raise UserError(f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it with --encoding")
+        raise UserError(
+            f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it with --encoding"
+        )
     if encoding.upper() != "UTF-8":
         options["encoding"] = encoding
     return _Sample(text.removeprefix("\ufeff"), whole, options)
@@ -205,14 +211,20 @@ def _of_text(path: str, sample: _Sample, wanted: Wanted) -> Inferred:
     if null:
         options["null_format"] = null
     header = _is_header(rows, null) if wanted.header is None else wanted.header
-    names = [name.strip() for name in rows[0]] if header else [f"column_{i}" for i in range(1, width + 1)]
+    names = (
+        [name.strip() for name in rows[0]]
+        if header
+        else [f"column_{i}" for i in range(1, width + 1)]
+    )
     problem = names_problem(names) if header else ""
     if problem:
         raise BadFile(path, f"{problem}; or say --no-header")
     if header:
         options |= {"csv_use_header_line": True} if form == "csv" else {"skip_header_row_number": 1}
     values = body if header else rows
-    columns = tuple(Column(name=name, type=_column(values, i, null)) for i, name in enumerate(names))
+    columns = tuple(
+        Column(name=name, type=_column(values, i, null)) for i, name in enumerate(names)
+    )
     return Inferred(options=options, columns=columns, notes=tuple(sample.notes))
 
 
@@ -264,11 +276,19 @@ def _is_header(rows: Sequence[Sequence[str]], null: str) -> bool:
     type or do not repeat them.
     """
     first, body = [cell.strip() for cell in rows[0]], rows[1:]
-    if names_problem(first) or any(type_of_texts([cell]) != STRING for cell in first) or null in first:
+    if (
+        names_problem(first)
+        or any(type_of_texts([cell]) != STRING for cell in first)
+        or null in first
+    ):
         return False
     if not body:
         return len(first) > 1
-    typed = [i for i in range(len(first)) if any(i < len(row) and row[i].strip() for row in body) and _column(body, i, null) != STRING]
+    typed = [
+        i
+        for i in range(len(first))
+        if any(i < len(row) and row[i].strip() for row in body) and _column(body, i, null) != STRING
+    ]
     repeated = any(row[i : i + 1] == [first[i]] for row in body for i in range(len(first)))
     return bool(typed) or (not repeated and all(_is_name(cell) for cell in first))
 
@@ -281,7 +301,11 @@ def _tried(path: str, inferred: Inferred) -> Inferred:
     """The same after a trial: columns with values that do not fit are strings."""
     for _ in range(len(inferred.columns) + 1):
         bad = list(_problems(path, inferred))
-        named = [c for c in inferred.columns if c.type != STRING and any(f"column {c.name}: " in text for text in bad)]
+        named = [
+            c
+            for c in inferred.columns
+            if c.type != STRING and any(f"column {c.name}: " in text for text in bad)
+        ]
         if not bad or not named:
             return replace(inferred, notes=(*inferred.notes, *bad[:_UNTRIED_MAX]))
         columns = tuple(replace(c, type=STRING) if c in named else c for c in inferred.columns)

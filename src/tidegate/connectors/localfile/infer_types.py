@@ -25,7 +25,9 @@ _TIMES = (
         DataType(TypeName.TIMESTAMP),
     ),
     (
-        re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})"),
+        re.compile(
+            r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})"
+        ),
         DataType(TypeName.TIMESTAMP_TZ),
     ),
     (re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}"), DataType(TypeName.TIME)),
@@ -104,7 +106,9 @@ def _row(found: Sequence[dict[str, Any]]) -> DataType:
         return STRING  # names that a type cannot be written with
     return DataType(
         TypeName.ROW,
-        columns=tuple(Column(name=n, type=type_of_values([v.get(n) for v in found])) for n in names),
+        columns=tuple(
+            Column(name=n, type=type_of_values([v.get(n) for v in found])) for n in names
+        ),
     )
 
 

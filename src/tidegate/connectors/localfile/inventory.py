@@ -74,7 +74,9 @@ class Inventory:
         """From the JSON of an offset."""
         if "names" in raw:
             return Inventory(at_ms=raw["at"], names=_names(_unpacked(raw["names"])))
-        return Inventory(at_ms=raw["at"], ranges=[_range(each) for each in _unpacked(raw["ranges"])])
+        return Inventory(
+            at_ms=raw["at"], ranges=[_range(each) for each in _unpacked(raw["ranges"])]
+        )
 
     @property
     def at(self) -> str:
@@ -112,7 +114,11 @@ class Remaining:
         """The files still to be read, in order; an error by name where they are not what they were."""
         after = self.after or (-1, "")
         ahead = [each for each in present if (each[0], each[1].path) > after]
-        return self._by_name(ahead, after) if self.inventory.names is not None else self._by_range(ahead, after)
+        return (
+            self._by_name(ahead, after)
+            if self.inventory.names is not None
+            else self._by_range(ahead, after)
+        )
 
     def _by_name(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
         names = self.inventory.names or {}
@@ -164,14 +170,18 @@ class Remaining:
         skips = skipper(self.skip)
         return [item for item in queue if not skips(item[1].path)]
 
-    def _range(self, index: int, listed: Range, before: Key, there: Sequence[Listed]) -> Sequence[Listed]:
+    def _range(
+        self, index: int, listed: Range, before: Key, there: Sequence[Listed]
+    ) -> Sequence[Listed]:
         done = self.done if index == self.done.range else Done(index)
         files, total = listed.files - done.files, (listed.sum - done.sum) % _MODULUS
         if any(_touches(path, before, listed.last) for path in (*self.skip, *self.accepted)):
             return there  # a person has said what to do with files of this range
         old = there
         if len(there) != files or _sum(there) != total:
-            old = [item for item in there if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000]
+            old = [
+                item for item in there if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000
+            ]
         if len(old) == files and _sum(old) == total:
             return old
         first = f"after {before[1]} " if before[1] else ""
@@ -208,7 +218,10 @@ def _sum(files: Iterable[Listed]) -> int:
 
 def _touches(path: str, before: Key, last: Key) -> bool:
     """Whether a path, or what is below it, is in a range of files."""
-    return any((table, path + "0") > before and (table, path) <= last for table in range(max(before[0], 0), last[0] + 1))
+    return any(
+        (table, path + "0") > before and (table, path) <= last
+        for table in range(max(before[0], 0), last[0] + 1)
+    )
 
 
 def skipper(paths: Collection[str]) -> Callable[[str], bool]:
@@ -260,7 +273,9 @@ def _front_coded(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _packed(rows: list[list[Any]]) -> str:
-    return base64.b64encode(zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 9)).decode()
+    return base64.b64encode(
+        zlib.compress(json.dumps(rows, separators=(",", ":")).encode(), 9)
+    ).decode()
 
 
 def _unpacked(text: str) -> Iterable[list[Any]]:

@@ -60,7 +60,9 @@ class Documents:
                 self.at += 1
                 self._skip_space()
                 if self.text[self.at : self.at + 1] in ("]", ""):
-                    raise BadDocument(self.line, "this is not JSON: an element is missing behind a comma")
+                    raise BadDocument(
+                        self.line, "this is not JSON: an element is missing behind a comma"
+                    )
                 element = False
             else:
                 yield self._value()
@@ -73,9 +75,13 @@ class Documents:
             try:
                 value, end = DECODER.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
-                incomplete = error.pos >= len(self.text) - _NEAR or error.msg.startswith("Unterminated")
+                incomplete = error.pos >= len(self.text) - _NEAR or error.msg.startswith(
+                    "Unterminated"
+                )
                 if len(self.text) - self.at > self.limit:
-                    raise BadDocument(self.line, f"the value that begins here is longer than {self.limit_text}") from None
+                    raise BadDocument(
+                        self.line, f"the value that begins here is longer than {self.limit_text}"
+                    ) from None
                 if not (incomplete and self._more()):
                     raise BadDocument(
                         self.line + self.text.count("\n", self.at, error.pos),
@@ -109,9 +115,15 @@ class Documents:
         try:
             found = self.decoder.decode(block, final=self.ended)
         except UnicodeDecodeError as error:
-            line = self.line + self.text.count("\n", self.at) + error.object[: error.start].count(b"\n")
+            line = (
+                self.line
+                + self.text.count("\n", self.at)
+                + error.object[: error.start].count(b"\n")
+            )
             wrong = error.object[error.start : error.end]
-            raise BadDocument(line, f"the bytes {wrong!r} are not UTF-8: name the encoding of the file") from None
+            raise BadDocument(
+                line, f"the bytes {wrong!r} are not UTF-8: name the encoding of the file"
+            ) from None
         self.text = self.text[self.at :] + found
         self.at = 0
         return bool(found) or not self.ended

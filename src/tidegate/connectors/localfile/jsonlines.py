@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX, BadRow, BadRows, excerpt, size_text
+from tidegate.connectors.localfile.bad_rows import (
+    RECORD_BYTES_MAX,
+    BadRow,
+    BadRows,
+    excerpt,
+    size_text,
+)
 from tidegate.connectors.localfile.convert import Rules, from_json, once
 from tidegate.connectors.localfile.dialect import Dialect
 from tidegate.connectors.localfile.json_documents import BadDocument, Documents
@@ -95,7 +101,9 @@ class JsonReader:
         raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
         return as_utf8(raw, self.values["encoding"], part)
 
-    def _rows(self, blocks: Iterator[bytes], part: Part, index: int, name: str) -> Iterator[list[Any]]:
+    def _rows(
+        self, blocks: Iterator[bytes], part: Part, index: int, name: str
+    ) -> Iterator[list[Any]]:
         first = next(blocks, b"")
         start = 0
         if part.start == 0:
@@ -117,18 +125,28 @@ class JsonReader:
                     yield arrays
                 bad.passed(len(block))
         except RecordTooLong as error:
-            bad.add(BadRow(error.offset, f"the record that begins here is longer than {self.limit_text}"))
+            bad.add(
+                BadRow(
+                    error.offset, f"the record that begins here is longer than {self.limit_text}"
+                )
+            )
         bad.close()
 
-    def _places(self, part: Part, index: int, name: str, start: int) -> Callable[[Sequence[int]], list[str]]:
+    def _places(
+        self, part: Part, index: int, name: str, start: int
+    ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in a member into lines, by reading its text again."""
 
         def found(offsets: Sequence[int]) -> list[str]:
             with opened(part) as file:
                 expansion = Expansion(part, self.values)
-                found_members = members(file, part, self.values, expansion)  # closes them when it is dropped
+                found_members = members(
+                    file, part, self.values, expansion
+                )  # closes them when it is dropped
                 _, member = next(islice(found_members, index, None))
-                lines = line_numbers(part, self._text(member, part, expansion), [start + o for o in offsets])
+                lines = line_numbers(
+                    part, self._text(member, part, expansion), [start + o for o in offsets]
+                )
             return _lines(name)(lines)
 
         return found
@@ -143,12 +161,17 @@ class JsonReader:
 
     def _fast(self, block: bytes) -> list[Any]:
         texts = (*_AS_TEXT, TypeName.TIMESTAMP)
-        fields = [pa.field(c.name, pa.string() if c.type.name in texts else arrow_type(c.type)) for c in self.wanted]
+        fields = [
+            pa.field(c.name, pa.string() if c.type.name in texts else arrow_type(c.type))
+            for c in self.wanted
+        ]
         data: Any = pa.BufferReader(block)
         table = pa_json.read_json(
             data,
             read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
+            parse_options=pa_json.ParseOptions(
+                explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
+            ),
         )
         table.validate(full=True)  # Arrow's parser lets bytes through that are not UTF-8
         arrays = [_flat(table.column(c.name).combine_chunks()) for c in self.wanted]
@@ -166,12 +189,18 @@ class JsonReader:
             return
         if any(_holds_empty_child(array) for array in arrays):
             raise BadRowValue("a null in a row that may be a missing key")
-        if empty and not _written(block, arrays, self.wanted) and not _all_have(block, [c.name for c in empty]):
+        if (
+            empty
+            and not _written(block, arrays, self.wanted)
+            and not _all_have(block, [c.name for c in empty])
+        ):
             raise BadRowValue("a missing key")
 
     def _finished(self, array: Any, column: Column) -> Any:
         if column.type.name is TypeName.TIMESTAMP:
-            return array.cast(arrow_type(column.type))  # refuses zones, which Arrow's parser of JSON leaves out
+            return array.cast(
+                arrow_type(column.type)
+            )  # refuses zones, which Arrow's parser of JSON leaves out
         if column.type.name not in _AS_TEXT:
             return array
         convert = from_json(column.type, self.rules)
@@ -210,7 +239,10 @@ class JsonReader:
             yield self._arrays(rows)
 
     def _arrays(self, rows: list[list[Any]]) -> list[Any]:
-        return [pa.array([row[i] for row in rows], arrow_type(c.type)) for i, c in enumerate(self.wanted)]
+        return [
+            pa.array([row[i] for row in rows], arrow_type(c.type))
+            for i, c in enumerate(self.wanted)
+        ]
 
     def _row(self, value: Any) -> list[Any]:
         """The values of the wanted columns; BadRowValue names all that do not fit."""
@@ -235,7 +267,9 @@ class JsonReader:
             found = column.default
         elif name not in row and not self.rules.leniency.fill_missing:
             keys = ", ".join(map(repr, islice(row, _KEYS_MAX)))
-            raise ValueError(f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads null for it')
+            raise ValueError(
+                f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads null for it'
+            )
         if found is None and not column.nullable:
             raise ValueError("there is no value, and the column is not nullable")
         return None if found is None else convert(found)
@@ -262,7 +296,10 @@ def _holds_empty_child(array: Any) -> bool:
         return _holds_empty_child(array.flatten())
     if not pa.types.is_struct(array.type):
         return False
-    return any(child.null_count > array.null_count or _holds_empty_child(child) for child in array.flatten())
+    return any(
+        child.null_count > array.null_count or _holds_empty_child(child)
+        for child in array.flatten()
+    )
 
 
 def _written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
@@ -295,13 +332,17 @@ def _values(line: bytes) -> Iterator[Any]:
         text = line.decode()
     except UnicodeDecodeError as error:
         wrong = line[error.start : error.end]
-        raise BadRowValue(f"the bytes {wrong!r} are not UTF-8: name the encoding of the file") from None
+        raise BadRowValue(
+            f"the bytes {wrong!r} are not UTF-8: name the encoding of the file"
+        ) from None
     place = 0
     while (place := len(text) - len(text[place:].lstrip())) < len(text):
         try:
             value, place = DECODER.raw_decode(text, place)
         except json.JSONDecodeError as error:
-            raise BadRowValue(f"this is not JSON: {error.msg}: {excerpt(text[error.pos : error.pos + 60])}") from None
+            raise BadRowValue(
+                f"this is not JSON: {error.msg}: {excerpt(text[error.pos : error.pos + 60])}"
+            ) from None
         except RecursionError:
             raise BadRowValue("this value is nested too deeply") from None
         yield from value if isinstance(value, list) else [value]
@@ -312,7 +353,9 @@ def _arrow_reads(kind: DataType, iso: bool) -> bool:
         case TypeName.ARRAY:
             return kind.children[0].name not in _BY_TEXT and _arrow_reads(kind.children[0], iso)
         case TypeName.ROW:
-            return all(c.type.name not in _BY_TEXT and _arrow_reads(c.type, iso) for c in kind.columns)
+            return all(
+                c.type.name not in _BY_TEXT and _arrow_reads(c.type, iso) for c in kind.columns
+            )
         case TypeName.TIMESTAMP | TypeName.TIMESTAMP_TZ:
             return iso
         case _:

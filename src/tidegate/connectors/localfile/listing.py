@@ -63,7 +63,9 @@ def scan(values: Values) -> Scan:
     keep = _Filter(values)
     path = local(values["path"])
     if not os.path.exists(path) and not glob.has_magic(path):
-        raise SourceUnreachable(f"{values['path']} does not exist: mount or restore it, or correct `path`")
+        raise SourceUnreachable(
+            f"{values['path']} does not exist: mount or restore it, or correct `path`"
+        )
     walk = _Walk(recursive=_recursive(values))
     found = {info.path: info for info in _below(path, walk) if keep.wants(info)}
     files = _without_second_names([found[path] for path in sorted(found)])
@@ -95,7 +97,9 @@ def file_pattern(text: str) -> re.Pattern[str]:
 def partitions_of(path: str) -> dict[str, str | None]:
     """The columns that the directories of a path give: `/data/day=3/f.csv` -> day: 3."""
     pairs = [part.split("=", 1) for part in os.path.dirname(path).split("/") if "=" in part]
-    return {key: None if value == _NULL_PARTITION else unquote(value) for key, value in pairs if key}
+    return {
+        key: None if value == _NULL_PARTITION else unquote(value) for key, value in pairs if key
+    }
 
 
 class _Filter:
@@ -114,20 +118,29 @@ class _Filter:
         name = os.path.basename(path)
         return (
             name.endswith(self.suffix)
-            and (self.pattern is None or bool(self.pattern.fullmatch(name) or self.pattern.fullmatch(path)))
+            and (
+                self.pattern is None
+                or bool(self.pattern.fullmatch(name) or self.pattern.fullmatch(path))
+            )
             and (not self.partitions or any(p in path for p in self.partitions))
         )
 
     def wants(self, info: FileInfo) -> bool:
         return (
-            info.size > 0 and self.named(info.path) and (self.start is None or info.mtime_ns >= self.start) and (self.end is None or info.mtime_ns < self.end)
+            info.size > 0
+            and self.named(info.path)
+            and (self.start is None or info.mtime_ns >= self.start)
+            and (self.end is None or info.mtime_ns < self.end)
         )
 
 
 def _nanoseconds(text: str | None) -> int | None:
     if not text:
         return None
-    return int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000_000
+    return (
+        int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp())
+        * 1_000_000_000
+    )
 
 
 def fixed_directory(path: str) -> str:
@@ -180,7 +193,9 @@ def _glob_pattern(path: str) -> re.Pattern[str]:
     """
     tokens = re.findall(r"\*\*/?|\*|\?|\[!?\]?[^\]]*\]|[^*?\[]+|\[", path)
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(known.get(token) or _class_or_text(token) for token in tokens), re.DOTALL)
+    return re.compile(
+        "".join(known.get(token) or _class_or_text(token) for token in tokens), re.DOTALL
+    )
 
 
 def _class_or_text(token: str) -> str:
@@ -266,11 +281,15 @@ class _Walk:
 def _entries(path: str) -> list["os.DirEntry[str]"]:
     """What is in a directory, but hidden names."""
     try:
-        return sorted((entry for entry in os.scandir(path) if not _hidden(entry.name)), key=lambda e: e.name)
+        return sorted(
+            (entry for entry in os.scandir(path) if not _hidden(entry.name)), key=lambda e: e.name
+        )
     except FileNotFoundError:
         return []  # gone since it was listed
     except OSError as error:
-        raise SourceUnreachable(f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known what is in it") from error
+        raise SourceUnreachable(
+            f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known what is in it"
+        ) from error
 
 
 def _info(path: str, status: os.stat_result, *, link: bool = False) -> FileInfo:
@@ -294,7 +313,11 @@ def _without_second_names(files: list[FileInfo]) -> list[FileInfo]:
     if not links:
         return files
     wanted = {(info.size, info.mtime_ns) for info in links}
-    known = {_identity(info.path) for info in files if not info.link and (info.size, info.mtime_ns) in wanted}
+    known = {
+        _identity(info.path)
+        for info in files
+        if not info.link and (info.size, info.mtime_ns) in wanted
+    }
     second = set()
     for info in links:
         identity = _identity(info.path)

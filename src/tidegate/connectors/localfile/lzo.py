@@ -35,7 +35,11 @@ def unpacked(file: IO[bytes]) -> Iterator[bytes]:
             _skip(file, 4 * sum(bool(flags & flag) for flag in (_ADLER32_C, _CRC32_C)))
         data = _exactly(file, packed)
         block = data if packed == plain else decompress(data, plain)
-        checks = [check(block) for flag, check in ((_ADLER32_D, zlib.adler32), (_CRC32_D, zlib.crc32)) if flags & flag]
+        checks = [
+            check(block)
+            for flag, check in ((_ADLER32_D, zlib.adler32), (_CRC32_D, zlib.crc32))
+            if flags & flag
+        ]
         if checks != sums:
             raise ValueError("the checksum of a block is wrong")
         yield block

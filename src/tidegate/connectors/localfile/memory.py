@@ -56,7 +56,11 @@ def remembered(
     minute = now_ms // MINUTE_MS // tick * tick
     out_of_sight = (position.seen or frozenset()) - frozenset(present) - frozenset(done)
     away = {each: position.away.get(each, minute) for each in out_of_sight}
-    away = {each: since for each, since in away.items() if now_ms - since * MINUTE_MS < retention_ms + (tick * MINUTE_MS if retention_ms else 0)}
+    away = {
+        each: since
+        for each, since in away.items()
+        if now_ms - since * MINUTE_MS < retention_ms + (tick * MINUTE_MS if retention_ms else 0)
+    }
     seen = ((position.seen or frozenset()) - out_of_sight) | frozenset(done)
     over = len(seen) + len(away) - limit
     if over > 0:
@@ -86,7 +90,9 @@ def check_mounts(
         if os.path.ismount(place) or skips(place):
             continue
         below = place.rstrip("/") + "/"
-        if not any(info.path.startswith(below) and mark(table, info.path) in seen for table, info in listed):
+        if not any(
+            info.path.startswith(below) and mark(table, info.path) in seen for table, info in listed
+        ):
             raise SourceUnreachable(
                 f"{place} is not mounted any more, and files were read from it: mount it, or start again without it with --restore latest --skip-file {place}"
             )

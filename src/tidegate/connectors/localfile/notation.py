@@ -6,7 +6,16 @@ Called by the checks of options.py, by the readers and by the writers of this fo
 import re
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
-_DIRECTIVES = {"yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+_DIRECTIVES = {
+    "yyyy": "%Y",
+    "uuuu": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+}
 _TOKENS = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.)", re.DOTALL)
 
 
@@ -37,10 +46,19 @@ def strptime_of(pattern: str) -> str:
         elif set(letters) == {"S"}:
             parts = [*parts[:-1], parts[-1].removesuffix(".")] if parts else parts
         else:
-            raise ValueError(f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS")
+            raise ValueError(
+                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS"
+            )
     return "".join(parts)
 
 
 def fraction_digits(pattern: str) -> int:
     """How many digits of a second's fraction a Java time pattern has (`HH:mm:ss.SSS`: 3)."""
-    return max((len(t["letters"]) for t in _TOKENS.finditer(pattern) if t["letters"] and set(t["letters"]) == {"S"}), default=0)
+    return max(
+        (
+            len(t["letters"])
+            for t in _TOKENS.finditer(pattern)
+            if t["letters"] and set(t["letters"]) == {"S"}
+        ),
+        default=0,
+    )

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from tidegate.connectors.localfile.check import check_sink, check_source
-from tidegate.connectors.localfile.source_options import CODECS, FORMAT_WORDS, FORMATS, SHARED, SOURCE_OPTIONS, UNUSED
+from tidegate.connectors.localfile.source_options import (
+    CODECS,
+    FORMAT_WORDS,
+    FORMATS,
+    SHARED,
+    SOURCE_OPTIONS,
+    UNUSED,
+)
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
@@ -11,40 +18,133 @@ from tidegate.plugin.option import Kind, Option, OptionSet, Values
 
 SINK_OPTIONS = OptionSet(
     options=(
-        Option("path", Kind.TEXT, "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand for the table's.", required=True),
-        Option("tmp_path", Kind.TEXT, f"{UNUSED}: files are staged in a hidden directory below `path`.", "/tmp/seatunnel"),
-        Option("custom_filename", Kind.BOOL, "Whether `file_name_expression` names the files.", False),
-        Option("file_name_expression", Kind.TEXT, "A file's name, without its suffix; ${transactionId}, ${now} and ${uuid} are replaced.", "${transactionId}"),
+        Option(
+            "path",
+            Kind.TEXT,
+            "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand for the table's.",
+            required=True,
+        ),
+        Option(
+            "tmp_path",
+            Kind.TEXT,
+            f"{UNUSED}: files are staged in a hidden directory below `path`.",
+            "/tmp/seatunnel",
+        ),
+        Option(
+            "custom_filename", Kind.BOOL, "Whether `file_name_expression` names the files.", False
+        ),
+        Option(
+            "file_name_expression",
+            Kind.TEXT,
+            "A file's name, without its suffix; ${transactionId}, ${now} and ${uuid} are replaced.",
+            "${transactionId}",
+        ),
         Option("filename_time_format", Kind.TEXT, "How ${now} is written.", "yyyy.MM.dd"),
-        Option("file_format_type", Kind.ENUM, FORMAT_WORDS, "csv", choices=FORMATS, fallbacks=("file_format",)),
+        Option(
+            "file_format_type",
+            Kind.ENUM,
+            FORMAT_WORDS,
+            "csv",
+            choices=FORMATS,
+            fallbacks=("file_format",),
+        ),
         *SHARED,
         Option("row_delimiter", Kind.TEXT, "Behind every row of a csv or text file.", "\n"),
-        Option("have_partition", Kind.BOOL, "Whether rows go into directories by the values of `partition_by`.", False),
+        Option(
+            "have_partition",
+            Kind.BOOL,
+            "Whether rows go into directories by the values of `partition_by`.",
+            False,
+        ),
         Option("partition_by", Kind.LIST, "The columns whose values name the directories."),
-        Option("partition_dir_expression", Kind.TEXT, "How such a directory is named.", "${k0}=${v0}/${k1}=${v1}/.../${kn}=${vn}/"),
-        Option("is_partition_field_write_in_file", Kind.BOOL, "Whether the columns of `partition_by` stand in the files too.", False),
-        Option("sink_columns", Kind.LIST, "Only these columns, in this order; all where nothing is given."),
-        Option("is_enable_transaction", Kind.BOOL, "Whether every row is written exactly once; otherwise at least once.", True),
-        Option("batch_size", Kind.INT, "A file holds at most so many rows: 1000000 in csv, text and json files where nothing is given.", minimum=1),
+        Option(
+            "partition_dir_expression",
+            Kind.TEXT,
+            "How such a directory is named.",
+            "${k0}=${v0}/${k1}=${v1}/.../${kn}=${vn}/",
+        ),
+        Option(
+            "is_partition_field_write_in_file",
+            Kind.BOOL,
+            "Whether the columns of `partition_by` stand in the files too.",
+            False,
+        ),
+        Option(
+            "sink_columns",
+            Kind.LIST,
+            "Only these columns, in this order; all where nothing is given.",
+        ),
+        Option(
+            "is_enable_transaction",
+            Kind.BOOL,
+            "Whether every row is written exactly once; otherwise at least once.",
+            True,
+        ),
+        Option(
+            "batch_size",
+            Kind.INT,
+            "A file holds at most so many rows: 1000000 in csv, text and json files where nothing is given.",
+            minimum=1,
+        ),
         Option(
             "target_file_size",
             Kind.LONG,
             "A file is closed when it has about so many bytes: 134217728 (128 MiB) for parquet and orc files where nothing is given.",
             minimum=1,
         ),
-        Option("single_file_mode", Kind.BOOL, "Whether each task writes one file however many rows it has.", False),
-        Option("create_empty_file_when_no_data", Kind.BOOL, f"{UNUSED}: a batch without rows writes no file.", False),
-        Option("compress_codec", Kind.ENUM, "How the files are compressed: zstd for parquet and none for others where nothing is given.", choices=CODECS),
-        Option("enable_header_write", Kind.BOOL, "Whether csv and text files begin with the names of the columns.", False),
-        Option("csv_string_quote_mode", Kind.ENUM, "Which strings of csv files stand in quotes.", "MINIMAL", choices=("ALL", "MINIMAL", "NONE")),
-        Option("parquet_avro_write_timestamp_as_int96", Kind.BOOL, "Whether parquet timestamps are written as int96, for old readers.", False),
-        Option("parquet_avro_write_fixed_as_int96", Kind.LIST, f"{UNUSED}: there are no fixed-length columns."),
+        Option(
+            "single_file_mode",
+            Kind.BOOL,
+            "Whether each task writes one file however many rows it has.",
+            False,
+        ),
+        Option(
+            "create_empty_file_when_no_data",
+            Kind.BOOL,
+            f"{UNUSED}: a batch without rows writes no file.",
+            False,
+        ),
+        Option(
+            "compress_codec",
+            Kind.ENUM,
+            "How the files are compressed: zstd for parquet and none for others where nothing is given.",
+            choices=CODECS,
+        ),
+        Option(
+            "enable_header_write",
+            Kind.BOOL,
+            "Whether csv and text files begin with the names of the columns.",
+            False,
+        ),
+        Option(
+            "csv_string_quote_mode",
+            Kind.ENUM,
+            "Which strings of csv files stand in quotes.",
+            "MINIMAL",
+            choices=("ALL", "MINIMAL", "NONE"),
+        ),
+        Option(
+            "parquet_avro_write_timestamp_as_int96",
+            Kind.BOOL,
+            "Whether parquet timestamps are written as int96, for old readers.",
+            False,
+        ),
+        Option(
+            "parquet_avro_write_fixed_as_int96",
+            Kind.LIST,
+            f"{UNUSED}: there are no fixed-length columns.",
+        ),
         Option(
             "schema_save_mode",
             Kind.ENUM,
             "What to do about the directory before the first row.",
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
-            choices=("RECREATE_SCHEMA", "CREATE_SCHEMA_WHEN_NOT_EXIST", "ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"),
+            choices=(
+                "RECREATE_SCHEMA",
+                "CREATE_SCHEMA_WHEN_NOT_EXIST",
+                "ERROR_WHEN_SCHEMA_NOT_EXIST",
+                "IGNORE",
+            ),
         ),
         Option(
             "data_save_mode",
@@ -53,12 +153,24 @@ SINK_OPTIONS = OptionSet(
             "APPEND_DATA",
             choices=("DROP_DATA", "APPEND_DATA", "ERROR_WHEN_DATA_EXISTS"),
         ),
-        Option("save_mode", Kind.TEXT, f"{UNUSED}: an older name, which the reference no longer reads either."),
+        Option(
+            "save_mode",
+            Kind.TEXT,
+            f"{UNUSED}: an older name, which the reference no longer reads either.",
+        ),
         Option("max_rows_in_memory", Kind.INT, f"{UNUSED}: excel files are not supported."),
         Option("sheet_max_rows", Kind.INT, f"{UNUSED}: excel files are not supported."),
         Option("xml_root_tag", Kind.TEXT, f"{UNUSED}: xml files are not supported.", "RECORDS"),
-        Option("merge_update_event", Kind.BOOL, f"{UNUSED}: for change formats, which are not supported."),
-        Option("schema_evolution_enabled", Kind.BOOL, f"{UNUSED}: a table keeps its columns while a job runs."),
+        Option(
+            "merge_update_event",
+            Kind.BOOL,
+            f"{UNUSED}: for change formats, which are not supported.",
+        ),
+        Option(
+            "schema_evolution_enabled",
+            Kind.BOOL,
+            f"{UNUSED}: a table keeps its columns while a job runs.",
+        ),
     ),
 )
 
@@ -75,7 +187,11 @@ CONNECTORS = (
         kind=BlockKind.SOURCE,
         summary="Reads csv, text, json, parquet and orc files from a local or shared disk.",
         options=SOURCE_OPTIONS,
-        capabilities=Capabilities(multi_table=True, fusable=True, state="the files that are read, and the place in the one that is partly read"),
+        capabilities=Capabilities(
+            multi_table=True,
+            fusable=True,
+            state="the files that are read, and the place in the one that is partly read",
+        ),
         implementation="tidegate.connectors.localfile.source:LocalFileSource",
         check=check_source,
     ),
@@ -85,7 +201,11 @@ CONNECTORS = (
         summary="Writes csv, text, json, parquet and orc files to a local or shared disk, each row exactly once.",
         options=SINK_OPTIONS,
         capabilities=Capabilities(
-            delivery=Delivery.EXACTLY_ONCE, go_back=GoBack.REWIND, multi_table=True, fusable=True, state="the batches whose files are in place"
+            delivery=Delivery.EXACTLY_ONCE,
+            go_back=GoBack.REWIND,
+            multi_table=True,
+            fusable=True,
+            state="the batches whose files are in place",
         ),
         implementation="tidegate.connectors.localfile.sink:LocalFileSink",
         check=check_sink,

@@ -35,7 +35,11 @@ def shape_of(files: TableFiles, part: Part) -> Shape:
     values = files.values
     if files.form in ("parquet", "orc"):
         return Shape.GROUPS
-    if values["archive_compress_codec"] != "none" or codec_of(part.path, values) or not cuttable(values["encoding"]):
+    if (
+        values["archive_compress_codec"] != "none"
+        or codec_of(part.path, values)
+        or not cuttable(values["encoding"])
+    ):
         return Shape.WHOLE
     if len(_dialect(files).terminator) != 1:
         return Shape.WHOLE
@@ -48,12 +52,18 @@ def shape_of(files: TableFiles, part: Part) -> Shape:
 def _dialect(files: TableFiles) -> Dialect:
     if files.form == "json":
         return LINES
-    return dialect_of({**files.values, "quote_char": None, "escape_char": None}) if _content(files) else dialect_of(files.values)
+    return (
+        dialect_of({**files.values, "quote_char": None, "escape_char": None})
+        if _content(files)
+        else dialect_of(files.values)
+    )
 
 
 def _content(files: TableFiles) -> bool:
     schema = files.values["schema"] or {}
-    return not (schema.get("fields") or schema.get("columns") or files.values["csv_use_header_line"])
+    return not (
+        schema.get("fields") or schema.get("columns") or files.values["csv_use_header_line"]
+    )
 
 
 class Taker:
@@ -66,7 +76,10 @@ class Taker:
 
     def full(self) -> bool:
         """Whether no other file fits into this batch."""
-        return bool(self.segments) and any(left is not None and left <= 0 for left in (self.rows, self.bytes, self.files, self.chars))
+        return bool(self.segments) and any(
+            left is not None and left <= 0
+            for left in (self.rows, self.bytes, self.files, self.chars)
+        )
 
     def take(self, files: TableFiles, part: Part, done: int) -> Segment | None:
         """The next part of a file, of which `done` bytes (about) are done; None where it has to wait for the next batch."""
@@ -76,7 +89,9 @@ class Taker:
         match shape_of(files, part):
             case Shape.RECORDS:
                 end, rows = self._records(files, part)
-                return self._keep(files, part, -1 if end >= part.size else end, end - part.start, rows)
+                return self._keep(
+                    files, part, -1 if end >= part.size else end, end - part.start, rows
+                )
             case Shape.GROUPS:
                 return self._groups(files, part, left)
             case Shape.WHOLE:
@@ -92,7 +107,9 @@ class Taker:
 
     def _fits(self, size: int, rows: int) -> bool:
         """A first unit is always taken; another one only where it fits."""
-        return not self.segments or ((self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows))
+        return not self.segments or (
+            (self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows)
+        )
 
     def _records(self, files: TableFiles, part: Part) -> tuple[int, int]:
         dialect = _dialect(files)
@@ -102,7 +119,13 @@ class Taker:
             if self.rows is not None:
                 end, rows = rows_end(file.fileno(), start, max(self.rows, 1), part.size, dialect)
             if self.bytes is not None and end - part.start > self.bytes:
-                end = record_end(file.fileno(), start, max(part.start + self.bytes, start + 1), part.size, dialect)
+                end = record_end(
+                    file.fileno(),
+                    start,
+                    max(part.start + self.bytes, start + 1),
+                    part.size,
+                    dialect,
+                )
         return end, rows
 
     def _groups(self, files: TableFiles, part: Part, left: int) -> Segment | None:
@@ -110,7 +133,9 @@ class Taker:
         each = left // max(len(counts), 1)
         taken = rows = 0
         for count in counts:
-            over = (self.bytes is not None and (taken + 1) * each > self.bytes) or (self.rows is not None and rows + count > self.rows)
+            over = (self.bytes is not None and (taken + 1) * each > self.bytes) or (
+                self.rows is not None and rows + count > self.rows
+            )
             if over and (taken or self.segments):
                 break
             taken, rows = taken + 1, rows + count
@@ -120,7 +145,9 @@ class Taker:
         return self._keep(files, part, end, left if end < 0 else taken * each, rows)
 
     def _keep(self, files: TableFiles, part: Part, end: int, weight: int, rows: int) -> Segment:
-        segment = Segment(files.index, Part(part.path, part.size, part.mtime_ns, part.start, end), weight)
+        segment = Segment(
+            files.index, Part(part.path, part.size, part.mtime_ns, part.start, end), weight
+        )
         self.segments.append(segment)
         self.chars -= segment.chars
         self.rows = None if self.rows is None else self.rows - rows
@@ -148,13 +175,19 @@ def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
         return [segment]
     if shape is Shape.GROUPS:
         last = len(group_rows(part, files.form)) if part.end < 0 else part.end
-        points = sorted({part.start + (last - part.start) * i // pieces for i in range(1, pieces)} - {part.start})
+        points = sorted(
+            {part.start + (last - part.start) * i // pieces for i in range(1, pieces)}
+            - {part.start}
+        )
     else:
         last = part.size if part.end < 0 else part.end
         points = _record_points(files, part, last, pieces)
     bounds = [part.start, *points, part.end]
     weight = segment.weight // (len(bounds) - 1)
-    return [Segment(files.index, Part(part.path, part.size, part.mtime_ns, a, b), weight) for a, b in pairwise(bounds)]
+    return [
+        Segment(files.index, Part(part.path, part.size, part.mtime_ns, a, b), weight)
+        for a, b in pairwise(bounds)
+    ]
 
 
 def _record_points(files: TableFiles, part: Part, last: int, pieces: int) -> list[int]:

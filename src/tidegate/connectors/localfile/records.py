@@ -29,7 +29,9 @@ class _Spans:
         if dialect.quote and dialect.quote in block:
             counted = None if dialect.escape else _counted(block, dialect)
             self.counted = counted is not None
-            self.opens, self.closes = counted or (_walked(block, dialect) if dialect.escape else _matched(block, dialect))
+            self.opens, self.closes = counted or (
+                _walked(block, dialect) if dialect.escape else _matched(block, dialect)
+            )
 
     def around(self, place: int) -> tuple[int, int] | None:
         """The quoted stretch that holds a place."""
@@ -50,7 +52,10 @@ class _Spans:
         if self.counted or not len(self.opens):
             return False  # counting takes quotes in their places only
         size = len(self.block)
-        return any(c + 1 < size and not self.block.startswith((*starts, quote), c + 1) for c in map(int, self.closes))
+        return any(
+            c + 1 < size and not self.block.startswith((*starts, quote), c + 1)
+            for c in map(int, self.closes)
+        )
 
     def escaped(self, place: int) -> bool:
         escape = self.dialect.escape
@@ -81,7 +86,19 @@ def _matched(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
     """The stretches, field by field: for blocks with quotes in other places."""
     quote = re.escape(dialect.quote)
     start = b"|".join(b"(?<=" + re.escape(s) + b")" for s in dialect.starts)
-    field = re.compile(b"(?:\\A|" + start + b")" + quote + b"(?:[^" + quote + b"]++|" + quote * 2 + b")*+(" + quote + b"?)")
+    field = re.compile(
+        b"(?:\\A|"
+        + start
+        + b")"
+        + quote
+        + b"(?:[^"
+        + quote
+        + b"]++|"
+        + quote * 2
+        + b")*+("
+        + quote
+        + b"?)"
+    )
     found = [(m.start(), m.end() - 1 if m[1] else len(block)) for m in field.finditer(block)]
     return [a for a, _ in found], [b for _, b in found]
 
@@ -166,7 +183,9 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) 
             return size  # a record that is too long is not cut; who reads it reports it
         step = len(block) - 1 if dialect.plain else last_end(block, dialect)
         start += step
-        length = BLOCK_BYTES if step else length * 2  # a record that is longer than the block: see more of it
+        length = (
+            BLOCK_BYTES if step else length * 2
+        )  # a record that is longer than the block: see more of it
     return size
 
 
@@ -177,7 +196,9 @@ def _past_plain(file: int, start: int, target: int, dialect: Dialect) -> int:
     """
     buffer = bytearray(SKIPPED_BYTES)
     while start + SKIPPED_BYTES < target:
-        if os.preadv(file, [buffer], start) < SKIPPED_BYTES or any(mark and mark in buffer for mark in (dialect.quote, dialect.escape)):
+        if os.preadv(file, [buffer], start) < SKIPPED_BYTES or any(
+            mark and mark in buffer for mark in (dialect.quote, dialect.escape)
+        ):
             break
         last = buffer.rfind(dialect.terminator)
         if last < 0:

@@ -17,11 +17,15 @@ class LocalFileSink(Sink):
     """Files on a local or shared disk, exactly once."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
-        path = os.path.abspath(values["path"].removeprefix("file://"))  # tasks may have another working directory
+        path = os.path.abspath(
+            values["path"].removeprefix("file://")
+        )  # tasks may have another working directory
         super().__init__({**values, "path": path}, context)
         root = fixed_directory(path)
         if root == "/":
-            raise UserError(f"the path {values['path']} begins with what depends on the table: it needs a directory before that, which is the same for all")
+            raise UserError(
+                f"the path {values['path']} begins with what depends on the table: it needs a directory before that, which is the same for all"
+            )
         self._place = Place(root, context.pipeline, context.operator)
         self._host = socket.gethostname()  # the driver's
 

@@ -44,7 +44,9 @@ class SlowRows:
         self.dialect = dialect
         self.refuse_zeros = refuse_zeros
 
-    def read(self, block: bytes, places: Sequence[int], width: int) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
+    def read(
+        self, block: bytes, places: Sequence[int], width: int
+    ) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
         """The arrays (None where a row is bad), the faults by row, and where in the block a row
         begins or is at fault.
         """
@@ -57,10 +59,15 @@ class SlowRows:
             if what:
                 faults[index].append(what)
                 origins[index] = origin
-        arrays = [self._column(records, place, column, faults) for place, column in zip(places, self.wanted, strict=True)]
+        arrays = [
+            self._column(records, place, column, faults)
+            for place, column in zip(places, self.wanted, strict=True)
+        ]
 
         def start(row: int) -> int:
-            return len(text[: origins.get(row, records[row].start)].encode("utf-8", "surrogateescape"))
+            return len(
+                text[: origins.get(row, records[row].start)].encode("utf-8", "surrogateescape")
+            )
 
         return None if faults else arrays, faults, start
 
@@ -79,7 +86,9 @@ class SlowRows:
         if len(record.fields) == width:
             return "", 0
         line = text[record.start : record.end].rstrip("\r\n")
-        return width_problem(len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency), record.start
+        return width_problem(
+            len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency
+        ), record.start
 
     def _column(self, records: list[Record], place: int, column: Column, faults: Faults) -> Any:
         convert = from_text(column.type, self.rules)
@@ -95,7 +104,9 @@ class SlowRows:
                     faults[index].append(f"column {column.name}: {error}")
         return None if faults else pa.array(values, arrow_type(column.type))
 
-    def _value(self, field: Field, column: Column, convert: Callable[[str], Any], textual: bool) -> Any:
+    def _value(
+        self, field: Field, column: Column, convert: Callable[[str], Any], textual: bool
+    ) -> Any:
         text = field.text
         if (not field.quoted and text in self.nulls) or (not textual and not text.strip()):
             if not column.nullable:
@@ -107,9 +118,13 @@ class SlowRows:
 
     def _check_text(self, text: str) -> None:
         if self.refuse_zeros and "\0" in text:
-            raise ValueError(f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is another one")
+            raise ValueError(
+                f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is another one"
+            )
         try:
             text.encode()
         except UnicodeEncodeError:
             raw = text.encode("utf-8", "surrogateescape")
-            raise ValueError(f"the bytes {excerpt(raw)} are not UTF-8: name the encoding of the file") from None
+            raise ValueError(
+                f"the bytes {excerpt(raw)} are not UTF-8: name the encoding of the file"
+            ) from None

@@ -112,7 +112,9 @@ class LocalFileSource(Source):
                 if segment is None:
                     break
                 if segment.part.end >= 0:
-                    partial = Partial(table, replace(part, start=segment.part.end), weight + segment.weight)
+                    partial = Partial(
+                        table, replace(part, start=segment.part.end), weight + segment.weight
+                    )
                     break
                 done.append((table, FileInfo(part.path, part.size, part.mtime_ns)))
             else:
@@ -136,8 +138,15 @@ class LocalFileSource(Source):
         with advising(begun):
             self._check_there(position)
             for files in self.files:
-                pieces = [p for s in batch if s.table == files.index for p in cut(files, s, max(1, round(s.weight / target)))]
-                splits += [_split(files.name, files.index, pack, begun) for pack in _packs(pieces, target)]
+                pieces = [
+                    p
+                    for s in batch
+                    if s.table == files.index
+                    for p in cut(files, s, max(1, round(s.weight / target)))
+                ]
+                splits += [
+                    _split(files.name, files.index, pack, begun) for pack in _packs(pieces, target)
+                ]
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -162,7 +171,11 @@ class LocalFileSource(Source):
             if skips(part.path):
                 return f"{part.path} is left out"
             now = _stat(part.path)
-            if now is not None and part.path != begun and (now.size, now.mtime_ns) != (part.size, part.mtime_ns):
+            if (
+                now is not None
+                and part.path != begun
+                and (now.size, now.mtime_ns) != (part.size, part.mtime_ns)
+            ):
                 return f"{part.path} has changed: it has {now.size} bytes, and had {part.size}"
         return ""
 
@@ -190,7 +203,11 @@ class LocalFileSource(Source):
     def progress(self, offset: Offset) -> Progress | None:
         """In bytes of the files."""
         position = Position.of(offset)
-        return Progress(position.bytes, max(position.total, position.bytes), "bytes") if self.bounded else None
+        return (
+            Progress(position.bytes, max(position.total, position.bytes), "bytes")
+            if self.bounded
+            else None
+        )
 
     def _queue(self, position: Position) -> Iterator[Listed]:
         """What is not done yet, in order."""
@@ -218,7 +235,11 @@ class LocalFileSource(Source):
     def _ahead(self, position: Position) -> tuple[list[Listed], list[Key]]:
         """What a bounded source has still to read, compared once with what is there."""
         known = self._remaining
-        if known is None or known[0].listed != position.listed or (known[0].after or (-1, "")) > (position.after or (-1, "")):
+        if (
+            known is None
+            or known[0].listed != position.listed
+            or (known[0].after or (-1, "")) > (position.after or (-1, ""))
+        ):
             files = self._verified(position)
             known = self._remaining = position, files, [(table, info.path) for table, info in files]
         return known[1:]
@@ -243,7 +264,9 @@ class LocalFileSource(Source):
             self._skips(position),
         )
         ahead = [(table, info) for table, info in present if after < (table, info.path) <= until]
-        there = sum(info.size for _, info in ahead) - (position.partial.weight if position.partial else 0)
+        there = sum(info.size for _, info in ahead) - (
+            position.partial.weight if position.partial else 0
+        )
         if there < position.total - position.bytes and not self.context.skip_files:
             raise UserError(
                 f"{position.total - position.bytes} bytes of files in {self._places()} were still "
@@ -260,7 +283,9 @@ class LocalFileSource(Source):
             self._check_begun(begun)
             yield begun.table, begun.part, begun.weight
         for table, info in self._queue(position):
-            if not (begun and (table, info.path) == (begun.table, begun.part.path)) and self._unchanged(table, info):
+            if not (
+                begun and (table, info.path) == (begun.table, begun.part.path)
+            ) and self._unchanged(table, info):
                 yield table, Part(info.path, info.size, info.mtime_ns, 0, -1), 0
 
     def _check_begun(self, begun: Partial) -> None:
@@ -268,7 +293,9 @@ class LocalFileSource(Source):
         if now is None:
             raise self._missing(begun.table, begun.part.path, begun.part.size)
         if (now.size, now.mtime_ns) != (begun.part.size, begun.part.mtime_ns):
-            raise FileChanged(begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})")
+            raise FileChanged(
+                begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})"
+            )
 
     def _unchanged(self, table: int, info: FileInfo) -> bool:
         """Whether a file is still as it was listed.
@@ -298,11 +325,15 @@ class LocalFileSource(Source):
                     check_mounts(position.mounts, (), (), self._skips(position))
                 raise self._missing(segment.table, segment.part.path, segment.part.size)
 
-    def _missing(self, table: int, path: str, size: int | None = None) -> FilesMissing | SourceUnreachable:
+    def _missing(
+        self, table: int, path: str, size: int | None = None
+    ) -> FilesMissing | SourceUnreachable:
         """The error for a file that was there: the whole directory may be out of reach."""
         root = fixed_directory(self.files[table].values["path"])
         if not os.path.exists(root):
-            return SourceUnreachable(f"{root} does not exist any more, and {path} is to be read from it: mount or restore it")
+            return SourceUnreachable(
+                f"{root} does not exist any more, and {path} is to be read from it: mount or restore it"
+            )
         return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
 
     def _moved(
@@ -325,9 +356,13 @@ class LocalFileSource(Source):
             return self._remembering(moved, keys)
         after = keys[-1] if keys else position.after
         if position.listed is None:
-            there = sum(info.size for _, info in self._queue(position)) - (position.partial.weight if position.partial else 0)
+            there = sum(info.size for _, info in self._queue(position)) - (
+                position.partial.weight if position.partial else 0
+            )
             return replace(moved, after=after, total=position.bytes + there)
-        return replace(moved, after=after, done=Inventory.of(position.listed).advanced(position.done, done))
+        return replace(
+            moved, after=after, done=Inventory.of(position.listed).advanced(position.done, done)
+        )
 
     def _remembering(self, moved: Position, done: list[Key]) -> Position:
         """A continuous source after a batch: what it has read, and on which disks."""
@@ -347,7 +382,9 @@ class LocalFileSource(Source):
             )
         except CannotRemember as error:
             raise self._too_many(error.count, error.away) from None
-        mounts = {place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)}
+        mounts = {
+            place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)
+        }
         return replace(
             moved,
             seen=memory.seen,
@@ -363,7 +400,9 @@ class LocalFileSource(Source):
 
     def _unskipped(self, position: Position) -> Position:
         """Without the rest of a file that is left out."""
-        left_out = position.partial is not None and self._skips(position)(position.partial.part.path)
+        left_out = position.partial is not None and self._skips(position)(
+            position.partial.part.path
+        )
         return replace(position, partial=None) if left_out else position
 
     def _list(self) -> list[Listed]:
@@ -393,7 +432,9 @@ class LocalFileSource(Source):
         """
         root = fixed_directory(values["path"])
         if not self.bounded and not os.path.exists(root):
-            raise SourceUnreachable(f"{root} does not exist: mount or restore it, or correct `path`")
+            raise SourceUnreachable(
+                f"{root} does not exist: mount or restore it, or correct `path`"
+            )
         found = scan(values)
         for link in found.broken:
             if link not in self._named:
@@ -415,7 +456,9 @@ class LocalFileSource(Source):
             )
 
     def _too_many(self, count: int, gone: int = 0) -> TooManyFiles:
-        return TooManyFiles([str(files.values["path"]) for files in self.files], count, SEEN_FILES_MAX, gone=gone)
+        return TooManyFiles(
+            [str(files.values["path"]) for files in self.files], count, SEEN_FILES_MAX, gone=gone
+        )
 
     def _places(self) -> str:
         return ", ".join(str(files.values["path"]) for files in self.files)
@@ -423,7 +466,9 @@ class LocalFileSource(Source):
     def _settled(self, table: int, info: FileInfo) -> bool:
         """Whether a file seems to be written to its end: it did not change for a scan_interval."""
         age_ms = _now_ms() - info.mtime_ns // 1_000_000
-        return age_ms >= self.values["scan_interval"] or self._before.get((table, info.path)) == info
+        return (
+            age_ms >= self.values["scan_interval"] or self._before.get((table, info.path)) == info
+        )
 
 
 def _now_ms() -> int:

@@ -10,7 +10,16 @@ FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
 """What the reference knows; check.py refuses the last three in words."""
 SUPPORTED = FORMATS[:5]
 CODECS = ("none", "lzo", "snappy", "lz4", "zlib", "gzip", "brotli", "zstd", "bz2")
-SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli", ".lzo": "lzo"}
+SUFFIXES = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".lz4": "lz4",
+    ".br": "brotli",
+    ".lzo": "lzo",
+}
 """The codecs of text files, by the ends of their names."""
 ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
 
@@ -18,14 +27,36 @@ FORMAT_WORDS = "The format of the files: csv, text, json, parquet or orc."
 UNUSED = "Has no meaning here"
 
 SHARED = (
-    Option("field_delimiter", Kind.TEXT, r"Between the fields of a row; `,` for csv and `\001` for text where nothing is given.", fallbacks=("delimiter",)),
+    Option(
+        "field_delimiter",
+        Kind.TEXT,
+        r"Between the fields of a row; `,` for csv and `\001` for text where nothing is given.",
+        fallbacks=("delimiter",),
+    ),
     Option("encoding", Kind.TEXT, "The character encoding of csv, text and json files.", "UTF-8"),
-    Option("date_format", Kind.TEXT, "How dates are written in csv, text and json files.", "yyyy-MM-dd"),
-    Option("datetime_format", Kind.TEXT, "How timestamps are written in csv, text and json files.", "yyyy-MM-dd HH:mm:ss"),
-    Option("time_format", Kind.TEXT, "How times are written in csv, text and json files.", "HH:mm:ss"),
-    Option("null_format", Kind.TEXT, "The text that stands for null in csv and text files, besides nothing at all."),
+    Option(
+        "date_format", Kind.TEXT, "How dates are written in csv, text and json files.", "yyyy-MM-dd"
+    ),
+    Option(
+        "datetime_format",
+        Kind.TEXT,
+        "How timestamps are written in csv, text and json files.",
+        "yyyy-MM-dd HH:mm:ss",
+    ),
+    Option(
+        "time_format", Kind.TEXT, "How times are written in csv, text and json files.", "HH:mm:ss"
+    ),
+    Option(
+        "null_format",
+        Kind.TEXT,
+        "The text that stands for null in csv and text files, besides nothing at all.",
+    ),
     Option("quote_char", Kind.TEXT, "The quote character of csv files.", '"'),
-    Option("escape_char", Kind.TEXT, "The escape character of csv files; none where nothing is given: a quote is doubled."),
+    Option(
+        "escape_char",
+        Kind.TEXT,
+        "The escape character of csv files; none where nothing is given: a quote is doubled.",
+    ),
     Option("sheet_name", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
     Option("xml_row_tag", Kind.TEXT, f"{UNUSED}: xml files are not supported."),
     Option("xml_use_attr_format", Kind.BOOL, f"{UNUSED}: xml files are not supported."),
@@ -37,8 +68,14 @@ SHARED = (
 )
 
 _ONE_TABLE = (
-    Option("path", Kind.TEXT, "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or _ are left out."),
-    Option("file_format_type", Kind.ENUM, FORMAT_WORDS, choices=FORMATS, fallbacks=("file_format",)),
+    Option(
+        "path",
+        Kind.TEXT,
+        "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or _ are left out.",
+    ),
+    Option(
+        "file_format_type", Kind.ENUM, FORMAT_WORDS, choices=FORMATS, fallbacks=("file_format",)
+    ),
     Option(
         "schema",
         Kind.MAP,
@@ -47,21 +84,61 @@ _ONE_TABLE = (
     ),
     Option("read_columns", Kind.LIST, "Only these columns, in this order."),
     *SHARED,
-    Option("row_delimiter", Kind.TEXT, r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where nothing is given."),
-    Option("parse_partition_from_path", Kind.BOOL, "Whether directories such as `day=3` give columns, of type string.", True),
-    Option("skip_header_row_number", Kind.LONG, "So many lines at the top of every csv or text file are left out.", 0, minimum=0),
-    Option("csv_use_header_line", Kind.BOOL, "Whether the first line of every csv file names its columns; they are found by these names then.", False),
+    Option(
+        "row_delimiter",
+        Kind.TEXT,
+        r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where nothing is given.",
+    ),
+    Option(
+        "parse_partition_from_path",
+        Kind.BOOL,
+        "Whether directories such as `day=3` give columns, of type string.",
+        True,
+    ),
+    Option(
+        "skip_header_row_number",
+        Kind.LONG,
+        "So many lines at the top of every csv or text file are left out.",
+        0,
+        minimum=0,
+    ),
+    Option(
+        "csv_use_header_line",
+        Kind.BOOL,
+        "Whether the first line of every csv file names its columns; they are found by these names then.",
+        False,
+    ),
     Option(
         "recursive_file_scan",
         Kind.BOOL,
         "Whether directories below `path` are read too; false: only the files directly in it.",
         True,
     ),
-    Option("file_filter_pattern", Kind.TEXT, "A regular expression for the name or the whole path of a file; others are left out."),
-    Option("filename_extension", Kind.TEXT, "Only files whose names end like this, such as `csv` or `.txt`."),
-    Option("file_filter_modified_start", Kind.TEXT, "Only files that were changed at this time or later: yyyy-MM-dd HH:mm:ss, UTC."),
-    Option("file_filter_modified_end", Kind.TEXT, "Only files that were changed before this time: yyyy-MM-dd HH:mm:ss, UTC."),
-    Option("read_partitions", Kind.LIST, "Only files with one of these texts in their path, such as `day=3`."),
+    Option(
+        "file_filter_pattern",
+        Kind.TEXT,
+        "A regular expression for the name or the whole path of a file; others are left out.",
+    ),
+    Option(
+        "filename_extension",
+        Kind.TEXT,
+        "Only files whose names end like this, such as `csv` or `.txt`.",
+    ),
+    Option(
+        "file_filter_modified_start",
+        Kind.TEXT,
+        "Only files that were changed at this time or later: yyyy-MM-dd HH:mm:ss, UTC.",
+    ),
+    Option(
+        "file_filter_modified_end",
+        Kind.TEXT,
+        "Only files that were changed before this time: yyyy-MM-dd HH:mm:ss, UTC.",
+    ),
+    Option(
+        "read_partitions",
+        Kind.LIST,
+        "Only files with one of these texts in their path, such as `day=3`.",
+    ),
     Option(
         "compress_codec",
         Kind.ENUM,
@@ -113,14 +190,24 @@ _ONE_TABLE = (
         EXPANSION_RATIO_MAX,
         minimum=1,
     ),
-    Option("archive_compress_codec", Kind.ENUM, "Which archives the files are in.", "none", choices=ARCHIVES),
+    Option(
+        "archive_compress_codec",
+        Kind.ENUM,
+        "Which archives the files are in.",
+        "none",
+        choices=ARCHIVES,
+    ),
     Option("excel_engine", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
     Option("poi_excel_max_file_size", Kind.LONG, f"{UNUSED}: excel files are not supported."),
     Option("binary_chunk_size", Kind.INT, f"{UNUSED}: binary files are not supported."),
     Option("binary_complete_file_mode", Kind.BOOL, f"{UNUSED}: binary files are not supported."),
     Option("sync_mode", Kind.TEXT, f"{UNUSED}: binary files are not supported."),
     Option("enable_file_split", Kind.BOOL, f"{UNUSED}: large files are always read in parts."),
-    Option("file_split_size", Kind.LONG, f"{UNUSED}: the parts of a file follow from its size and the number of cores."),
+    Option(
+        "file_split_size",
+        Kind.LONG,
+        f"{UNUSED}: the parts of a file follow from its size and the number of cores.",
+    ),
 )
 
 TABLE_OPTIONS = OptionSet(options=_ONE_TABLE)
@@ -129,7 +216,11 @@ TABLE_OPTIONS = OptionSet(options=_ONE_TABLE)
 SOURCE_OPTIONS = OptionSet(
     options=(
         *_ONE_TABLE,
-        Option("tables_configs", Kind.LIST, "Several tables: a list of blocks, each with the options of one table."),
+        Option(
+            "tables_configs",
+            Kind.LIST,
+            "Several tables: a list of blocks, each with the options of one table.",
+        ),
         Option(
             "discovery_mode",
             Kind.ENUM,

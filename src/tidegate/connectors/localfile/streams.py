@@ -31,7 +31,20 @@ from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
 
 _ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
-_CUTTABLE = ("utf-8", "ascii", "gbk", "gb2312", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp932", "cp949", "cp950")
+_CUTTABLE = (
+    "utf-8",
+    "ascii",
+    "gbk",
+    "gb2312",
+    "gb18030",
+    "big5",
+    "shift_jis",
+    "euc_jp",
+    "euc_kr",
+    "cp932",
+    "cp949",
+    "cp950",
+)
 
 
 class FileChanged(TerminalError):
@@ -40,7 +53,9 @@ class FileChanged(TerminalError):
     condition = "file-changed"
 
     def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path} {what} since it was put into a batch: files must not change while they are read")
+        super().__init__(
+            f"{path} {what} since it was put into a batch: files must not change while they are read"
+        )
         self.path = path
 
 
@@ -91,7 +106,9 @@ def codec_of(path: str, values: Values) -> str:
 def cuttable(encoding: str) -> bool:
     """Whether newlines can be found in the bytes of an encoding without decoding it."""
     name = codecs.lookup(encoding).name.replace("_", "-")
-    return name.startswith(("iso8859", "cp125", "koi8")) or name in [n.replace("_", "-") for n in _CUTTABLE]
+    return name.startswith(("iso8859", "cp125", "koi8")) or name in [
+        n.replace("_", "-") for n in _CUTTABLE
+    ]
 
 
 class Expansion:
@@ -139,14 +156,18 @@ class _Unpacked:
         return self.stream.tell()
 
 
-def members(file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: Expansion) -> Iterator[tuple[str, Any]]:
+def members(
+    file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: Expansion
+) -> Iterator[tuple[str, Any]]:
     """The files in an archive with their names: those with a name of the format, or all where none has; the file itself where it is no archive."""
     archive, form, path = values["archive_compress_codec"], values["file_format_type"], part.path
     try:
         match archive:
             case "zip":
                 with zipfile.ZipFile(file) as packed:
-                    for name in _wanted([i.filename for i in packed.infolist() if not i.is_dir()], form):
+                    for name in _wanted(
+                        [i.filename for i in packed.infolist() if not i.is_dir()], form
+                    ):
                         with packed.open(name) as member:
                             yield name, member
             case "tar" | "tar_gz":
@@ -158,7 +179,14 @@ def members(file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: E
                 yield "", file
     except RuntimeError as error:  # what zipfile says about passwords
         raise BadFile(path, f"cannot be unpacked as {archive}: {error}") from error
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        EOFError,
+        zlib.error,
+        gzip.BadGzipFile,
+        NotImplementedError,
+    ) as error:
         raise BadFile(path, f"is not a whole {archive} archive: {error}") from error
 
 
@@ -168,7 +196,9 @@ def _wanted(names: list[str], form: str) -> list[str]:
     return sorted(named or shown)
 
 
-def bytes_of(file: Any, part: Part, codec: Any, expansion: Expansion | None = None) -> Iterator[bytes]:
+def bytes_of(
+    file: Any, part: Part, codec: Any, expansion: Expansion | None = None
+) -> Iterator[bytes]:
     """The raw bytes of a part, in blocks; `file` is at its beginning."""
     if codec:
         for block in _undone(file, part, codec):
@@ -229,7 +259,10 @@ def as_utf8(blocks: Iterator[bytes], encoding: str, part: Part) -> Iterator[byte
         lines += error.object[: error.start].decode(encoding, "replace").count("\n")
         where = f" of this part (byte {part.start} on)" if part.start else ""
         wrong = error.object[error.start : error.end]
-        raise BadFile(part.path, f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the file") from error
+        raise BadFile(
+            part.path,
+            f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the file",
+        ) from error
 
 
 class RecordTooLong(Exception):
@@ -259,7 +292,11 @@ class RecordBlocks:
         pending: list[bytes] = []
         wanted = 0
         for block in self.blocks:
-            end = block.rfind(dialect.terminator) + 1 if not pending and self._unquoted(rest, block) else 0
+            end = (
+                block.rfind(dialect.terminator) + 1
+                if not pending and self._unquoted(rest, block)
+                else 0
+            )
             if end:  # the usual case, with one copy of the bytes less
                 yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
                 rest = block[end:]
@@ -273,7 +310,9 @@ class RecordBlocks:
             if cut.end == 0:
                 self._check(held, cut.open_at)
                 pending = [joined]
-                wanted = min(2 * held, dialect.record_bytes_max + 1)  # so that trying again costs little
+                wanted = min(
+                    2 * held, dialect.record_bytes_max + 1
+                )  # so that trying again costs little
                 continue
             pending, wanted = [], 0
             yield self._given(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
@@ -292,7 +331,9 @@ class RecordBlocks:
     def _unquoted(self, rest: bytes, block: bytes) -> bool:
         """Whether every terminator in these bytes ends a record."""
         marks = [mark for mark in (self.dialect.quote, self.dialect.escape) if mark]
-        return len(self.dialect.terminator) == 1 and not any(mark in rest or mark in block for mark in marks)
+        return len(self.dialect.terminator) == 1 and not any(
+            mark in rest or mark in block for mark in marks
+        )
 
     def _given(self, block: bytes, faulty: bool) -> bytes:
         self.faulty = faulty
@@ -330,7 +371,9 @@ def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) ->
     lines = _Lines()
     if part.start:
         with opened(part) as file:
-            for block in bytes_of(file, Part(part.path, part.size, part.mtime_ns, 0, part.start), ""):
+            for block in bytes_of(
+                file, Part(part.path, part.size, part.mtime_ns, 0, part.start), ""
+            ):
                 lines.add(block)
     found: dict[int, int] = {}
     waiting = sorted(set(offsets))

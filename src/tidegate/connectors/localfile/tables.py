@@ -50,7 +50,9 @@ class TableFiles:
         self.index, self.values, self.name = index, values, name
         self._found: tuple[Columns, Table] | None = None
         if self.form not in SUPPORTED:
-            raise Unsupported(f"{self.form} files are not supported: use one of {', '.join(SUPPORTED)}")
+            raise Unsupported(
+                f"{self.form} files are not supported: use one of {', '.join(SUPPORTED)}"
+            )
 
     @property
     def form(self) -> str:
@@ -116,8 +118,20 @@ class TableFiles:
             first = Part(files[0].path, files[0].size, files[0].mtime_ns, 0, -1) if files else None
             base, content = self._base(first)
             columns = self._columns(base, first, content)
-            key = base.primary_key if set(base.primary_key) <= {c.name for c in columns.wanted} else ()
-            self._found = columns, replace(base, path=self.name, columns=(*columns.wanted, *columns.from_path), primary_key=key)
+            key = (
+                base.primary_key
+                if set(base.primary_key) <= {c.name for c in columns.wanted}
+                else ()
+            )
+            self._found = (
+                columns,
+                replace(
+                    base,
+                    path=self.name,
+                    columns=(*columns.wanted, *columns.from_path),
+                    primary_key=key,
+                ),
+            )
         return self._found
 
     def _base(self, first: Part | None) -> tuple[Table, bool]:
@@ -126,15 +140,21 @@ class TableFiles:
         if raw.get("fields") or raw.get("columns"):
             table, problems = read_schema(Block(self.values, lambda _: Location(""), ""), raw)
             if table is None or problems:
-                raise UserError(f"the schema of {self.values['path']} cannot be read: {'; '.join(p.message for p in problems)}")
+                raise UserError(
+                    f"the schema of {self.values['path']} cannot be read: {'; '.join(p.message for p in problems)}"
+                )
             return table, False
         if self.form == "json":
-            raise UserError(f"schema is missing: json files ({self.values['path']}) do not say what their columns are")
+            raise UserError(
+                f"schema is missing: json files ({self.values['path']}) do not say what their columns are"
+            )
         if self.form in ("parquet", "orc"):
             return self._from_file(first), False
         if self.values["csv_use_header_line"] and self.form == "csv":
             if first is None:
-                raise UserError(f"there is no file in {self.values['path']} whose header could name the columns: give a schema")
+                raise UserError(
+                    f"there is no file in {self.values['path']} whose header could name the columns: give a schema"
+                )
             return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
 
@@ -147,7 +167,9 @@ class TableFiles:
 
     def _from_file(self, first: Part | None) -> Table:
         if first is None:
-            raise UserError(f"there is no file in {self.values['path']} to take the columns from: give a schema")
+            raise UserError(
+                f"there is no file in {self.values['path']} to take the columns from: give a schema"
+            )
         try:
             return table_of(file_schema(first, self.form), self.name)
         except TypeError as error:
@@ -158,17 +180,33 @@ class TableFiles:
         asked = self.values["read_columns"] or list(by_name)
         unknown = [name for name in asked if name not in by_name]
         if unknown:
-            raise UserError(f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}")
+            raise UserError(
+                f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}"
+            )
         parse = first is not None and self.values["parse_partition_from_path"]
-        keys = [key for key in partitions_of(first.path) if key not in by_name] if parse and first is not None else []
+        keys = (
+            [key for key in partitions_of(first.path) if key not in by_name]
+            if parse and first is not None
+            else []
+        )
         schema = self.values["schema"] or {}
         given = bool(schema.get("fields") or schema.get("columns") or self.values["read_columns"])
         from_path = tuple(Column(name=key, type=_STRING) for key in keys)
-        return Columns(base.columns, tuple(by_name[name] for name in asked), from_path, content, exact=not given)
+        return Columns(
+            base.columns,
+            tuple(by_name[name] for name in asked),
+            from_path,
+            content,
+            exact=not given,
+        )
 
 
 def _repeated(value: str | None, rows: int) -> Any:
-    return pa.nulls(rows, pa.string()) if value is None else pa.repeat(pa.scalar(value, pa.string()), rows)
+    return (
+        pa.nulls(rows, pa.string())
+        if value is None
+        else pa.repeat(pa.scalar(value, pa.string()), rows)
+    )
 
 
 def tables_of(values: Values) -> tuple[TableFiles, ...]:
@@ -184,4 +222,6 @@ def tables_of(values: Values) -> tuple[TableFiles, ...]:
 
 def _name(schema: Mapping[str, Any] | None, index: int) -> str:
     """The table's name; tables without one must not meet under the same default."""
-    return str((schema or {}).get("table") or (f"{DEFAULT_TABLE}_{index}" if index else DEFAULT_TABLE))
+    return str(
+        (schema or {}).get("table") or (f"{DEFAULT_TABLE}_{index}" if index else DEFAULT_TABLE)
+    )

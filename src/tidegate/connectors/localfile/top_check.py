@@ -59,7 +59,9 @@ def _first_files(values: Values) -> list[str]:
     path = local(values["path"])
     if os.path.isfile(path):
         found = [path]
-    elif os.path.isdir(path) and sum(1 for _ in islice(os.scandir(path), ENTRIES_MAX)) < ENTRIES_MAX:
+    elif (
+        os.path.isdir(path) and sum(1 for _ in islice(os.scandir(path), ENTRIES_MAX)) < ENTRIES_MAX
+    ):
         found = [info.path for info in list_files(values)[:FILES_MAX]]
     else:
         found = []
@@ -75,7 +77,11 @@ def _problem(path: str, values: Values) -> str:
     problem = encoding_problem(top, values["encoding"])
     if problem or not top:
         return problem
-    text = codecs.getincrementaldecoder(values["encoding"])("replace").decode(top).removeprefix("\ufeff")
+    text = (
+        codecs.getincrementaldecoder(values["encoding"])("replace")
+        .decode(top)
+        .removeprefix("\ufeff")
+    )
     return _text_problem(text, values, cut=len(top) == TOP_BYTES)
 
 
@@ -95,17 +101,25 @@ def _text_problem(text: str, values: Values, *, cut: bool) -> str:
     leniency = Leniency.of(values)
     if values["csv_use_header_line"] and values["file_format_type"] == "csv":
         wanted = values["read_columns"] or (table.names() if table else [])
-        problem = header_problem(fields, wanted, splitter.delimiter, fill_missing=leniency.fill_missing) if table else names_problem(fields)
+        problem = (
+            header_problem(fields, wanted, splitter.delimiter, fill_missing=leniency.fill_missing)
+            if table
+            else names_problem(fields)
+        )
         return f"line {count + 1}: {problem}" if problem else ""
     if table is None:
         return ""
     names = table.names()
-    before = [f.text.strip() for f in next(splitter.records(skipped)).fields] if skipped.strip() else []
+    before = (
+        [f.text.strip() for f in next(splitter.records(skipped)).fields] if skipped.strip() else []
+    )
     problem = skipped_problem(before, names)
     if problem:
         return f"line {count}: {problem}"
     line = text[record.start : record.end].rstrip("\r\n")
-    problem = first_row_problem(fields, names) or width_problem(len(fields), len(names), line, splitter.delimiter, leniency)
+    problem = first_row_problem(fields, names) or width_problem(
+        len(fields), len(names), line, splitter.delimiter, leniency
+    )
     return f"line {count + 1 + text.count(chr(10), 0, record.start)}: {problem}" if problem else ""
 
 

@@ -12,7 +12,16 @@ import secrets
 import socket
 from dataclasses import asdict, dataclass
 
-from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble, Existed, discard, link, make_directory, sync_all, write_new
+from tidegate.connectors.localfile.durable import (
+    DiskRefused,
+    DiskTrouble,
+    Existed,
+    discard,
+    link,
+    make_directory,
+    sync_all,
+    write_new,
+)
 from tidegate.connectors.localfile.write_layout import Layout
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
@@ -64,7 +73,14 @@ class Fence:
 
 def new_fence(generation: int, token: str, installation: str, checkpoint: int) -> Fence:
     """The fence of this process."""
-    return Fence(generation=generation, token=token, installation=installation, checkpoint=checkpoint, host=socket.gethostname(), pid=os.getpid())
+    return Fence(
+        generation=generation,
+        token=token,
+        installation=installation,
+        checkpoint=checkpoint,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+    )
 
 
 def read_fence(layout: Layout, generation: int) -> Fence:
@@ -93,14 +109,20 @@ def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
     failpoint("filesink.fence.before")
     try:
         _put_up(layout, mine, what)
-    except FileNotFoundError:  # another copy has finished, or somebody has removed it: the next attempt finds out
+    except (
+        FileNotFoundError
+    ):  # another copy has finished, or somebody has removed it: the next attempt finds out
         raise DirectoryRemoved(f"{layout.base} was removed while {what} was being opened") from None
     check_number(layout, mine.generation, what)
     failpoint("filesink.fence.middle")
 
 
 def _put_up(layout: Layout, mine: Fence, what: str) -> None:
-    parents = [p for d in (layout.base, layout.commits, layout.stagings, layout.deads) for p in make_directory(d)]
+    parents = [
+        p
+        for d in (layout.base, layout.commits, layout.stagings, layout.deads)
+        for p in make_directory(d)
+    ]
     draft = os.path.join(layout.base, f"{DRAFT}{secrets.token_hex(6)}")
     write_new(draft, mine.encode())
     try:
@@ -136,7 +158,9 @@ def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) ->
     except FileNotFoundError:
         raise DirectoryRemoved(removed_words(layout, what)) from None
     if not same:
-        raise DirectoryRemoved(f"the directory {layout.place.root} of {what} was replaced by another one while the job ran")
+        raise DirectoryRemoved(
+            f"the directory {layout.place.root} of {what} was replaced by another one while the job ran"
+        )
 
 
 def removed_words(layout: Layout, what: str) -> str:
@@ -162,8 +186,19 @@ def dropped_by(layout: Layout) -> str | None:
 def refuse_links(layout: Layout) -> None:
     """What the sink keeps for itself must be directories below its path: a link leads elsewhere, where renames and links of files end."""
     root = layout.place.bookkeeping
-    for path in (root, os.path.dirname(layout.base), layout.base, layout.commits, layout.stagings, layout.deads):
+    for path in (
+        root,
+        os.path.dirname(layout.base),
+        layout.base,
+        layout.commits,
+        layout.stagings,
+        layout.deads,
+    ):
         if os.path.islink(path):
-            raise DiskRefused(f"{path} is a link, and the file sink keeps its records and staged files there: put a directory in its place")
+            raise DiskRefused(
+                f"{path} is a link, and the file sink keeps its records and staged files there: put a directory in its place"
+            )
         if os.path.lexists(path) and not os.path.isdir(path):
-            raise DiskRefused(f"{path} is not a directory, and the file sink keeps its records and staged files there: move it away")
+            raise DiskRefused(
+                f"{path} is not a directory, and the file sink keeps its records and staged files there: move it away"
+            )

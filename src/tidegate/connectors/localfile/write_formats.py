@@ -23,8 +23,21 @@ _CHUNK_ROWS_MAX = 65_536
 _CHUNK_BYTES_MAX = 256 * 2**20
 _GROUP_ROWS_MAX = 1_000_000
 _STREAM_CODECS = {"gzip": "gzip", "zstd": "zstd", "lz4": "lz4", "bz2": "bz2", "brotli": "brotli"}
-_ORC_CODECS = {"none": "uncompressed", "snappy": "snappy", "lz4": "lz4", "zlib": "zlib", "zstd": "zstd"}
-_PARQUET_CODECS = {"none": "NONE", "snappy": "SNAPPY", "lz4": "LZ4", "gzip": "GZIP", "brotli": "BROTLI", "zstd": "ZSTD"}
+_ORC_CODECS = {
+    "none": "uncompressed",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "zlib": "zlib",
+    "zstd": "zstd",
+}
+_PARQUET_CODECS = {
+    "none": "NONE",
+    "snappy": "SNAPPY",
+    "lz4": "LZ4",
+    "gzip": "GZIP",
+    "brotli": "BROTLI",
+    "zstd": "ZSTD",
+}
 _NUMBER_CHARACTERS = set("0123456789.+-:eEaifnrstuTZ ")
 
 
@@ -34,7 +47,9 @@ FILE_BYTES_TARGET = 128 * 2**20
 
 def codec_name(values: Values) -> str:
     """The codec of the options; parquet is compressed unless they say otherwise."""
-    return str(values["compress_codec"] or ("zstd" if values["file_format_type"] == "parquet" else "none"))
+    return str(
+        values["compress_codec"] or ("zstd" if values["file_format_type"] == "parquet" else "none")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +66,9 @@ class Roll:
             return Roll(0, 0)
         columnar = values["file_format_type"] in ("parquet", "orc")
         rows = int(values.get("batch_size") or (0 if columnar else ROWS_MAX))
-        return Roll(rows, int(values.get("target_file_size") or (FILE_BYTES_TARGET if columnar else 0)))
+        return Roll(
+            rows, int(values.get("target_file_size") or (FILE_BYTES_TARGET if columnar else 0))
+        )
 
 
 class Encoder(ABC):
@@ -83,8 +100,18 @@ class ParquetEncoder(Encoder):
         self._file = pa.OSFile(path, "wb")
         int96 = bool(values.get("parquet_avro_write_timestamp_as_int96"))
         # With a codec, dictionaries of numbers cost a third of the time and make the file larger; without one they are what keeps it small.
-        dictionaries: Any = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)] if codec != "NONE" else True
-        self._writer = pq.ParquetWriter(self._file, schema, compression=codec, use_dictionary=dictionaries, use_deprecated_int96_timestamps=int96)
+        dictionaries: Any = (
+            [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)]
+            if codec != "NONE"
+            else True
+        )
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression=codec,
+            use_dictionary=dictionaries,
+            use_deprecated_int96_timestamps=int96,
+        )
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._writer.write_table(pa.Table.from_batches(batches), row_group_size=_GROUP_ROWS_MAX)
@@ -142,20 +169,28 @@ def _orc_column(column: Any, kind: Any) -> Any:
 class LineEncoder(Encoder):
     """Rows of text: `lines` makes one string of each row, its delimiter included, and their bytes are written as they lie in memory."""
 
-    def __init__(self, path: str, values: Values, header: str, lines: Callable[[pa.RecordBatch], Any]) -> None:
+    def __init__(
+        self, path: str, values: Values, header: str, lines: Callable[[pa.RecordBatch], Any]
+    ) -> None:
         codec = codec_name(values)
         self._lines, self._encoding = lines, _encoding(values)
         self._stream: Any = pa.OSFile(path, "wb")
         self._layers = [self._stream]
         if codec != "none":
-            self._stream = LzopStream(self._stream) if codec == "lzo" else pa.CompressedOutputStream(self._stream, _codec(_STREAM_CODECS, values))
+            self._stream = (
+                LzopStream(self._stream)
+                if codec == "lzo"
+                else pa.CompressedOutputStream(self._stream, _codec(_STREAM_CODECS, values))
+            )
             self._layers.insert(0, self._stream)
         if header:
             self._stream.write(header.encode(self._encoding))
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:
-            step = min(_CHUNK_ROWS_MAX, max(1, _CHUNK_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)))
+            step = min(
+                _CHUNK_ROWS_MAX, max(1, _CHUNK_BYTES_MAX * batch.num_rows // max(1, batch.nbytes))
+            )
             for start in range(0, batch.num_rows, step):
                 self._write_lines(self._lines(batch.slice(start, step)))
 
@@ -163,7 +198,9 @@ class LineEncoder(Encoder):
         chunk = lines.combine_chunks() if isinstance(lines, pa.ChunkedArray) else lines
         offsets, data = chunk.buffers()[1:]
         assert data is not None, "every row ends with its delimiter"
-        bounds = pa.Array.from_buffers(pa.int32(), len(chunk) + 1, [None, offsets], offset=chunk.offset)
+        bounds = pa.Array.from_buffers(
+            pa.int32(), len(chunk) + 1, [None, offsets], offset=chunk.offset
+        )
         begin, end = bounds[0].as_py(), bounds[len(chunk)].as_py()
         whole = data.slice(begin, end - begin)
         if self._encoding == "utf-8":
@@ -172,7 +209,9 @@ class LineEncoder(Encoder):
         try:
             self._stream.write(bytes(whole).decode().encode(self._encoding))
         except UnicodeEncodeError as error:
-            raise NotText(f"the encoding {self._encoding} has no character for {error.object[error.start : error.start + 1]!r}") from None
+            raise NotText(
+                f"the encoding {self._encoding} has no character for {error.object[error.start : error.start + 1]!r}"
+            ) from None
 
     def size(self) -> int:
         return int(self._layers[-1].tell())
@@ -201,33 +240,55 @@ class Delimited:
 
     def header(self, names: Sequence[str]) -> str:
         """The first line."""
-        line = self.lines(pa.RecordBatch.from_arrays([pa.array([n]) for n in names], names=[str(i) for i in range(len(names))]))
+        line = self.lines(
+            pa.RecordBatch.from_arrays(
+                [pa.array([n]) for n in names], names=[str(i) for i in range(len(names))]
+            )
+        )
         return str(line[0].as_py())
 
     def lines(self, batch: pa.RecordBatch) -> Any:
         """One string for each row."""
         columns = [_without_nulls(self._column(c), self.null) for c in batch.columns]
         last = pc.binary_join_element_wise(columns[-1], self.row, "")
-        return last if len(columns) == 1 else pc.binary_join_element_wise(*columns[:-1], last, self.field)
+        return (
+            last
+            if len(columns) == 1
+            else pc.binary_join_element_wise(*columns[:-1], last, self.field)
+        )
 
     def _column(self, column: Any) -> Any:
         text = plain_text(column, self.times)
-        wordy = pa.types.is_string(column.type) or pa.types.is_binary(column.type) or pa.types.is_nested(column.type)
-        if not self.quote or not (wordy or set(self.field + self.quote) & _NUMBER_CHARACTERS or pa.types.is_temporal(column.type)):
+        wordy = (
+            pa.types.is_string(column.type)
+            or pa.types.is_binary(column.type)
+            or pa.types.is_nested(column.type)
+        )
+        if not self.quote or not (
+            wordy
+            or set(self.field + self.quote) & _NUMBER_CHARACTERS
+            or pa.types.is_temporal(column.type)
+        ):
             return text
         return self._quoted(text, every=self.quote_all and wordy)
 
     def _quoted(self, text: Any, *, every: bool) -> Any:
         """Quotes around the values that need them; a text that reads like null needs them too."""
-        special = "".join(f"\\x{{{ord(c):x}}}" for c in f"{self.field}{self.row}{self.quote}{self.escape}\r\n")
-        needy = pc.or_(pc.match_substring_regex(text, f"[{special}]"), pc.equal(text, pa.scalar(self.null)))
+        special = "".join(
+            f"\\x{{{ord(c):x}}}" for c in f"{self.field}{self.row}{self.quote}{self.escape}\r\n"
+        )
+        needy = pc.or_(
+            pc.match_substring_regex(text, f"[{special}]"), pc.equal(text, pa.scalar(self.null))
+        )
         if not every and not pc.any(needy).as_py():
             return text
         inside = text
         if self.escape:
             inside = pc.replace_substring(inside, self.escape, self.escape * 2)
         if self.escape != self.quote:
-            inside = pc.replace_substring(inside, self.quote, (self.escape or self.quote) + self.quote)
+            inside = pc.replace_substring(
+                inside, self.quote, (self.escape or self.quote) + self.quote
+            )
         quoted = pc.binary_join_element_wise(self.quote, inside, self.quote, "")
         return quoted if every else pc.if_else(needy, quoted, text)
 
@@ -248,7 +309,11 @@ def delimited(values: Values) -> Delimited:
         quote=(values.get("quote_char") or '"') if csv and mode != "NONE" else "",
         escape=values.get("escape_char") or "",
         quote_all=mode == "ALL",
-        times=TimeFormats(date=values["date_format"], datetime=values["datetime_format"], time=values["time_format"]),
+        times=TimeFormats(
+            date=values["date_format"],
+            datetime=values["datetime_format"],
+            time=values["time_format"],
+        ),
     )
 
 
@@ -259,7 +324,10 @@ def json_lines(schema: pa.Schema, row_delimiter: str) -> Callable[[pa.RecordBatc
     def lines(batch: pa.RecordBatch) -> Any:
         parts: list[Any] = []
         for index, (name, column) in enumerate(zip(names, batch.columns, strict=True)):
-            parts += [("{" if index == 0 else ",") + name + ":", _without_nulls(json_text(column), "null")]
+            parts += [
+                ("{" if index == 0 else ",") + name + ":",
+                _without_nulls(json_text(column), "null"),
+            ]
         return pc.binary_join_element_wise(*parts, "}" + row_delimiter, "")
 
     return lines
@@ -273,16 +341,27 @@ def open_encoder(path: str, schema: pa.Schema, values: Values) -> Encoder:
         case "orc":
             return OrcEncoder(path, schema, values)
         case "json":
-            return LineEncoder(path, values, "", json_lines(schema, literal(values.get("row_delimiter") or "\n")))
+            return LineEncoder(
+                path, values, "", json_lines(schema, literal(values.get("row_delimiter") or "\n"))
+            )
         case "csv" | "text":
             shape = delimited(values)
-            return LineEncoder(path, values, shape.header(schema.names) if values.get("enable_header_write") else "", shape.lines)
+            return LineEncoder(
+                path,
+                values,
+                shape.header(schema.names) if values.get("enable_header_write") else "",
+                shape.lines,
+            )
         case other:
-            raise Unsupported(f"{other} files cannot be written: use csv, text, json, parquet or orc")
+            raise Unsupported(
+                f"{other} files cannot be written: use csv, text, json, parquet or orc"
+            )
 
 
 def _codec(known: dict[str, str], values: Values) -> Any:
     codec = codec_name(values)
     if codec not in known:
-        raise Unsupported(f"{values['file_format_type']} files cannot be compressed with {codec}: use {', '.join(['none', *known])}")
+        raise Unsupported(
+            f"{values['file_format_type']} files cannot be compressed with {codec}: use {', '.join(['none', *known])}"
+        )
     return known[codec]

@@ -40,7 +40,12 @@ class Place:
 
     def layout(self, lineage: str) -> "Layout":
         """The paths of one lineage."""
-        return Layout(self, os.path.join(self.bookkeeping, _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"))
+        return Layout(
+            self,
+            os.path.join(
+                self.bookkeeping, _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"
+            ),
+        )
 
     def transaction(self, job_id: int, task: WriteTask) -> str:
         """The transaction id in file names: unique for every sink, task and batch of a lineage.
@@ -51,7 +56,9 @@ class Place:
 
     def digest(self, lineage: str, generation: int) -> str:
         """The part of the transaction id that tells whose it is."""
-        return hashlib.sha256(f"{lineage}\n{generation}\n{self.pipeline}\n{self.operator}".encode()).hexdigest()[:10]
+        return hashlib.sha256(
+            f"{lineage}\n{generation}\n{self.pipeline}\n{self.operator}".encode()
+        ).hexdigest()[:10]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,9 @@ class Layout:
 
     def prepared(self, directory: str) -> str:
         """The mark of a table's directory."""
-        return os.path.join(self.base, "prepared", hashlib.sha256(directory.encode()).hexdigest()[:24])
+        return os.path.join(
+            self.base, "prepared", hashlib.sha256(directory.encode()).hexdigest()[:24]
+        )
 
     def fence(self, generation: int) -> str:
         """The mark of a generation."""
@@ -117,7 +126,11 @@ class Layout:
 
     def fences(self) -> list[int]:
         """Every generation whose mark is there."""
-        return sorted(int(n.removeprefix(_FENCE)) for n in names(self.base) if n.startswith(_FENCE) and n.removeprefix(_FENCE).isdigit())
+        return sorted(
+            int(n.removeprefix(_FENCE))
+            for n in names(self.base)
+            if n.startswith(_FENCE) and n.removeprefix(_FENCE).isdigit()
+        )
 
     def owner(self, job_id: int) -> str:
         """The mark of a job that has taken the lineage up from another one."""
@@ -125,7 +138,9 @@ class Layout:
 
     def owners(self) -> list[str]:
         """Every such mark that is there."""
-        return [os.path.join(self.base, name) for name in names(self.base) if name.startswith(_OWNER)]
+        return [
+            os.path.join(self.base, name) for name in names(self.base) if name.startswith(_OWNER)
+        ]
 
     def final(self, relative: str) -> str:
         """The path of a published file."""
@@ -135,4 +150,8 @@ class Layout:
 def _slug(text: str) -> str:
     """A file name that is readable, and different for different texts."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:80]
-    return plain if plain == text else f"{plain.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return (
+        plain
+        if plain == text
+        else f"{plain.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    )

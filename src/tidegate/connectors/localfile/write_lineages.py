@@ -19,11 +19,25 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from tidegate.connectors.localfile.durable import discard, names, remove_empty, remove_tree, sync, touch, write_new
+from tidegate.connectors.localfile.durable import (
+    discard,
+    names,
+    remove_empty,
+    remove_tree,
+    sync,
+    touch,
+    write_new,
+)
 from tidegate.connectors.localfile.write_fence import Fence, highest_fence
 from tidegate.connectors.localfile.write_layout import Layout, Place
 from tidegate.connectors.localfile.write_publish import is_done, publish
-from tidegate.connectors.localfile.write_record import BadRecord, NoRecord, Record, checkpoints, read_record
+from tidegate.connectors.localfile.write_record import (
+    BadRecord,
+    NoRecord,
+    Record,
+    checkpoints,
+    read_record,
+)
 from tidegate.connectors.localfile.write_takeback import GENERATIONS_MAX, TRANSACTION, data_files
 from tidegate.failpoint import failpoint
 
@@ -36,23 +50,34 @@ def collect_older(place: Place, lineage: str, mine: Fence) -> None:
     """See the module's text. A lineage without a job's id in its name has no older ones."""
     for older in _others(place, lineage):
         layout = place.layout(older)
-        if layout.owners() or not (_is_ours(layout, mine) or (os.path.isdir(layout.gone) and not os.path.isdir(layout.base))):
+        if layout.owners() or not (
+            _is_ours(layout, mine)
+            or (os.path.isdir(layout.gone) and not os.path.isdir(layout.base))
+        ):
             continue
         failpoint("filesink.lineages.before")
         _carry_out(layout)
         remove_tree(layout.gone)
         with suppress(FileNotFoundError):
-            os.rename(layout.base, layout.gone)  # all at once: half of the records would be worse than none
+            os.rename(
+                layout.base, layout.gone
+            )  # all at once: half of the records would be worse than none
         failpoint("filesink.lineages.middle")
         remove_tree(layout.gone)
         remove_empty(os.path.dirname(layout.base))
         failpoint("filesink.lineages.after")
-        _log.info("file sink: collected what lineage %s left", older, extra={"sink": place.operator})
+        _log.info(
+            "file sink: collected what lineage %s left", older, extra={"sink": place.operator}
+        )
 
 
 def _is_ours(layout: Layout, mine: Fence) -> bool:
     fence = highest_fence(layout)
-    return fence is not None and fence.installation == mine.installation and fence.generation < mine.generation
+    return (
+        fence is not None
+        and fence.installation == mine.installation
+        and fence.generation < mine.generation
+    )
 
 
 def files_of_others(place: Place, lineage: str) -> str:
@@ -73,7 +98,11 @@ def stop_writers(mine: Layout, removed: Collection[str]) -> None:
     First the mark, then its staging directories go: from then on it can commit nothing, and finds the mark.
     """
     by = f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage {os.path.basename(os.path.dirname(mine.base))})"
-    removed_digests = {found["digest"] for path in removed for found in TRANSACTION.finditer(os.path.basename(path))}
+    removed_digests = {
+        found["digest"]
+        for path in removed
+        for found in TRANSACTION.finditer(os.path.basename(path))
+    }
     for layout in _unfinished(mine) if removed_digests else ():
         if removed_digests & _digests(layout):
             failpoint("filesink.dropped.before")
@@ -83,7 +112,11 @@ def stop_writers(mine: Layout, removed: Collection[str]) -> None:
             failpoint("filesink.dropped.after")
             for name in names(layout.stagings):
                 take_away(os.path.join(layout.stagings, name), os.path.join(layout.deads, name))
-            _log.warning("file sink: the save mode of %s removes files of lineage %s", by, os.path.basename(os.path.dirname(layout.base)))
+            _log.warning(
+                "file sink: the save mode of %s removes files of lineage %s",
+                by,
+                os.path.basename(os.path.dirname(layout.base)),
+            )
 
 
 def _unfinished(mine: Layout) -> Iterator[Layout]:
@@ -105,7 +138,10 @@ def _digests(layout: Layout) -> set[str]:
             continue
         if isinstance(record, Record):
             place = Place(layout.place.root, record.pipeline, record.sink)
-            return {place.digest(record.lineage, generation) for generation in range(max(layout.fences(), default=0) + 1)}
+            return {
+                place.digest(record.lineage, generation)
+                for generation in range(max(layout.fences(), default=0) + 1)
+            }
     return set()
 
 
@@ -136,7 +172,11 @@ def mark_owner(layout: Layout, lineage: str, job_id: int) -> None:
 def _others(place: Place, lineage: str) -> list[str]:
     mine = _LINEAGE.fullmatch(lineage)
     found = [(name, _LINEAGE.fullmatch(name)) for name in names(place.bookkeeping)] if mine else []
-    return [name for name, other in found if mine and other and other["job"] == mine["job"] and name != lineage]
+    return [
+        name
+        for name, other in found
+        if mine and other and other["job"] == mine["job"] and name != lineage
+    ]
 
 
 def _carry_out(layout: Layout) -> None:

@@ -65,14 +65,22 @@ def partition_directory(expression: str, keys: Sequence[str], values: Sequence[s
     safe = [DEFAULT_PARTITION if v is None or v == "" else escape(v) for v in values]
     if not expression.strip() or _ALL_KEYS in expression:
         return "/".join(f"{escape(k)}={v}" for k, v in zip(keys, safe, strict=True))
-    words = {f"k{i}": escape(k) for i, k in enumerate(keys)} | {f"v{i}": v for i, v in enumerate(safe)}
+    words = {f"k{i}": escape(k) for i, k in enumerate(keys)} | {
+        f"v{i}": v for i, v in enumerate(safe)
+    }
 
     def word(match: re.Match[str]) -> str:
         if match[1] not in words:
-            raise UserError(f"partition_dir_expression has {match[0]}, but partition_by has only {len(keys)} columns")
+            raise UserError(
+                f"partition_dir_expression has {match[0]}, but partition_by has only {len(keys)} columns"
+            )
         return words[match[1]]
 
-    return "/".join(_shown(part, re.sub(r"\$\{([kv]\d+)\}", word, part)) for part in expression.split("/") if part)
+    return "/".join(
+        _shown(part, re.sub(r"\$\{([kv]\d+)\}", word, part))
+        for part in expression.split("/")
+        if part
+    )
 
 
 def _shown(pattern: str, component: str) -> str:
@@ -81,7 +89,15 @@ def _shown(pattern: str, component: str) -> str:
     return f"%{ord(component[0]):02X}{component[1:]}" if hidden else component
 
 
-def file_name(expression: str, *, transaction: str, transactional: bool, now: datetime, time_format: str, unique: str) -> str:
+def file_name(
+    expression: str,
+    *,
+    transaction: str,
+    transactional: bool,
+    now: datetime,
+    time_format: str,
+    unique: str,
+) -> str:
     """A file's name without index and suffix. With transactions the transaction id is always in it: it makes the name unique in the lineage."""
     pattern = expression.strip() or "${transactionId}"
     if transactional and "${transactionId}" not in pattern:

@@ -18,13 +18,20 @@ def split(batch: pa.RecordBatch, columns: Sequence[int]) -> Iterator[tuple[Key, 
     encoded = [batch.column(c).dictionary_encode(null_encoding="encode") for c in columns]
     codes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in encoded:
-        codes = codes * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)  # keeps the numbers below the number of rows, whatever the columns
+        codes = codes * len(column.dictionary) + column.indices.to_numpy(
+            zero_copy_only=False
+        ).astype(np.int64)
+        codes = np.unique(codes, return_inverse=True)[1].astype(
+            np.int64
+        )  # keeps the numbers below the number of rows, whatever the columns
     order = np.argsort(codes, kind="stable")
     bounds = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), batch.num_rows]
     for begin, end in pairwise(bounds):
         first = int(order[begin])
-        key = tuple(value_text(column.dictionary[column.indices[first].as_py()].as_py()) for column in encoded)
+        key = tuple(
+            value_text(column.dictionary[column.indices[first].as_py()].as_py())
+            for column in encoded
+        )
         yield key, batch if end - begin == batch.num_rows else batch.take(order[begin:end])
 
 

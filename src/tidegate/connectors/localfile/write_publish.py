@@ -25,14 +25,20 @@ def is_done(layout: Layout, record: Record) -> bool:
 def publish(layout: Layout, record: Record) -> None:
     """See the module's text."""
     failpoint("filesink.publish.before")
-    if not os.path.isdir(layout.base):  # else the directories of the files would be made anew, on whatever disk is there now
+    if not os.path.isdir(
+        layout.base
+    ):  # else the directories of the files would be made anew, on whatever disk is there now
         raise DirectoryRemoved(removed_words(layout, f"the file sink {record.sink}"))
     changed: set[str] = set()
     for index, file in enumerate(record.files):
         final = layout.final(file.final)
         changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
         if not _move(staged_places(layout, record, file), final) and not os.path.exists(final):
-            _log.warning("file sink: %s of checkpoint %d was published before, and is not there any more", final, record.checkpoint)
+            _log.warning(
+                "file sink: %s of checkpoint %d was published before, and is not there any more",
+                final,
+                record.checkpoint,
+            )
         if index == 0 and len(record.files) > 1:
             failpoint("filesink.publish.middle")
     sync_all(changed)
@@ -42,7 +48,10 @@ def publish(layout: Layout, record: Record) -> None:
 
 def staged_places(layout: Layout, record: Record, file: StagedFile) -> list[str]:
     """Where a staged file may be."""
-    return [os.path.join(directory, file.staged) for directory in (layout.staging(record.generation), layout.dead(record.generation))]
+    return [
+        os.path.join(directory, file.staged)
+        for directory in (layout.staging(record.generation), layout.dead(record.generation))
+    ]
 
 
 def _move(places: Sequence[str], final: str) -> bool:
@@ -55,7 +64,11 @@ def _move(places: Sequence[str], final: str) -> bool:
             except FileNotFoundError:
                 if not os.path.lexists(place):
                     break
-                make_directory(os.path.dirname(final))  # it was the target's directory that is gone: someone tidies up empty ones
+                make_directory(
+                    os.path.dirname(final)
+                )  # it was the target's directory that is gone: someone tidies up empty ones
         else:
-            raise DiskTrouble(f"{final} cannot be put in place: its directory is removed again and again")
+            raise DiskTrouble(
+                f"{final} cannot be put in place: its directory is removed again and again"
+            )
     return False

@@ -67,7 +67,9 @@ class Record:
 
     def same_offsets(self, offsets: Mapping[str, Any]) -> bool:
         """Whether these are the ranges of the record, compared as JSON."""
-        return json.dumps(self.offsets, sort_keys=True) == json.dumps(json.loads(json.dumps(offsets)), sort_keys=True)
+        return json.dumps(self.offsets, sort_keys=True) == json.dumps(
+            json.loads(json.dumps(offsets)), sort_keys=True
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...
     for raw in (f for m in messages for f in m.get("files", ())):
         final = next(n for n in numbered(raw["final"], raw["suffix"]) if n not in taken)
         taken.add(final)
-        files.append(StagedFile(staged=raw["staged"], final=final, rows=raw["rows"], bytes=raw["bytes"]))
+        files.append(
+            StagedFile(staged=raw["staged"], final=final, rows=raw["rows"], bytes=raw["bytes"])
+        )
     return tuple(files)
 
 
@@ -107,15 +111,24 @@ def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
         if version == VERSION:
             if raw.pop("sha256") != _digest(raw):
                 raise ValueError("it does not match its checksum")
-            return Record(**{**{k: v for k, v in raw.items() if k != "version"}, "files": tuple(StagedFile(**f) for f in raw["files"])})
+            return Record(
+                **{
+                    **{k: v for k, v in raw.items() if k != "version"},
+                    "files": tuple(StagedFile(**f) for f in raw["files"]),
+                }
+            )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRecord(f"the commit record {path} is damaged: {error}") from error
-    raise BadRecord(f"the commit record {path} has version {version}; this version of Tidegate reads up to {VERSION}")
+    raise BadRecord(
+        f"the commit record {path} has version {version}; this version of Tidegate reads up to {VERSION}"
+    )
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
     """One changed bit could give a file another name; then taking the batch back would miss it."""
-    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def checkpoints(layout: Layout) -> list[int]:

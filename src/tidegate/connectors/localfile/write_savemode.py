@@ -10,7 +10,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.durable import Created, discard, make_directory, remove_empty, sync, sync_all, touch
+from tidegate.connectors.localfile.durable import (
+    Created,
+    discard,
+    make_directory,
+    remove_empty,
+    sync,
+    sync_all,
+    touch,
+)
 from tidegate.connectors.localfile.write_layout import Layout
 from tidegate.connectors.localfile.write_lineages import stop_writers
 from tidegate.failpoint import failpoint
@@ -33,12 +41,17 @@ class SaveMode:
     @property
     def passive(self) -> bool:
         """Whether there is nothing to check and nothing to drop."""
-        return self.data == "APPEND_DATA" and self.schema in ("CREATE_SCHEMA_WHEN_NOT_EXIST", "IGNORE")
+        return self.data == "APPEND_DATA" and self.schema in (
+            "CREATE_SCHEMA_WHEN_NOT_EXIST",
+            "IGNORE",
+        )
 
     def check_exists(self, directory: str) -> None:
         """Before anything is created."""
         if self.schema == "ERROR_WHEN_SCHEMA_NOT_EXIST" and not os.path.isdir(directory):
-            raise NotPrepared(f"the directory {directory} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST")
+            raise NotPrepared(
+                f"the directory {directory} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST"
+            )
 
     def start(self, layout: Layout) -> None:
         """A fresh lineage begins: from now on, what is newer is ours or someone's who came later."""
@@ -69,13 +82,19 @@ class SaveMode:
     def _refuse_data(directory: str, older: int) -> None:
         found = next(_old_files(directory, older), None)
         if found is not None:
-            raise NotPrepared(f"there are files in {directory} already, such as {found}, and data_save_mode is ERROR_WHEN_DATA_EXISTS")
+            raise NotPrepared(
+                f"there are files in {directory} already, such as {found}, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+            )
 
 
 def _walk(directory: str) -> Iterator[tuple[str, list[str]]]:
     """Every directory below, children first, with its files; hidden directories and links to directories are not entered."""
     for at, below, files in os.walk(directory, topdown=False):
-        hidden = any(part.startswith(".") for part in os.path.relpath(at, directory).split(os.sep) if part != ".")
+        hidden = any(
+            part.startswith(".")
+            for part in os.path.relpath(at, directory).split(os.sep)
+            if part != "."
+        )
         if not hidden:
             links = [name for name in below if os.path.islink(os.path.join(at, name))]
             yield at, [name for name in files if name not in links and not name.startswith(".")]
@@ -91,7 +110,9 @@ def _old_files(directory: str, older: int) -> Iterator[str]:
 
 def _to_drop(directory: str, older: int) -> list[str]:
     if os.path.dirname(directory) == directory:
-        raise NotPrepared("the root of the file system cannot be emptied: give a directory of its own as path")
+        raise NotPrepared(
+            "the root of the file system cannot be emptied: give a directory of its own as path"
+        )
     return list(_old_files(directory, older))
 
 

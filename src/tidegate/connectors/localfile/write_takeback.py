@@ -20,11 +20,21 @@ GENERATIONS_MAX = 1000
 _log = logging.getLogger(__name__)
 
 
-def take_back_by_name(place: Place, resume: Resume, *, only: Collection[int] | None = None, spared: Collection[int] = ()) -> None:
+def take_back_by_name(
+    place: Place,
+    resume: Resume,
+    *,
+    only: Collection[int] | None = None,
+    spared: Collection[int] = (),
+) -> None:
     """Removes the files of all batches after the restore point, or of some. The pending one too: without a record its repeat would not be recognised."""
     digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
     failpoint("filesink.takeback.before")
-    newer = [path for path in data_files(place.root) if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, spared)]
+    newer = [
+        path
+        for path in data_files(place.root)
+        if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, spared)
+    ]
     for index, path in enumerate(newer):
         discard(path)
         if index == 0:
@@ -32,7 +42,12 @@ def take_back_by_name(place: Place, resume: Resume, *, only: Collection[int] | N
     sync_all(os.path.dirname(path) for path in newer)
     failpoint("filesink.takeback.after")
     if newer:
-        _log.info("file sink: took back %d files after checkpoint %d by their names", len(newer), resume.checkpoint, extra={"sink": place.operator})
+        _log.info(
+            "file sink: took back %d files after checkpoint %d by their names",
+            len(newer),
+            resume.checkpoint,
+            extra={"sink": place.operator},
+        )
 
 
 class NewerFiles(TerminalError):
@@ -53,11 +68,18 @@ def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
     """Where all records are gone: files after the restore point are another copy's of this installation, except those of the batch that will be repeated, and
     those of lower generations on the way back on purpose."""
     lower = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
-    higher = {place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)}
+    higher = {
+        place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)
+    }
     for digest, number in _numbers(place):
         if number > resume.checkpoint and digest in higher:
             raise OtherCopy(f"{what} at {place.root}", resume.generation)
-        if number > resume.checkpoint and digest in lower and not resume.back and number != resume.pending:
+        if (
+            number > resume.checkpoint
+            and digest in lower
+            and not resume.back
+            and number != resume.pending
+        ):
             raise NewerFiles(place.root, number, resume.checkpoint)
 
 
@@ -71,8 +93,18 @@ def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) ->
         return resume.checkpoint  # never a file: nothing can be missing
     if not transactional:
         return resume.checkpoint if next(data_files(place.root), None) else 0
-    digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation + GENERATIONS_MAX)}
-    newest = max((number for digest, number in _numbers(place) if digest in digests and number <= resume.checkpoint), default=0)
+    digests = {
+        place.digest(resume.lineage, generation)
+        for generation in range(resume.generation + GENERATIONS_MAX)
+    }
+    newest = max(
+        (
+            number
+            for digest, number in _numbers(place)
+            if digest in digests and number <= resume.checkpoint
+        ),
+        default=0,
+    )
     return resume.checkpoint if newest >= max(filled or 1, 1) else newest
 
 
@@ -83,9 +115,18 @@ def _numbers(place: Place) -> Iterator[tuple[str, int]]:
             yield found["digest"], int(found["checkpoint"])
 
 
-def _is_newer(name: str, digests: set[str], checkpoint: int, only: Collection[int] | None, spared: Collection[int]) -> bool:
+def _is_newer(
+    name: str,
+    digests: set[str],
+    checkpoint: int,
+    only: Collection[int] | None,
+    spared: Collection[int],
+) -> bool:
     found = [int(m["checkpoint"]) for m in TRANSACTION.finditer(name) if m["digest"] in digests]
-    return any(number > checkpoint and (only is None or number in only) and number not in spared for number in found)
+    return any(
+        number > checkpoint and (only is None or number in only) and number not in spared
+        for number in found
+    )
 
 
 def data_files(directory: str) -> Iterator[str]:

@@ -19,7 +19,16 @@ from tidegate.model.errors import TerminalError
 
 _LEVELS = [chr(code) for code in range(2, 8)]
 _TOKENS = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.)", re.DOTALL)
-_CANONICAL = {"yyyy": (0, 4), "uuuu": (0, 4), "yy": (2, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19)}
+_CANONICAL = {
+    "yyyy": (0, 4),
+    "uuuu": (0, 4),
+    "yy": (2, 4),
+    "MM": (5, 7),
+    "dd": (8, 10),
+    "HH": (11, 13),
+    "mm": (14, 16),
+    "ss": (17, 19),
+}
 _CANONICAL_WIDTH = len("2000-01-01 00:00:00.000000000")
 
 
@@ -44,7 +53,10 @@ def plain_text(array: Any, formats: TimeFormats) -> Any:
     if pa.types.is_string(kind):
         return array
     if pa.types.is_nested(kind):
-        return pa.array([None if v is None else nested_text(v, kind, formats, 0) for v in array.to_pylist()], pa.string())
+        return pa.array(
+            [None if v is None else nested_text(v, kind, formats, 0) for v in array.to_pylist()],
+            pa.string(),
+        )
     if pa.types.is_binary(kind):
         return _decoded(array)
     if pa.types.is_date(kind):
@@ -61,10 +73,16 @@ def _float_text(array: Any) -> Any:
     text = array.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
     if pc.any(whole).as_py():
-        text = pc.if_else(pc.fill_null(whole, False), pc.binary_join_element_wise(text, ".0", ""), text)
+        text = pc.if_else(
+            pc.fill_null(whole, False), pc.binary_join_element_wise(text, ".0", ""), text
+        )
     if pc.all(pc.is_finite(array)).as_py() in (True, None):
         return text
-    names = pc.if_else(pc.is_nan(array), "NaN", pc.if_else(pc.greater(array, pa.scalar(0.0, array.type)), "Infinity", "-Infinity"))
+    names = pc.if_else(
+        pc.is_nan(array),
+        "NaN",
+        pc.if_else(pc.greater(array, pa.scalar(0.0, array.type)), "Infinity", "-Infinity"),
+    )
     return pc.if_else(pc.is_finite(array), text, names)
 
 
@@ -72,7 +90,9 @@ def _decoded(array: Any) -> Any:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        raise NotText("a column of bytes holds bytes that are not UTF-8 text: write parquet, orc or json files, or encode it before") from None
+        raise NotText(
+            "a column of bytes holds bytes that are not UTF-8 text: write parquet, orc or json files, or encode it before"
+        ) from None
 
 
 def temporal_text(array: Any, pattern: str) -> Any:
@@ -88,8 +108,13 @@ def temporal_text(array: Any, pattern: str) -> Any:
         elif letters in _CANONICAL:
             parts.append(_CANONICAL[letters])
         else:
-            raise NotText(f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS")
-    pieces = [pc.binary_slice(canonical, *p).cast(pa.string()) if isinstance(p, tuple) else p for p in _merged(parts)]
+            raise NotText(
+                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS"
+            )
+    pieces = [
+        pc.binary_slice(canonical, *p).cast(pa.string()) if isinstance(p, tuple) else p
+        for p in _merged(parts)
+    ]
     return pc.binary_join_element_wise(*pieces, "") if len(pieces) > 1 else pieces[0]
 
 
@@ -99,7 +124,12 @@ def _merged(parts: list[Any]) -> list[Any]:
     merged: list[Any] = []
     for part in parts:
         before = merged[-1] if merged else None
-        if isinstance(part, str) and isinstance(before, tuple) and shape[before[1] : before[1] + len(part)] == part and part not in "0":
+        if (
+            isinstance(part, str)
+            and isinstance(before, tuple)
+            and shape[before[1] : before[1] + len(part)] == part
+            and part not in "0"
+        ):
             merged[-1] = (before[0], before[1] + len(part))
         elif isinstance(part, tuple) and isinstance(before, tuple) and before[1] == part[0]:
             merged[-1] = (before[0], part[1])
@@ -114,16 +144,25 @@ def _canonical_text(array: Any) -> Any:
     """`2000-01-01 00:00:00.000000000` as binary, always of this width."""
     kind = array.type
     if pa.types.is_time(kind):
-        text = pc.binary_join_element_wise("1970-01-01 ", array.cast(pa.time64("ns")).cast(pa.string()), "")
+        text = pc.binary_join_element_wise(
+            "1970-01-01 ", array.cast(pa.time64("ns")).cast(pa.string()), ""
+        )
     elif pa.types.is_date(kind):
-        text = pc.binary_join_element_wise(array.cast(pa.date32()).cast(pa.string()), " 00:00:00.000000000", "")
+        text = pc.binary_join_element_wise(
+            array.cast(pa.date32()).cast(pa.string()), " 00:00:00.000000000", ""
+        )
     else:
         plain = array.cast(pa.timestamp("us", tz=kind.tz))
         plain = pc.local_timestamp(plain) if kind.tz else plain
         text = pc.binary_join_element_wise(plain.cast(pa.string()), "000", "")
     width: Any = pc.min_max(pc.binary_length(text)).as_py()
-    if width["min"] is not None and (width["min"], width["max"]) != (_CANONICAL_WIDTH, _CANONICAL_WIDTH):
-        raise NotText("a date or timestamp lies outside the years 0000 to 9999: it cannot be written as text")
+    if width["min"] is not None and (width["min"], width["max"]) != (
+        _CANONICAL_WIDTH,
+        _CANONICAL_WIDTH,
+    ):
+        raise NotText(
+            "a date or timestamp lies outside the years 0000 to 9999: it cannot be written as text"
+        )
     return text.cast(pa.binary())
 
 
@@ -132,14 +171,26 @@ def nested_text(value: Any, kind: Any, formats: TimeFormats, level: int) -> str:
     if value is None:
         return ""
     if level + 1 >= len(_LEVELS):
-        raise NotText(f"values are nested more than {len(_LEVELS) - 1} levels deep: they cannot be written as text")
+        raise NotText(
+            f"values are nested more than {len(_LEVELS) - 1} levels deep: they cannot be written as text"
+        )
     if pa.types.is_map(kind):
-        pairs = ((nested_text(k, kind.key_type, formats, level + 1), nested_text(v, kind.item_type, formats, level + 1)) for k, v in value)
+        pairs = (
+            (
+                nested_text(k, kind.key_type, formats, level + 1),
+                nested_text(v, kind.item_type, formats, level + 1),
+            )
+            for k, v in value
+        )
         return _LEVELS[level].join(f"{k}{_LEVELS[level + 1]}{v}" for k, v in pairs)
     if pa.types.is_struct(kind):
-        return _LEVELS[level].join(nested_text(value[f.name], f.type, formats, level + 1) for f in kind)
+        return _LEVELS[level].join(
+            nested_text(value[f.name], f.type, formats, level + 1) for f in kind
+        )
     if pa.types.is_list(kind):
-        return _LEVELS[level].join(nested_text(v, kind.value_type, formats, level + 1) for v in value)
+        return _LEVELS[level].join(
+            nested_text(v, kind.value_type, formats, level + 1) for v in value
+        )
     return _scalar_text(value, formats)
 
 
@@ -162,7 +213,12 @@ def _scalar_text(value: Any, formats: TimeFormats) -> str:
 
 
 def _python_time(value: Any, pattern: str) -> str:
-    column = pa.array([value], pa.time64("us") if isinstance(value, datetime.time) else pa.timestamp("us", tz="UTC" if value.tzinfo else None))
+    column = pa.array(
+        [value],
+        pa.time64("us")
+        if isinstance(value, datetime.time)
+        else pa.timestamp("us", tz="UTC" if value.tzinfo else None),
+    )
     return str(temporal_text(column, pattern)[0].as_py())
 
 
@@ -176,9 +232,21 @@ def json_text(array: Any) -> Any:
     if pa.types.is_floating(kind):
         return _json_floats(array)
     if pa.types.is_nested(kind):
-        return pa.array([None if v is None else json.dumps(_json_value(v, kind), ensure_ascii=False) for v in array.to_pylist()], pa.string())
+        return pa.array(
+            [
+                None if v is None else json.dumps(_json_value(v, kind), ensure_ascii=False)
+                for v in array.to_pylist()
+            ],
+            pa.string(),
+        )
     if pa.types.is_binary(kind):
-        return pa.array([None if v is None else json.dumps(base64.b64encode(v).decode()) for v in array.to_pylist()], pa.string())
+        return pa.array(
+            [
+                None if v is None else json.dumps(base64.b64encode(v).decode())
+                for v in array.to_pylist()
+            ],
+            pa.string(),
+        )
     if pa.types.is_null(kind):
         return array.cast(pa.string())
     return pc.binary_join_element_wise('"', _iso_text(array), '"', "")
@@ -190,7 +258,9 @@ def _json_strings(array: Any) -> Any:
     if not pc.any(special).as_py():
         return quoted
     special = pc.fill_null(special, False)
-    escaped = pa.array([json.dumps(v, ensure_ascii=False) for v in array.filter(special).to_pylist()], pa.string())
+    escaped = pa.array(
+        [json.dumps(v, ensure_ascii=False) for v in array.filter(special).to_pylist()], pa.string()
+    )
     return pc.replace_with_mask(quoted, special, escaped)
 
 
@@ -200,7 +270,11 @@ def _json_floats(array: Any) -> Any:
     odd = pc.invert(pc.is_finite(array))
     if not pc.any(odd).as_py():
         return text
-    names = pc.if_else(pc.is_nan(array), '"NaN"', pc.if_else(pc.greater(array, pa.scalar(0.0, array.type)), '"Infinity"', '"-Infinity"'))
+    names = pc.if_else(
+        pc.is_nan(array),
+        '"NaN"',
+        pc.if_else(pc.greater(array, pa.scalar(0.0, array.type)), '"Infinity"', '"-Infinity"'),
+    )
     return pc.if_else(odd, names, text)
 
 

@@ -18,7 +18,13 @@ from tidegate.connectors.localfile.durable import discard, disk, sync
 from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
 from tidegate.connectors.localfile.write_formats import Encoder, Roll, codec_name, open_encoder
 from tidegate.connectors.localfile.write_layout import Layout, Place
-from tidegate.connectors.localfile.write_names import file_name, for_table, list_for_table, partition_directory, suffix
+from tidegate.connectors.localfile.write_names import (
+    file_name,
+    for_table,
+    list_for_table,
+    partition_directory,
+    suffix,
+)
 from tidegate.connectors.localfile.write_partition import split
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, TerminalError, UserError
@@ -72,13 +78,17 @@ class TableTarget:
         wanted = list_for_table(values.get("sink_columns"), words) or names
         missing = [k for k in keys if k.lower() not in [w.lower() for w in wanted]]
         if missing:
-            raise UserError(f"partition_by names {missing[0]!r}, which is not among the columns that are written: {', '.join(wanted)}")
+            raise UserError(
+                f"partition_by names {missing[0]!r}, which is not among the columns that are written: {', '.join(wanted)}"
+            )
         key_columns = tuple(_index(names, k, "partition_by") for k in keys)
         columns = [_index(names, w, "sink_columns") for w in wanted]
         if not values.get("is_partition_field_write_in_file"):
             columns = [c for c in columns if c not in key_columns]
         if not columns:
-            raise UserError(f"no column of {table.path} is left to write: all of them are partition columns")
+            raise UserError(
+                f"no column of {table.path} is left to write: all of them are partition columns"
+            )
         return TableTarget(
             directory=os.path.relpath(path, root),
             expression=for_table(values.get("file_name_expression") or "", words),
@@ -96,7 +106,9 @@ def _index(names: list[str], wanted: str, option: str) -> int:
     lower = [n.lower() for n in names]
     if wanted.lower() in lower:
         return lower.index(wanted.lower())
-    raise UserError(f"{option} names {wanted!r}, which is not a column: there are {', '.join(names)}")
+    raise UserError(
+        f"{option} names {wanted!r}, which is not a column: there are {', '.join(names)}"
+    )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -124,21 +136,29 @@ class OpenFile:
         self.pending.append(batch)
         self.pending_bytes += batch.nbytes
         self.pending_rows += batch.num_rows
-        if not self.encoder.columnar or self.pending_rows >= _GROUP_ROWS or self.pending_bytes >= _GROUP_BYTES:
+        if (
+            not self.encoder.columnar
+            or self.pending_rows >= _GROUP_ROWS
+            or self.pending_bytes >= _GROUP_BYTES
+        ):
             self.flush()
 
 
 class FileWriter(Writer):
     """The writer of one task."""
 
-    def __init__(self, place: Place, values: Values, job_id: int, task: WriteTask, host: str) -> None:
+    def __init__(
+        self, place: Place, values: Values, job_id: int, task: WriteTask, host: str
+    ) -> None:
         self._place, self._values, self._task, self._host = place, values, task, host
         self._layout: Layout = place.layout(task.lineage)
         self._transaction = place.transaction(job_id, task)
         self._suffix = suffix(values["file_format_type"], codec_name(values))
         self._roll = Roll.of(values)
         self._targets: dict[str, tuple[pa.Schema, TableTarget]] = {}
-        self._open: dict[tuple[str, str], OpenFile] = {}  # by table and directory; the least recently used first
+        self._open: dict[
+            tuple[str, str], OpenFile
+        ] = {}  # by table and directory; the least recently used first
         self._closed: list[dict[str, Any]] = []
         self._begun: list[str] = []  # every path that was ever opened, for abort
         self._rows = 0
@@ -150,7 +170,9 @@ class FileWriter(Writer):
         target = self._target(table, batch.schema)
         with _staging(self._values["file_format_type"]):
             for directory, part in self._parts(target, batch):
-                rows = pa.RecordBatch.from_arrays([part.column(c) for c in target.columns], schema=target.schema)
+                rows = pa.RecordBatch.from_arrays(
+                    [part.column(c) for c in target.columns], schema=target.schema
+                )
                 self._add(target, (table.path, directory), rows)
             self._relieve()
         self._rows += batch.num_rows
@@ -167,13 +189,18 @@ class FileWriter(Writer):
         self._targets[table.path] = (schema, target)
         return target
 
-    def _parts(self, target: TableTarget, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _parts(
+        self, target: TableTarget, batch: pa.RecordBatch
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         if not target.keys:
             yield target.directory, batch
             return
         expression = self._values.get("partition_dir_expression") or ""
         for key, part in split(batch, target.key_columns):
-            yield os.path.join(target.directory, partition_directory(expression, target.keys, key)), part
+            yield (
+                os.path.join(target.directory, partition_directory(expression, target.keys, key)),
+                part,
+            )
 
     def _add(self, target: TableTarget, key: tuple[str, str], rows: pa.RecordBatch) -> None:
         while rows.num_rows:
@@ -182,7 +209,9 @@ class FileWriter(Writer):
             room = self._roll.rows - file.rows if self._roll.rows else rows.num_rows
             file.add(rows.slice(0, room))
             rows = rows.slice(room)
-            if (self._roll.rows and file.rows >= self._roll.rows) or (self._roll.bytes and file.encoder.size() >= self._roll.bytes):
+            if (self._roll.rows and file.rows >= self._roll.rows) or (
+                self._roll.bytes and file.encoder.size() >= self._roll.bytes
+            ):
                 self._close_file(key)
 
     def _open_file(self, target: TableTarget, directory: str) -> OpenFile:
@@ -214,7 +243,9 @@ class FileWriter(Writer):
         if fences and (mine in fences or fences[-1] > mine):
             return Fenced(f"the file sink {self._place.operator}", mine, max(fences[-1], mine + 1))
         if self._host == here:
-            return DirectoryRemoved(removed_words(self._layout, f"the file sink {self._place.operator}"))
+            return DirectoryRemoved(
+                removed_words(self._layout, f"the file sink {self._place.operator}")
+            )
         return DirectoryRemoved(
             f"{self._layout.base} is not there on the host {here}: the directory was removed or unmounted, or this host does not share the disk "
             "(a file sink on a cluster needs one that all hosts share)"
@@ -243,7 +274,15 @@ class FileWriter(Writer):
         except FileNotFoundError:
             raise self._not_there() from None
         failpoint("filesink.stage.after")
-        self._closed.append({"staged": file.staged, "final": file.final, "suffix": self._suffix, "rows": file.rows, "bytes": size})
+        self._closed.append(
+            {
+                "staged": file.staged,
+                "final": file.final,
+                "suffix": self._suffix,
+                "rows": file.rows,
+                "bytes": size,
+            }
+        )
 
     def close(self) -> Message:
         """Everything is on the disk."""
@@ -251,7 +290,12 @@ class FileWriter(Writer):
             for key in list(self._open):
                 self._close_file(key)
         directories = sorted({target.directory for _, target in self._targets.values()})
-        return {"rows": self._rows, "bytes": sum(f["bytes"] for f in self._closed), "files": self._closed, "directories": directories}
+        return {
+            "rows": self._rows,
+            "bytes": sum(f["bytes"] for f in self._closed),
+            "files": self._closed,
+            "directories": directories,
+        }
 
     def abort(self) -> None:
         """Drops everything that this writer staged."""

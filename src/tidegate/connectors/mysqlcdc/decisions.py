@@ -65,20 +65,29 @@ class Changed:
         known = {c.log.name.lower(): c for c in self.recorded}
         modified = self.change.altered.modified if self.change.altered is not None else ()
         found = [(known.get(m.name.lower()), m.definition) for m in modified]
-        return all(c is not None and same_definition(c.log.type, c.nullable, definition) for c, definition in found)
+        return all(
+            c is not None and same_definition(c.log.type, c.nullable, definition)
+            for c, definition in found
+        )
 
     def choices(self) -> tuple[ChangeChoice, ...]:
         """What a person can choose from, all of it true."""
         if self.now is None:
             return (_SKIP,) if self.change.effect is not Effect.DIFFERS else ()
         offered = _CHOICES.get(self.change.effect, (_ADOPT, _REREAD))
-        return offered if _ADOPT not in offered or self.is_settled(self.now) else tuple(c for c in offered if c is not _ADOPT)
+        return (
+            offered
+            if _ADOPT not in offered or self.is_settled(self.now)
+            else tuple(c for c in offered if c is not _ADOPT)
+        )
 
     def decide(self, into: Decisions, why: str = "") -> None:
         """Carry out what a person has decided; TableChanged where nobody has."""
         choices, why = self.choices(), why or _WHY.get(self.change.effect, "")
         if self.accepted is None or self.accepted not in choices:
-            raise TableChanged(self.path, self.change.text + (f" ({why})" if why else ""), self.at, choices=choices)
+            raise TableChanged(
+                self.path, self.change.text + (f" ({why})" if why else ""), self.at, choices=choices
+            )
         if self.accepted is _SKIP:
             return
         assert self.now is not None, "a table that is gone can only be skipped"

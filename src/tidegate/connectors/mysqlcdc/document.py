@@ -37,12 +37,21 @@ class Server:
 
     def wrote(self, log: Mapping[str, Any]) -> bool:
         """Whether a position is one of this server; what is not recorded is taken to be the same."""
-        return log.get("server", self.id) == self.id and (not self.uuid or log.get("uuid", self.uuid) == self.uuid)
+        return log.get("server", self.id) == self.id and (
+            not self.uuid or log.get("uuid", self.uuid) == self.uuid
+        )
 
 
-def plain(position: Position, gtid: str = "", server: Server | None = None, mark: Mark | None = None) -> Document:
+def plain(
+    position: Position, gtid: str = "", server: Server | None = None, mark: Mark | None = None
+) -> Document:
     """A position that was not reached by reading."""
-    return {**position.json(), **({"gtid": gtid} if gtid else {}), **(server.json() if server else {}), **(mark.json() if mark else {})}
+    return {
+        **position.json(),
+        **({"gtid": gtid} if gtid else {}),
+        **(server.json() if server else {}),
+        **(mark.json() if mark else {}),
+    }
 
 
 def scanned(found: Scanned, server: Server, kept: frozenset[str], *, folds: bool) -> Document:
@@ -65,7 +74,10 @@ def taken_of(log: Mapping[str, Any]) -> Taken | None:
         return None
     return Taken(
         skip=tuple((str(f), int(b), int(e)) for f, b, e in log["skip"]),
-        also=tuple((Position(str(file), int(pos)), (str(f), int(b), int(e))) for file, pos, f, b, e in log["also"]),
+        also=tuple(
+            (Position(str(file), int(pos)), (str(f), int(b), int(e)))
+            for file, pos, f, b, e in log["also"]
+        ),
     )
 
 

@@ -20,7 +20,13 @@ from tidegate.databases.types import base_and_sizes
 from tidegate.model.types import DataType, TypeName
 
 _DEFAULTS = "select column_name, column_default, is_nullable, extra, column_type from information_schema.columns where table_schema = %s and table_name = %s"
-_COMPUTED = ("auto_increment", "generated", "current_timestamp", "invisible", "without system versioning")
+_COMPUTED = (
+    "auto_increment",
+    "generated",
+    "current_timestamp",
+    "invisible",
+    "without system versioning",
+)
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(\.\d{1,6})?)?")
 _MOMENT = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d?)(?::(\d\d?)(\.\d{1,6})?)?)?")
@@ -32,16 +38,22 @@ def filled(session: Session, captured: CaptureTable) -> Filled:
     """By column, as the catalogue tells it now."""
     types = {c.name: c.type for c in captured.table.columns}
     name = captured.info.name
-    quotes = "mariadb" in str(session.one("select version()")).lower()  # it writes texts in quotes, and null as a word
+    quotes = (
+        "mariadb" in str(session.one("select version()")).lower()
+    )  # it writes texts in quotes, and null as a word
     rows = session.query(_DEFAULTS, (name.database, name.table))
     return {
-        column: _value(default, nullable == "YES", str(extra or "").lower(), types[column], str(native), quotes)
+        column: _value(
+            default, nullable == "YES", str(extra or "").lower(), types[column], str(native), quotes
+        )
         for column, default, nullable, extra, native in rows
         if column in types
     }
 
 
-def _value(default: Any, nullable: bool, extra: str, kind: DataType, native: str, quotes: bool) -> Any:
+def _value(
+    default: Any, nullable: bool, extra: str, kind: DataType, native: str, quotes: bool
+) -> Any:
     if any(word in extra for word in _COMPUTED):
         return UNKNOWN
     if default is None or (quotes and str(default).upper() == "NULL"):
@@ -57,7 +69,11 @@ def _zero(kind: DataType, native: str) -> Any:
         case TypeName.TIME:
             return "00:00:00"
         case TypeName.BYTES:
-            return "" if word in ("varbinary", "tinyblob", "blob", "mediumblob", "longblob") else UNKNOWN
+            return (
+                ""
+                if word in ("varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+                else UNKNOWN
+            )
         case TypeName.STRING if word in ("decimal", "numeric"):
             scale = (base_and_sizes(native)[1] + [0, 0])[1]
             return f"{Decimal(0):.{scale}f}"
@@ -72,7 +88,9 @@ def _written(text: str, kind: DataType, native: str, quotes: bool) -> Any:
     match kind.name:
         case TypeName.TIME:
             return text if _TIME.fullmatch(text) else UNKNOWN
-        case TypeName.TIMESTAMP_TZ:  # MariaDB shows it in our zone, MySQL in the one of the statement
+        case (
+            TypeName.TIMESTAMP_TZ
+        ):  # MariaDB shows it in our zone, MySQL in the one of the statement
             return plain(f"{text}+00", kind) if quotes else UNKNOWN
         case TypeName.BYTES:
             return _bytes(text, native, quotes)
@@ -105,10 +123,21 @@ def _constant(text: str, quotes: bool) -> str | None:
 
 
 def _unescaped(text: str, quote: str = "'") -> str:
-    return re.sub(rf"\\(.)|{quote}{quote}", lambda found: _ESCAPES.get(found[1], found[1]) if found[1] else quote, text, flags=re.DOTALL)
+    return re.sub(
+        rf"\\(.)|{quote}{quote}",
+        lambda found: _ESCAPES.get(found[1], found[1]) if found[1] else quote,
+        text,
+        flags=re.DOTALL,
+    )
 
 
-def why_not(change: TableStatement, before: set[str], values: Filled, types: Mapping[str, tuple[DataType, str]], is_last: Callable[[], bool]) -> str:
+def why_not(
+    change: TableStatement,
+    before: set[str],
+    values: Filled,
+    types: Mapping[str, tuple[DataType, str]],
+    is_last: Callable[[], bool],
+) -> str:
     """Which new column of a statement cannot be carried to the rows of before, in words; empty where all can.
 
     `types` are those of the pipeline and of the catalogue by column. `is_last` tells that no statement about the table
@@ -117,7 +146,10 @@ def why_not(change: TableStatement, before: set[str], values: Filled, types: Map
     for column in change.added:
         if column.name.lower() in before:
             continue
-        name, value = next(((n, v) for n, v in values.items() if n.lower() == column.name.lower()), (column.name, UNKNOWN))
+        name, value = next(
+            ((n, v) for n, v in values.items() if n.lower() == column.name.lower()),
+            (column.name, UNKNOWN),
+        )
         if value is UNKNOWN:
             return f"what the rows of before have in {column.name} cannot be told"
         if not _agrees(column, value, *types[name], change.sql_mode) and not is_last():
@@ -135,7 +167,10 @@ def _agrees(column: AddedColumn, value: Any, kind: DataType, native: str, sql_mo
     if given is None or value is None:
         return given is None and value is None
     try:
-        return bool(_comparable(str(given), kind) == _comparable(str(int(value)) if isinstance(value, bool) else str(value), kind))
+        return bool(
+            _comparable(str(given), kind)
+            == _comparable(str(int(value)) if isinstance(value, bool) else str(value), kind)
+        )
     except (InvalidOperation, ValueError):
         return False
 
@@ -152,14 +187,22 @@ def _default_of(column: AddedColumn, sql_mode: int) -> Any:
         return UNKNOWN
     first = rest[0]
     if first.kind is Kind.WORD:
-        number = first.raw + "".join(t.raw for t in rest[1:3]) if len(rest) > 2 and rest[1].raw == "." and rest[2].raw[0].isdigit() else first.raw
+        number = (
+            first.raw + "".join(t.raw for t in rest[1:3])
+            if len(rest) > 2 and rest[1].raw == "." and rest[2].raw[0].isdigit()
+            else first.raw
+        )
         if re.fullmatch(r"\d+(?:\.\d+)?(?:[eE]\d+)?", number):
             return sign + number
         return {"null": None, "true": "1", "false": "0"}.get(first.value, UNKNOWN)
     if first.kind is Kind.TEXT and not sign:
         quote = first.raw[0]
         inside = first.raw[1:-1]
-        return inside.replace(quote * 2, quote) if sql_mode & NO_BACKSLASH_ESCAPES else _unescaped(inside, quote)
+        return (
+            inside.replace(quote * 2, quote)
+            if sql_mode & NO_BACKSLASH_ESCAPES
+            else _unescaped(inside, quote)
+        )
     return UNKNOWN
 
 

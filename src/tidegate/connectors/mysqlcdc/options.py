@@ -23,8 +23,18 @@ OPTIONS = OptionSet(
             choices=("initial", "earliest", "latest", "specific", "timestamp", "snapshot-only"),
         ),
         Option("startup.specific-offset.file", Kind.TEXT, "The log file to begin in."),
-        Option("startup.specific-offset.pos", Kind.LONG, "The position to begin at, where an event begins.", minimum=4),
-        Option("startup.timestamp", Kind.LONG, "Milliseconds since 1970: the log is read from the first transaction at or after it.", minimum=0),
+        Option(
+            "startup.specific-offset.pos",
+            Kind.LONG,
+            "The position to begin at, where an event begins.",
+            minimum=4,
+        ),
+        Option(
+            "startup.timestamp",
+            Kind.LONG,
+            "Milliseconds since 1970: the log is read from the first transaction at or after it.",
+            minimum=0,
+        ),
         Option(
             "stop.mode",
             Kind.ENUM,
@@ -53,11 +63,19 @@ OPTIONS = OptionSet(
             "refuse",
             choices=("refuse", "ignore"),
         ),
-        Option("server-id", Kind.TEXT, "Kept for job files of the reference; readers need no id of their own here, and never cut each other off."),
+        Option(
+            "server-id",
+            Kind.TEXT,
+            "Kept for job files of the reference; readers need no id of their own here, and never cut each other off.",
+        ),
     ),
     exclusive=(("table-names", "table-pattern"),),
     conditions=(
-        When("startup.mode", ("specific",), ("startup.specific-offset.file", "startup.specific-offset.pos")),
+        When(
+            "startup.mode",
+            ("specific",),
+            ("startup.specific-offset.file", "startup.specific-offset.pos"),
+        ),
         When("startup.mode", ("timestamp",), ("startup.timestamp",)),
         When("stop.mode", ("specific",), ("stop.specific-offset.file", "stop.specific-offset.pos")),
     ),
@@ -68,7 +86,10 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
     yield from check(System.MYSQL, EXAMPLE, block, values)
     for key in ("startup.specific-offset.file", "stop.specific-offset.file"):
         if values[key] and not re.search(r"\d$", values[key]):
-            yield block.problem((key,), f"{values[key]!r} is no log file: its name ends with a number, such as binlog.000003")
+            yield block.problem(
+                (key,),
+                f"{values[key]!r} is no log file: its name ends with a number, such as binlog.000003",
+            )
 
 
 CONNECTORS = (
@@ -77,7 +98,13 @@ CONNECTORS = (
         kind=BlockKind.SOURCE,
         summary="Tables of MariaDB and MySQL and all their changes, from the binary log.",
         options=OPTIONS,
-        capabilities=Capabilities(batch=False, row_kinds=True, multi_table=True, fusable=True, state="position of the binary log; keys read of each table"),
+        capabilities=Capabilities(
+            batch=False,
+            row_kinds=True,
+            multi_table=True,
+            fusable=True,
+            state="position of the binary log; keys read of each table",
+        ),
         implementation="tidegate.connectors.mysqlcdc.source:MySqlCdcSource",
         check=_check,
     ),

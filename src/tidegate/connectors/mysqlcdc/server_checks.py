@@ -24,12 +24,20 @@ _NEEDED = {
 _READ = (*_NEEDED, "binlog_row_metadata", "log_slave_updates", "log_replica_updates", "wsrep_on")
 
 
-def check_settings(session: Session, databases: Callable[[], Collection[str]], *, filters_accepted: bool) -> None:
+def check_settings(
+    session: Session, databases: Callable[[], Collection[str]], *, filters_accepted: bool
+) -> None:
     """Raise NotSetUp with all that is wrong; `databases` finds those whose tables are read."""
     found = _settings(session)
-    wrong = [*_unsuitable(found), *_unlogged(session, found), *_filtered(session, databases, filters_accepted)]
+    wrong = [
+        *_unsuitable(found),
+        *_unlogged(session, found),
+        *_filtered(session, databases, filters_accepted),
+    ]
     if wrong:
-        raise NotSetUp(f"the source {session.address} does not write the log that is needed: {'; '.join(wrong)}")
+        raise NotSetUp(
+            f"the source {session.address} does not write the log that is needed: {'; '.join(wrong)}"
+        )
     if found.get("binlog_row_metadata") != "FULL":
         _log.warning(
             "binlog_row_metadata_not_full: set binlog_row_metadata = FULL at the source %s: its log then has the "
@@ -73,17 +81,25 @@ def _is_replica(session: Session) -> bool:
         except AccessDenied:
             break
     # Without the right to see more, MariaDB tells how many replications run.
-    return any(int(value) > 0 for _, value in session.query("show global status like 'Slaves_running'"))
+    return any(
+        int(value) > 0 for _, value in session.query("show global status like 'Slaves_running'")
+    )
 
 
-def _filtered(session: Session, databases: Callable[[], Collection[str]], accepted: bool) -> Iterator[str]:
+def _filtered(
+    session: Session, databases: Callable[[], Collection[str]], accepted: bool
+) -> Iterator[str]:
     """Rows are filtered by the database of their table; statements such as TRUNCATE by the one that is current where they are run."""
     only, ignored = _filters(session)
     if not only and not ignored:
         return
     read = sorted(databases())
     hidden = [name for name in read if (only and name not in only) or name in ignored]
-    given = " and ".join(f"{name} = {','.join(value)}" for name, value in (("binlog_do_db", only), ("binlog_ignore_db", ignored)) if value)
+    given = " and ".join(
+        f"{name} = {','.join(value)}"
+        for name, value in (("binlog_do_db", only), ("binlog_ignore_db", ignored))
+        if value
+    )
     if hidden:
         yield f"{given} keeps the changes of {', '.join(hidden)} out of its log: remove it from its configuration"
     elif not accepted:
@@ -100,5 +116,8 @@ def _filters(session: Session) -> tuple[list[str], list[str]]:
         rows = session.query("show binary log status")
     if not rows:
         return [], []
-    only, ignored = ([name.strip() for name in str(text or "").split(",") if name.strip()] for text in rows[0][2:4])
+    only, ignored = (
+        [name.strip() for name in str(text or "").split(",") if name.strip()]
+        for text in rows[0][2:4]
+    )
     return only, ignored

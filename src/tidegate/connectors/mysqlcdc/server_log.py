@@ -31,7 +31,10 @@ class ServerLog:
     def __init__(self, session: Session, connect: Connect) -> None:
         self._session, self._connect = session, connect
         self.is_mariadb = "mariadb" in str(session.one("select version()")).lower()
-        self.server = Server(str(session.one("select @@global.server_id")), "" if self.is_mariadb else str(session.one("select @@global.server_uuid")))
+        self.server = Server(
+            str(session.one("select @@global.server_id")),
+            "" if self.is_mariadb else str(session.one("select @@global.server_uuid")),
+        )
 
     def files(self) -> list[tuple[str, int]]:
         """Names and sizes, the oldest first."""
@@ -49,8 +52,12 @@ class ServerLog:
         except StatementRefused:  # newer servers of MySQL have another word for it
             found = self._session.query("show binary log status")
         if not found:
-            raise NotSetUp(f"the source {self._session.address} writes no binary log; set log_bin = ON in its configuration")
-        return Position(str(found[0][0]), int(found[0][1])), str(found[0][4]).replace("\n", "") if len(found[0]) > 4 else ""
+            raise NotSetUp(
+                f"the source {self._session.address} writes no binary log; set log_bin = ON in its configuration"
+            )
+        return Position(str(found[0][0]), int(found[0][1])), str(found[0][4]).replace(
+            "\n", ""
+        ) if len(found[0]) > 4 else ""
 
     def end(self) -> Document:
         """The end of the log, without the transactions before it."""
@@ -71,7 +78,10 @@ class ServerLog:
         if position.pos == FIRST:
             ids = str(begins_with(self._connect, position.file) or "")
         elif self.is_mariadb:
-            ids = str(self._session.one("select binlog_gtid_pos(%s, %s)", (position.file, position.pos)) or "")
+            ids = str(
+                self._session.one("select binlog_gtid_pos(%s, %s)", (position.file, position.pos))
+                or ""
+            )
         return self._marked(position, ids)
 
     def _marked(self, position: Position, ids: str) -> Document:
@@ -81,7 +91,9 @@ class ServerLog:
         """The end of the last transaction before a time."""
         begin = Position(self.files()[0][0], FIRST)
         before = begins_with(self._connect, begin.file)
-        found = scan(self._connect, Start(at=begin, gtid=str(before or "")), Watched(), Until(time_s=time_s))
+        found = scan(
+            self._connect, Start(at=begin, gtid=str(before or "")), Watched(), Until(time_s=time_s)
+        )
         return document.plain(found.end, found.gtid, self.server, found.mark)
 
     def here(self, log: Mapping[str, Any]) -> Position:
@@ -96,15 +108,25 @@ class ServerLog:
         if self.server.uuid and log.get("uuid"):
             other += f" ({self.server.uuid} and {log['uuid']})"
         if not have:
-            raise PositionGone(str(at), oldest, f"{other}, which wrote no global transaction ids: the place cannot be found here")
+            raise PositionGone(
+                str(at),
+                oldest,
+                f"{other}, which wrote no global transaction ids: the place cannot be found here",
+            )
         if any(prepared.tables for prepared in document.prepared_of(log).values()):
             ids = ", ".join(document.prepared_of(log))
             raise PositionGone(
-                str(at), oldest, f"{other}; XA transactions were prepared there and not decided when it was left ({ids}): their rows are not found here"
+                str(at),
+                oldest,
+                f"{other}; XA transactions were prepared there and not decided when it was left ({ids}): their rows are not found here",
             )
         found = find(self._connect, files, have)
         if found is None:
-            raise PositionGone(f"{at} ({have})", oldest, f"{other}; the log of this one begins after the transactions {have}")
+            raise PositionGone(
+                f"{at} ({have})",
+                oldest,
+                f"{other}; the log of this one begins after the transactions {have}",
+            )
         return found
 
     def mark(self, log: Mapping[str, Any]) -> Mark:
@@ -125,14 +147,20 @@ class ServerLog:
         except LogRefused as error:
             why = str(error)
         if why:
-            raise PositionGone(str(at), self.oldest, f"{ANOTHER_HISTORY}: {why}. Was the server rebuilt, or its log reset?")
+            raise PositionGone(
+                str(at),
+                self.oldest,
+                f"{ANOTHER_HISTORY}: {why}. Was the server rebuilt, or its log reset?",
+            )
 
     def _other_history(self, at: Position, have: GtidSet) -> str:
         """By transactions: those before the file, and those that the server has at all, must be those that were read."""
         if not have:
             return ""
         if not self.is_mariadb:
-            missing = self._session.one("select gtid_subtract(%s, @@global.gtid_executed)", (str(have),))
+            missing = self._session.one(
+                "select gtid_subtract(%s, @@global.gtid_executed)", (str(have),)
+            )
             return f"it has not the transactions {missing}, which were read" if missing else ""
         before = begins_with(self._connect, at.file)
         if before is not None and (not have.covers(before) or have.diverges(before)):
@@ -155,23 +183,41 @@ class ServerLog:
     def held(self, at: Position, log: Mapping[str, Any]) -> Runway:
         """Whether the server has the log from a position on, and what the position needs of before."""
         files = self.files()
-        size, oldest = next((size for name, size in files if name == at.file), None), f"{files[0][0]}:{FIRST}"
+        size, oldest = (
+            next((size for name, size in files if name == at.file), None),
+            f"{files[0][0]}:{FIRST}",
+        )
         if size is None:
             gone = at.key < Position(files[0][0], FIRST).key
-            why = f"{at.file} was purged" if gone else f"there is no file {at.file}: is this another server, or was its log reset?"
+            why = (
+                f"{at.file} was purged"
+                if gone
+                else f"there is no file {at.file}: is this another server, or was its log reset?"
+            )
             return Runway(False, why, position=str(at), oldest=oldest)
         if at.pos > size:
-            return Runway(False, f"{at.file} has {size} bytes: is this another server, or was its log reset?", position=str(at), oldest=oldest)
+            return Runway(
+                False,
+                f"{at.file} has {size} bytes: is this another server, or was its log reset?",
+                position=str(at),
+                oldest=oldest,
+            )
         names = {name for name, _ in files}
         for xid, prepared in document.prepared_of(log).items():
             if prepared.file not in names:
                 why = f"{prepared.file} was purged, which has the rows of the XA transaction {xid}: it is prepared and not decided"
-                return Runway(False, why, position=f"{prepared.file}:{prepared.begin}", oldest=oldest)
+                return Runway(
+                    False, why, position=f"{prepared.file}:{prepared.begin}", oldest=oldest
+                )
         age = sum(1 for name, _ in files if Position(name, FIRST).key < at.key) - 1
         return Runway(True, f"{age} older log files are held; they are purged after {self._kept()}")
 
     def _kept(self) -> str:
-        found = self._session.query("show global variables where variable_name in ('binlog_expire_logs_seconds', 'expire_logs_days')")
+        found = self._session.query(
+            "show global variables where variable_name in ('binlog_expire_logs_seconds', 'expire_logs_days')"
+        )
         kept = {name: float(value) for name, value in found}
-        seconds = kept.get("binlog_expire_logs_seconds") or kept.get("expire_logs_days", 0.0) * 86_400
+        seconds = (
+            kept.get("binlog_expire_logs_seconds") or kept.get("expire_logs_days", 0.0) * 86_400
+        )
         return f"{seconds:g} s" if seconds else "a command of a person only"

@@ -18,9 +18,22 @@ from tidegate.connectors.mysqlcdc.decisions import Changed, Decisions
 from tidegate.connectors.mysqlcdc.filled import filled, why_not
 from tidegate.connectors.mysqlcdc.server_checks import FILTERS_OPTION, check_settings
 from tidegate.connectors.mysqlcdc.server_log import ServerLog
-from tidegate.connectors.mysqlcdc.traits import CASCADES_OPTION, check_cascades, does_more, traits_of, versioned_tables
+from tidegate.connectors.mysqlcdc.traits import (
+    CASCADES_OPTION,
+    check_cascades,
+    does_more,
+    traits_of,
+    versioned_tables,
+)
 from tidegate.databases.binlog.ddl import Effect
-from tidegate.databases.binlog.definition import Recorded, RecordedColumn, is_whole, key_of, known_charset, recorded
+from tidegate.databases.binlog.definition import (
+    Recorded,
+    RecordedColumn,
+    is_whole,
+    key_of,
+    known_charset,
+    recorded,
+)
 from tidegate.databases.binlog.errors import LayoutChanged, LogReplaced
 from tidegate.databases.binlog.gtid import GtidSet
 from tidegate.databases.binlog.judge import Watched
@@ -68,10 +81,15 @@ class MySqlCdcSource(CaptureSource):
 
     def session(self) -> Session:
         """A connection."""
-        return patiently(lambda: open_session(self.address), int(self.values["connect.max-retries"]))
+        return patiently(
+            lambda: open_session(self.address), int(self.values["connect.max-retries"])
+        )
 
     def _log_connection(self) -> Any:
-        return patiently(lambda: connect(replace(self.address, database="")), int(self.values["connect.max-retries"]))
+        return patiently(
+            lambda: connect(replace(self.address, database="")),
+            int(self.values["connect.max-retries"]),
+        )
 
     def _server(self, session: Session) -> ServerLog:
         return ServerLog(session, self._log_connection)
@@ -80,10 +98,22 @@ class MySqlCdcSource(CaptureSource):
 
     def check_server(self, session: Session) -> None:
         """Row events with whole images, of all changes, are needed, of tables that are read as they are."""
-        check_settings(session, lambda: chosen_databases(session, self.dialect, self.values), filters_accepted=bool(self.values[FILTERS_OPTION]))
+        check_settings(
+            session,
+            lambda: chosen_databases(session, self.dialect, self.values),
+            filters_accepted=bool(self.values[FILTERS_OPTION]),
+        )
         named = {str(text).lower() for text in self.values.get("table-names") or ()}
-        pattern = for_names(str(self.values["table-pattern"])) if self.values.get("table-pattern") else None
-        versioned = [p for p in versioned_tables(session) if p.lower() in named or (pattern is not None and pattern.fullmatch(p))]
+        pattern = (
+            for_names(str(self.values["table-pattern"]))
+            if self.values.get("table-pattern")
+            else None
+        )
+        versioned = [
+            p
+            for p in versioned_tables(session)
+            if p.lower() in named or (pattern is not None and pattern.fullmatch(p))
+        ]
         if versioned:
             raise NoTables(
                 f"{', '.join(versioned)} keeps former versions of its rows (WITH SYSTEM VERSIONING), which the log does not tell from rows: "
@@ -110,7 +140,10 @@ class MySqlCdcSource(CaptureSource):
         """The character set of each collation, by the server's own numbers."""
         with self.session() as session:
             is_mariadb = "mariadb" in str(session.one("select version()")).lower()
-            return {int(number): str(name) for number, name in session.query(_COLLATIONS[0 if is_mariadb else 1])}
+            return {
+                int(number): str(name)
+                for number, name in session.query(_COLLATIONS[0 if is_mariadb else 1])
+            }
 
     # Where the log begins and ends.
 
@@ -131,7 +164,12 @@ class MySqlCdcSource(CaptureSource):
             case "earliest":
                 return server.first()
             case "specific":
-                return server.at(Position(self.values["startup.specific-offset.file"], int(self.values["startup.specific-offset.pos"])))
+                return server.at(
+                    Position(
+                        self.values["startup.specific-offset.file"],
+                        int(self.values["startup.specific-offset.pos"]),
+                    )
+                )
             case "timestamp":
                 return server.at_time(int(self.values["startup.timestamp"]) // 1000)
             case _:
@@ -143,7 +181,12 @@ class MySqlCdcSource(CaptureSource):
             case "latest":
                 return self._server(session).now()
             case "specific":
-                return document.plain(Position(self.values["stop.specific-offset.file"], int(self.values["stop.specific-offset.pos"])))
+                return document.plain(
+                    Position(
+                        self.values["stop.specific-offset.file"],
+                        int(self.values["stop.specific-offset.pos"]),
+                    )
+                )
             case _:
                 return None
 
@@ -162,8 +205,15 @@ class MySqlCdcSource(CaptureSource):
         server, log = self._server(session), offset["log"]
         start = Start(at=Position.of(log), gtid=log.get("gtid", ""))
         while True:
-            found = scan(self._log_connection, start, self._watched(session, server, offset), Until())
-            if found.change is not None and found.change.judged.statement.effect in (Effect.ALTER, Effect.ADD_COLUMN, Effect.DIFFERS, Effect.MODIFY):
+            found = scan(
+                self._log_connection, start, self._watched(session, server, offset), Until()
+            )
+            if found.change is not None and found.change.judged.statement.effect in (
+                Effect.ALTER,
+                Effect.ADD_COLUMN,
+                Effect.DIFFERS,
+                Effect.MODIFY,
+            ):
                 text = f"{found.change.judged.statement.text} (startup.mode begins before it, where rows cannot be read by the columns of now: begin after it)"
                 raise TableChanged(found.change.judged.paths[0], text, str(found.change.at))
             if found.caught_up or found.end.key <= start.at.key:
@@ -182,9 +232,18 @@ class MySqlCdcSource(CaptureSource):
         if not self._is_believed:
             server.check_history(log)
         self._is_believed = True
-        until = Until(rows=limit.rows, bytes=limit.bytes, position=server.here(start["stop"]) if "stop" in start else None)
+        until = Until(
+            rows=limit.rows,
+            bytes=limit.bytes,
+            position=server.here(start["stop"]) if "stop" in start else None,
+        )
         watched = self._watched(session, server, start)
-        begin = Start(at=at, gtid=log.get("gtid", ""), mark=server.mark(log), prepared=document.prepared_of(log))
+        begin = Start(
+            at=at,
+            gtid=log.get("gtid", ""),
+            mark=server.mark(log),
+            prepared=document.prepared_of(log),
+        )
         try:
             found = scan(self._log_connection, begin, watched, until)
         except LogReplaced as error:
@@ -199,7 +258,11 @@ class MySqlCdcSource(CaptureSource):
         return Look(
             log=document.scanned(found, server.server, watched.kept, folds=watched.folds),
             touched=found.tables - decisions.reread,
-            caught_up=(found.caught_up or (until.position is not None and found.end.key >= until.position.key)) and found.change is None,
+            caught_up=(
+                found.caught_up
+                or (until.position is not None and found.end.key >= until.position.key)
+            )
+            and found.change is None,
             idle_bytes=1 << 62 if crossed or found.change is not None else found.bytes,
             columns=decisions.columns,
             reread=frozenset(decisions.reread),
@@ -210,8 +273,14 @@ class MySqlCdcSource(CaptureSource):
         """What the look at the log must know of the tables."""
         del session
         read = {p: t for p, t in start["tables"].items() if p in self.captured}
-        engines = {p: str(t["definition"]["engine"]) for p, t in read.items() if t.get("definition")}
-        kept = [p for p, t in read.items() if t.get("definition") and not t["definition"]["transactional"]]
+        engines = {
+            p: str(t["definition"]["engine"]) for p, t in read.items() if t.get("definition")
+        }
+        kept = [
+            p
+            for p, t in read.items()
+            if t.get("definition") and not t["definition"]["transactional"]
+        ]
         return Watched(
             tables={p: recorded(t["columns"]) for p, t in read.items() if t["read"] is not None},
             waiting=frozenset(p for p, t in read.items() if t["read"] is None),
@@ -229,12 +298,21 @@ class MySqlCdcSource(CaptureSource):
             return does_more(session, tables, text)
 
     def _find_prepared(self, server: ServerLog, xid: str, before: Position) -> Prepared | None:
-        return find_prepared(self._log_connection, [name for name, _ in server.files()], before, xid)
+        return find_prepared(
+            self._log_connection, [name for name, _ in server.files()], before, xid
+        )
 
     def _definitions(self, session: Session, start: Offset) -> dict[str, Any]:
         """The engines of tables of which none is recorded yet."""
-        lacking = [self.captured[p].info.name for p, t in start["tables"].items() if p in self.captured and not t.get("definition")]
-        return {p: {"engine": t.engine, "transactional": t.transactional} for p, t in traits_of(session, lacking).items()}
+        lacking = [
+            self.captured[p].info.name
+            for p, t in start["tables"].items()
+            if p in self.captured and not t.get("definition")
+        ]
+        return {
+            p: {"engine": t.engine, "transactional": t.transactional}
+            for p, t in traits_of(session, lacking).items()
+        }
 
     def _refreshed(self, session: Session, start: Offset, found: Scanned) -> dict[str, list[Any]]:
         """Tables of which nothing is read yet follow the catalogue; those that an older version recorded get what it did not."""
@@ -244,7 +322,11 @@ class MySqlCdcSource(CaptureSource):
                 continue
             if path in found.altered:
                 info = self.dialect.table_info(session, self.captured[path].info.name)
-                fresh |= {path: self.columns_of(replace(self.captured[path], info=info))} if info is not None else {}
+                fresh |= (
+                    {path: self.columns_of(replace(self.captured[path], info=info))}
+                    if info is not None
+                    else {}
+                )
             elif not is_whole(recorded(entry["columns"])):
                 now = self.columns_of(self.captured[path])
                 if [c[:3] for c in now] == [c[:3] for c in entry["columns"]]:
@@ -256,33 +338,58 @@ class MySqlCdcSource(CaptureSource):
         deadline_s = time.monotonic() + SEEN_WAIT_S
         while not self._is_seen(session, found):
             if time.monotonic() > deadline_s:
-                raise DatabaseTrouble(str(self.address), "a transaction is committed in the log and not visible yet; is a semi-synchronous replica missing?")
+                raise DatabaseTrouble(
+                    str(self.address),
+                    "a transaction is committed in the log and not visible yet; is a semi-synchronous replica missing?",
+                )
             time.sleep(PAUSE_S)  # the commit becomes visible
 
     def _is_seen(self, session: Session, found: Scanned) -> bool:
         """MariaDB tells the position of a snapshot; MySQL, which transactions are done, where they have global numbers."""
         if ":" in found.gtid:
-            return bool(session.one("select gtid_subset(%s, @@global.gtid_executed)", (found.gtid,)))
+            return bool(
+                session.one("select gtid_subset(%s, @@global.gtid_executed)", (found.gtid,))
+            )
         session.execute("start transaction with consistent snapshot")
         try:
             place: dict[str, str] = dict(session.query("show status like 'binlog_snapshot_%'"))
         finally:
             session.rollback()
         file = place.get("Binlog_snapshot_file")
-        return not file or Position(str(file), int(place["Binlog_snapshot_position"])).key >= found.end.key
+        return (
+            not file
+            or Position(str(file), int(place["Binlog_snapshot_position"])).key >= found.end.key
+        )
 
     # Changes of tables.
 
-    def _decide(self, session: Session, start: Offset, found: Scanned, watched: Watched, decisions: Decisions) -> None:
+    def _decide(
+        self,
+        session: Session,
+        start: Offset,
+        found: Scanned,
+        watched: Watched,
+        decisions: Decisions,
+    ) -> None:
         """What becomes of every table that the change means; TableChanged where nobody has decided about one."""
         assert found.change is not None
         change = found.change.judged.statement
-        if change.altered is not None and change.altered.cascades and self.values[CASCADES_OPTION] != "ignore":
+        if (
+            change.altered is not None
+            and change.altered.cascades
+            and self.values[CASCADES_OPTION] != "ignore"
+        ):
             check_cascades(session, [c.info.name for c in self.captured.values()])
         for path in found.change.judged.paths:
             info = self.dialect.table_info(session, self.captured[path].info.name)
-            now = None if info is None else recorded(self.columns_of(replace(self.captured[path], info=info)))
-            at = str(found.change.at) if info is not None else self.position_text(start["log"])  # as the next start names a table that is gone
+            now = (
+                None
+                if info is None
+                else recorded(self.columns_of(replace(self.captured[path], info=info)))
+            )
+            at = (
+                str(found.change.at) if info is not None else self.position_text(start["log"])
+            )  # as the next start names a table that is gone
             changed = Changed(
                 path=path,
                 recorded=watched.tables[path],
@@ -295,11 +402,24 @@ class MySqlCdcSource(CaptureSource):
             if changed.passes():
                 continue
             if info is not None and change.effect is Effect.ADD_COLUMN and changed.accepted is None:
-                self._add_columns(session, changed, info, decisions, partial(self._is_last, path, found, watched, now))
+                self._add_columns(
+                    session,
+                    changed,
+                    info,
+                    decisions,
+                    partial(self._is_last, path, found, watched, now),
+                )
             else:
                 changed.decide(decisions)
 
-    def _add_columns(self, session: Session, changed: Changed, info: TableInfo, decisions: Decisions, is_last: Callable[[], bool]) -> None:
+    def _add_columns(
+        self,
+        session: Session,
+        changed: Changed,
+        info: TableInfo,
+        decisions: Decisions,
+        is_last: Callable[[], bool],
+    ) -> None:
         """Carry added columns on: as the catalogue has them, where the columns of before are as they were and rows of before can get theirs.
 
         The catalogue may be ahead of the log: what later statements add is left for them.
@@ -309,7 +429,11 @@ class MySqlCdcSource(CaptureSource):
         now = tuple(c for c in changed.now or () if c.log.name.lower() in names)
         if now == changed.recorded and len(names) == len(known):
             return  # IF NOT EXISTS
-        if len(now) != len(names) or not self.values["schema-changes.enabled"] or tuple(c for c in now if c.log.name.lower() in known) != changed.recorded:
+        if (
+            len(now) != len(names)
+            or not self.values["schema-changes.enabled"]
+            or tuple(c for c in now if c.log.name.lower() in known) != changed.recorded
+        ):
             changed.decide(decisions)
             return
         types = {c.name: self.dialect.data_type(c) for c in info.columns}
@@ -326,15 +450,23 @@ class MySqlCdcSource(CaptureSource):
         start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
             later = scan(self._log_connection, start, ahead, Until())
-            if later.change is not None and later.change.judged.statement.effect not in (Effect.TRUNCATE, Effect.ROWS, Effect.UNKNOWN):
+            if later.change is not None and later.change.judged.statement.effect not in (
+                Effect.TRUNCATE,
+                Effect.ROWS,
+                Effect.UNKNOWN,
+            ):
                 return False
             if later.caught_up or later.end.key <= start.at.key:
                 return True
             start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
 
-    def _is_last(self, path: str, found: Scanned, watched: Watched, columns: Recorded | None) -> bool:
+    def _is_last(
+        self, path: str, found: Scanned, watched: Watched, columns: Recorded | None
+    ) -> bool:
         """Whether no statement about a table follows in the log."""
-        ahead = replace(watched, tables={path: columns or watched.tables[path]}, waiting=frozenset(), every=True)
+        ahead = replace(
+            watched, tables={path: columns or watched.tables[path]}, waiting=frozenset(), every=True
+        )
         start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
             later = scan(self._log_connection, start, ahead, Until())
@@ -377,23 +509,46 @@ class MySqlCdcSource(CaptureSource):
         return found
 
     def _configured_key(self, path: str) -> tuple[str, ...]:
-        configs = [c for c in self.values.get("table-names-config") or () if isinstance(c, Mapping) and c.get("table") == path]
+        configs = [
+            c
+            for c in self.values.get("table-names-config") or ()
+            if isinstance(c, Mapping) and c.get("table") == path
+        ]
         return tuple(str(c) for config in configs for c in config.get("primaryKeys") or ())
 
     # What tasks read.
 
-    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read_log(
+        self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes of these tables; also of a range that was fixed on a server which is no more."""
-        kept, folds = set(start.get("kept", ())) | set(end.get("kept", ())), bool(start.get("folds") or end.get("folds"))
+        kept, folds = (
+            set(start.get("kept", ())) | set(end.get("kept", ())),
+            bool(start.get("folds") or end.get("folds")),
+        )
         known = {p: recorded(c) for p, c in columns.items()}
-        tables = {p: LogTable(columns=c, table=self.captured[p].table, undone=p not in kept, folds=folds) for p, c in known.items()}
+        tables = {
+            p: LogTable(columns=c, table=self.captured[p].table, undone=p not in kept, folds=folds)
+            for p, c in known.items()
+        }
         with self.session() as session:
             server = self._server(session)
             first, last, mark = server.here(start), server.here(end), server.mark(start)
-            taken = document.taken_of(end) if server.server.wrote(start) and server.server.wrote(end) else None
+            taken = (
+                document.taken_of(end)
+                if server.server.wrote(start) and server.server.wrote(end)
+                else None
+            )
             if taken is None:
-                watched = Watched(tables=known, kept=frozenset(kept), folds=folds, search=lambda xid, before: self._find_prepared(server, xid, before))
-                taken = self._taken(Start(at=first, mark=mark, prepared=document.prepared_of(start)), last, watched)
+                watched = Watched(
+                    tables=known,
+                    kept=frozenset(kept),
+                    folds=folds,
+                    search=lambda xid, before: self._find_prepared(server, xid, before),
+                )
+                taken = self._taken(
+                    Start(at=first, mark=mark, prepared=document.prepared_of(start)), last, watched
+                )
         return read_range(self._log_connection, first, last, tables, mark=mark, taken=taken)
 
     def _taken(self, start: Start, end: Position, watched: Watched) -> Taken:

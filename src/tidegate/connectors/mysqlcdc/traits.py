@@ -54,7 +54,9 @@ def versioned_tables(session: Session) -> list[str]:
 
 def check_cascades(session: Session, names: Iterable[TableName]) -> None:
     """Raise NotSetUp where rows of these tables change without the log: InnoDB carries foreign keys out by itself, and MySQL from 9.6 on does not."""
-    if session.query("show global variables where variable_name = 'innodb_native_foreign_keys' and value = 'OFF'"):
+    if session.query(
+        "show global variables where variable_name = 'innodb_native_foreign_keys' and value = 'OFF'"
+    ):
         return
     wanted = {(n.database.lower(), n.table.lower()): n.path for n in names}
     databases = sorted({n for n, _ in wanted})
@@ -82,4 +84,7 @@ def does_more(session: Session, tables: Sequence[tuple[str, str | None]], text: 
         return True
     functions = {str(name).lower() for (name,) in session.query(_FUNCTIONS)}
     found = tokens(text)
-    return any(one.kind is not Kind.TEXT and one.value.lower() in functions and two.raw == "(" for one, two in pairwise(found))
+    return any(
+        one.kind is not Kind.TEXT and one.value.lower() in functions and two.raw == "("
+        for one, two in pairwise(found)
+    )

@@ -43,16 +43,32 @@ class Difference:
     choices: tuple[ChangeChoice, ...] = ADOPT_OR_REREAD
 
 
-def differences(columns: Sequence[Sequence[Any]], known: Definition, now: Found | None) -> list[Difference]:
+def differences(
+    columns: Sequence[Sequence[Any]], known: Definition, now: Found | None
+) -> list[Difference]:
     """Of a table that an offset knows with these columns and this definition; the gravest first."""
     if now is None:
-        return [Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))]
+        return [
+            Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))
+        ]
     if known["oid"] != now.definition["oid"]:
-        return [Difference(Weight.SHOWN, "another table has its name now: it was dropped and made again, or renamed")]
-    found = [*_publication(known, now.definition), *_columns(columns, now), *_parts(known, now), *_key(known, now.definition)]
+        return [
+            Difference(
+                Weight.SHOWN,
+                "another table has its name now: it was dropped and made again, or renamed",
+            )
+        ]
+    found = [
+        *_publication(known, now.definition),
+        *_columns(columns, now),
+        *_parts(known, now),
+        *_key(known, now.definition),
+    ]
     found += [*_types(known, now.definition), *_traces(known, now.definition)]
     shown = any(d.weight is Weight.SHOWN for d in found)
-    if shown and not any(_PUBLICATION in d.what for d in found):  # rows before the change are delivered, whatever else is different
+    if shown and not any(
+        _PUBLICATION in d.what for d in found
+    ):  # rows before the change are delivered, whatever else is different
         found = [d for d in found if d.weight is Weight.SHOWN]
     return sorted(found, key=lambda d: -d.weight.value)
 
@@ -64,12 +80,26 @@ def _publication(known: Definition, now: Definition) -> Iterable[Difference]:
     before, after = known["publication"], now["publication"]
     if before == after:
         return
-    if not after or not before or before[0] != after[0]:  # the server reads no log of a time when there was no publication of this name
-        yield Difference(Weight.SILENT, f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was dropped cannot be read", ())
+    if (
+        not after or not before or before[0] != after[0]
+    ):  # the server reads no log of a time when there was no publication of this name
+        yield Difference(
+            Weight.SILENT,
+            f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was dropped cannot be read",
+            (),
+        )
     elif before[3:] != after[3:]:
-        yield Difference(Weight.SILENT, f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log", REREAD)
+        yield Difference(
+            Weight.SILENT,
+            f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log",
+            REREAD,
+        )
     elif before[2] == after[2]:  # a new owner is no other publication
-        yield Difference(Weight.SILENT, f"{_PUBLICATION} was altered: changes since then may not be in the log", REREAD)
+        yield Difference(
+            Weight.SILENT,
+            f"{_PUBLICATION} was altered: changes since then may not be in the log",
+            REREAD,
+        )
 
 
 def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Difference]:
@@ -78,9 +108,15 @@ def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Differenc
     if before != after:
         yield Difference(Weight.SHOWN, "its columns were changed")
         return
-    moved = [name for (name, _, _, number), c in zip(now.columns, columns, strict=True) if number != int(c[4])]
+    moved = [
+        name
+        for (name, _, _, number), c in zip(now.columns, columns, strict=True)
+        if number != int(c[4])
+    ]
     if moved:
-        yield Difference(Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again")
+        yield Difference(
+            Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again"
+        )
 
 
 def _parts(known: Definition, found: Found) -> Iterable[Difference]:
@@ -90,7 +126,9 @@ def _parts(known: Definition, found: Found) -> Iterable[Difference]:
     if gone := [before[n][1] for n in before if n not in after]:
         yield Difference(Weight.SILENT, f"its partition {', '.join(gone)} was dropped or detached")
     if again := [after[n][1] for n in after if n in before and before[n][3] != after[n][3]]:
-        yield Difference(Weight.SILENT, f"its partition {', '.join(again)} was detached and attached again")
+        yield Difference(
+            Weight.SILENT, f"its partition {', '.join(again)} was detached and attached again"
+        )
     for number, part in after.items():
         if number in before:
             yield from _identity(before[number], part, len(after) > 1)
@@ -99,10 +137,16 @@ def _parts(known: Definition, found: Found) -> Iterable[Difference]:
         else:
             yield Difference(Weight.LOOK, f"it has a new partition {part[1]}")
     if known["persistence"] != now["persistence"]:
-        yield Difference(Weight.SILENT, "it became unlogged, or logged again: changes of it were not in the log", REREAD)
+        yield Difference(
+            Weight.SILENT,
+            "it became unlogged, or logged again: changes of it were not in the log",
+            REREAD,
+        )
 
 
-def _identity(before: Sequence[Any], after: Sequence[Any], is_partitioned: bool) -> Iterable[Difference]:
+def _identity(
+    before: Sequence[Any], after: Sequence[Any], is_partitioned: bool
+) -> Iterable[Difference]:
     if before[4:6] != after[4:6] and after[4] != "f":  # whole rows are never too little
         what = f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is {identity_words(after)}"
         yield Difference(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
@@ -111,7 +155,10 @@ def _identity(before: Sequence[Any], after: Sequence[Any], is_partitioned: bool)
 def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> Difference:
     """The log tells when a table is emptied, and not when one of its partitions is: what may have been TRUNCATE stops the job."""
     if rewritten:
-        return Difference(Weight.SILENT, f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ... TYPE ... USING)")
+        return Difference(
+            Weight.SILENT,
+            f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ... TYPE ... USING)",
+        )
     if is_root:
         return Difference(Weight.LOOK, f"{part[1]} has new files")
     what = f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER), which the log does not tell apart"
@@ -121,17 +168,30 @@ def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) 
 def _rewritten(known: Definition, now: Definition) -> list[str]:
     """The numbers of columns whose own row in the catalogue was written since, by more than a rewrite of the files."""
     before = known["columns"]
-    return [f"column {n}" for n, (written, by_rewrite) in now["columns"].items() if n in before and before[n][0] != written and not by_rewrite]
+    return [
+        f"column {n}"
+        for n, (written, by_rewrite) in now["columns"].items()
+        if n in before and before[n][0] != written and not by_rewrite
+    ]
 
 
 def _key(known: Definition, now: Definition) -> Iterable[Difference]:
     (before, guard_before), (after, guard_after) = known["key"][:2], now["key"][:2]
     if before != after:
-        yield Difference(Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}")
+        yield Difference(
+            Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}"
+        )
     elif guard_before and not guard_after:
-        yield Difference(Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more")
-    elif guard_before != guard_after and not now["key"][3]:  # a column that is altered has its key made again with it
-        yield Difference(Weight.SILENT, f"its key {', '.join(before)} was dropped and made again: rows with the same key may have been there meanwhile")
+        yield Difference(
+            Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more"
+        )
+    elif (
+        guard_before != guard_after and not now["key"][3]
+    ):  # a column that is altered has its key made again with it
+        yield Difference(
+            Weight.SILENT,
+            f"its key {', '.join(before)} was dropped and made again: rows with the same key may have been there meanwhile",
+        )
 
 
 def _types(known: Definition, now: Definition) -> Iterable[Difference]:
@@ -146,7 +206,9 @@ def _types(known: Definition, now: Definition) -> Iterable[Difference]:
 
 
 def _traces(known: Definition, now: Definition) -> Iterable[Difference]:
-    if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get("types") != now.get("types"):
+    if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get(
+        "types"
+    ) != now.get("types"):
         yield Difference(Weight.LOOK, "its row of the catalogue was written")
 
 
@@ -171,12 +233,20 @@ class Scan:
     rows: bool
 
 
-def scan(found: Iterable[bytes], database: str, known: Mapping[str, Layout], begin: int, passed: Callable[[str, int], bool]) -> Scan:
+def scan(
+    found: Iterable[bytes],
+    database: str,
+    known: Mapping[str, Layout],
+    begin: int,
+    passed: Callable[[str, int], bool],
+) -> Scan:
     """Messages up to the first change. `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there."""
     at = begin
     rows = earlier = False
     tables: dict[int, tuple[str, messages.Relation]] = {}
-    same: dict[bytes, bool] = {}  # by the number of a table whose layout was compared: whether it is one of ours, as it is known
+    same: dict[
+        bytes, bool
+    ] = {}  # by the number of a table whose layout was compared: whether it is one of ours, as it is known
     for data in found:
         kind = data[0]
         if kind in _ROWS:
@@ -186,7 +256,10 @@ def scan(found: Iterable[bytes], database: str, known: Mapping[str, Layout], beg
             if number not in same:
                 path, table = tables[int.from_bytes(number, "big")]
                 if path in known and (what := difference(known[path], table)):
-                    return Scan(FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)), earlier)
+                    return Scan(
+                        FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)),
+                        earlier,
+                    )
                 same[number] = path in known
             rows = rows or same[number]
         elif kind == messages.BEGIN:

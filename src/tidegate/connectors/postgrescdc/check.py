@@ -12,8 +12,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.connectors.postgrescdc import publication as publications
-from tidegate.connectors.postgrescdc.altered import ADOPT_OR_REREAD, REREAD, Difference, FirstChange, Scan, Weight, differences, scan
-from tidegate.connectors.postgrescdc.definition import Definition, Found, Types, Wanted, definitions_of, fingerprint, layout_of_definition, roots_of
+from tidegate.connectors.postgrescdc.altered import (
+    ADOPT_OR_REREAD,
+    REREAD,
+    Difference,
+    FirstChange,
+    Scan,
+    Weight,
+    differences,
+    scan,
+)
+from tidegate.connectors.postgrescdc.definition import (
+    Definition,
+    Found,
+    Types,
+    Wanted,
+    definitions_of,
+    fingerprint,
+    layout_of_definition,
+    roots_of,
+)
 from tidegate.connectors.postgrescdc.filled import filled
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.partitions import rows_of_before
@@ -68,51 +86,95 @@ class CheckedSource(CaptureSource):
     def definitions(self, session: Session, paths: Sequence[str] | None = None) -> dict[str, Found]:
         """Of the tables that are read, as the catalogue has them."""
         wanted = self._wanted()
-        return definitions_of(session, {p: wanted[p] for p in paths or wanted}, self.publication, _version(session))[0]
+        return definitions_of(
+            session, {p: wanted[p] for p in paths or wanted}, self.publication, _version(session)
+        )[0]
 
     def _wanted(self) -> dict[str, Wanted]:
-        configs = {str(c["table"]): c for c in self.values.get("table-names-config") or () if isinstance(c, Mapping) and "table" in c}
+        configs = {
+            str(c["table"]): c
+            for c in self.values.get("table-names-config") or ()
+            if isinstance(c, Mapping) and "table" in c
+        }
         return {
-            path: Wanted(quoted=self.dialect.qualified(c.info.name), key=tuple(map(str, configs.get(path, {}).get("primaryKeys") or ())))
+            path: Wanted(
+                quoted=self.dialect.qualified(c.info.name),
+                key=tuple(map(str, configs.get(path, {}).get("primaryKeys") or ())),
+            )
             for path, c in self.captured.items()
         }
 
     def _schemas(self) -> list[str]:
         return sorted({captured.info.name.schema for captured in self.captured.values()})
 
-    def check_publication(self, session: Session, found: Mapping[str, Found], *, members: bool = True) -> None:
+    def check_publication(
+        self, session: Session, found: Mapping[str, Found], *, members: bool = True
+    ) -> None:
         """NotSetUp where changes of a table would not be in the log. `members`: also where the publication lacks the table."""
         if said := self._publication_problems(session, found, members):
             raise NotSetUp("; ".join(dict.fromkeys(said.values())))
 
-    def _publication_problems(self, session: Session, found: Mapping[str, Found], members: bool = True) -> dict[str, str]:
+    def _publication_problems(
+        self, session: Session, found: Mapping[str, Found], members: bool = True
+    ) -> dict[str, str]:
         quoted = {self.dialect.qualified(self.captured[p].info.name): p for p in found}
         oids = {name: int(found[p].definition["oid"]) for name, p in quoted.items()}
-        said = publications.problems(session, self.publication, oids, _version(session), members=members)
+        said = publications.problems(
+            session, self.publication, oids, _version(session), members=members
+        )
         return {quoted[name]: text for name, text in said.items()}
 
-    def checked(self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]) -> Checked:
+    def checked(
+        self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]
+    ) -> Checked:
         """For the range from a position to `bound` of how far the log is written, which was asked for before anything here."""
         roots = self._roots = self._roots or roots_of(session, self._wanted())
-        seen = fingerprint(session, roots, self._schemas(), self.publication, self._types, _version(session))
+        seen = fingerprint(
+            session, roots, self._schemas(), self.publication, self._types, _version(session)
+        )
         entries = {path: start["tables"][path] for path in self.captured}
-        state = {path: [e["columns"], e.get("definition"), e["read"] is None] for path, e in entries.items()}
+        state = {
+            path: [e["columns"], e.get("definition"), e["read"] is None]
+            for path, e in entries.items()
+        }
         if not seen.locked and self._clean == (seen.value, state):
             return Checked(end=bound(written))
-        before, (found, self._types) = self._types, definitions_of(session, self._wanted(), self.publication, _version(session))
+        before, (found, self._types) = (
+            self._types,
+            definitions_of(session, self._wanted(), self.publication, _version(session)),
+        )
         self._roots = {path: int(table.definition["oid"]) for path, table in found.items()}
         fresh = self._taken_unread(session, entries, found)
-        differing = self._differing(session, {p: e for p, e in entries.items() if p not in fresh.definitions and e["read"] is not None}, found)
+        differing = self._differing(
+            session,
+            {
+                p: e
+                for p, e in entries.items()
+                if p not in fresh.definitions and e["read"] is not None
+            },
+            found,
+        )
         if not differing and not seen.locked:
             if not fresh.definitions and before == self._types and roots == self._roots:
                 self._clean = (seen.value, state)
             return replace(fresh, end=bound(written))
-        return self._decided(session, start, begin, _Seen(seen.value, bool(seen.locked), found, differing, written, bound, fresh))
+        return self._decided(
+            session,
+            start,
+            begin,
+            _Seen(seen.value, bool(seen.locked), found, differing, written, bound, fresh),
+        )
 
-    def _taken_unread(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> Checked:
+    def _taken_unread(
+        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]
+    ) -> Checked:
         """Tables of which nothing is read yet are taken as they are."""
         unread = [p for p, e in entries.items() if p in found and e["read"] is None]
-        definitions = {p: found[p].definition for p in unread if entries[p].get("definition") != found[p].definition}
+        definitions = {
+            p: found[p].definition
+            for p in unread
+            if entries[p].get("definition") != found[p].definition
+        }
         columns = {}
         for path in definitions:
             now = self._columns_now(session, self.captured[path])
@@ -120,7 +182,9 @@ class CheckedSource(CaptureSource):
                 columns[path] = now
         return Checked(end=0, columns=columns, definitions=definitions)
 
-    def _differing(self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]) -> dict[str, list[Difference]]:
+    def _differing(
+        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]
+    ) -> dict[str, list[Difference]]:
         differing = {}
         for path, entry in entries.items():
             said = self._differences(session, path, entry, found.get(path))
@@ -128,31 +192,59 @@ class CheckedSource(CaptureSource):
                 differing[path] = said
         return differing
 
-    def _differences(self, session: Session, path: str, entry: Mapping[str, Any], now: Found | None) -> list[Difference]:
+    def _differences(
+        self, session: Session, path: str, entry: Mapping[str, Any], now: Found | None
+    ) -> list[Difference]:
         known = entry.get("definition")
         if known is None or now is None:  # of a former version, or of the first range
             columns = self._columns_now(session, self.captured[path])
             if columns is None or now is None:
-                return [Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))]
+                return [
+                    Difference(
+                        Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
+                    )
+                ]
             same = [c[:2] for c in columns] == [list(c[:2]) for c in entry["columns"]]
-            return [Difference(Weight.LOOK, "its definition is not recorded yet") if same else Difference(Weight.SHOWN, "its columns were changed")]
+            return [
+                Difference(Weight.LOOK, "its definition is not recorded yet")
+                if same
+                else Difference(Weight.SHOWN, "its columns were changed")
+            ]
         said = differences(entry["columns"], known, now)
         if not said or known["oid"] != now.definition["oid"]:
             return said
-        if said[0].what == "its columns were changed" and not self._is_decodable(path, entry["columns"]):
+        if said[0].what == "its columns were changed" and not self._is_decodable(
+            path, entry["columns"]
+        ):
             return [replace(said[0], weight=Weight.SILENT)]
-        return [*self._new_partitions(session, known, now), *said] if said[0].weight is not Weight.SILENT else self._with_cause(session, path, now, said)
+        return (
+            [*self._new_partitions(session, known, now), *said]
+            if said[0].weight is not Weight.SILENT
+            else self._with_cause(session, path, now, said)
+        )
 
     def _is_decodable(self, path: str, columns: Sequence[Sequence[Any]]) -> bool:
         """Whether rows with these columns fit the pipeline, which is built for the columns that the table had when it started."""
         flowing = {c.name: c.type for c in self.captured[path].table.columns}
-        known = {str(c[0]): self.dialect.data_type(NativeColumn(name=str(c[0]), native=str(c[1]))) for c in columns}
+        known = {
+            str(c[0]): self.dialect.data_type(NativeColumn(name=str(c[0]), native=str(c[1])))
+            for c in columns
+        }
         return all(flowing.get(name, kind) == kind for name, kind in known.items())
 
-    def _with_cause(self, session: Session, path: str, now: Found, said: list[Difference]) -> list[Difference]:
+    def _with_cause(
+        self, session: Session, path: str, now: Found, said: list[Difference]
+    ) -> list[Difference]:
         """What is wrong with the publication, where that is the difference."""
         if said[0].choices and (known := self._publication_problems(session, {path: now})):
-            return [Difference(Weight.SILENT, f"{known[path]}. Changes since then may not be in the log", REREAD), *said]
+            return [
+                Difference(
+                    Weight.SILENT,
+                    f"{known[path]}. Changes since then may not be in the log",
+                    REREAD,
+                ),
+                *said,
+            ]
         return said
 
     def _new_partitions(self, session: Session, known: Definition, now: Found) -> list[Difference]:
@@ -161,14 +253,24 @@ class CheckedSource(CaptureSource):
         new = [part for part in now.definition["parts"] if int(part[0]) not in before]
         if new:
             check_identities([{**now.definition, "parts": new}], full=self.takes_back)
-        filled_before = [part[1] for part in new if rows_of_before(session, part, now.definition["parts"][0][1])]
+        filled_before = [
+            part[1] for part in new if rows_of_before(session, part, now.definition["parts"][0][1])
+        ]
         what = f"its partition {', '.join(filled_before)} was attached with rows in it, which are not in the log"
         return [Difference(Weight.SILENT, what)] if filled_before else []
 
     def _decided(self, session: Session, start: Offset, begin: int, seen: "_Seen") -> Checked:
         for path, said in seen.differing.items():
-            if said[0].weight is Weight.SILENT or (said[0].weight is Weight.SHOWN and self.accepted(path, lsn.text(begin)) is not None):
-                return self._applied(session, start, begin, _Stop(path, self._words(session, start, path, said[0]), begin, said[0].choices), seen)
+            if said[0].weight is Weight.SILENT or (
+                said[0].weight is Weight.SHOWN and self.accepted(path, lsn.text(begin)) is not None
+            ):
+                return self._applied(
+                    session,
+                    start,
+                    begin,
+                    _Stop(path, self._words(session, start, path, said[0]), begin, said[0].choices),
+                    seen,
+                )
         end, whole = self._range_to_look_at(session, seen)
         shown = self._scanned(start, begin, end)
         if shown.first is not None:
@@ -181,34 +283,69 @@ class CheckedSource(CaptureSource):
         if stops:
             return self._not_in_log(session, start, begin, stops[0], seen)
         definitions = {path: seen.found[path].definition for path in seen.differing}
-        columns = {path: now for path in seen.differing if (now := self._columns_now(session, self.captured[path])) is not None}
-        columns = {path: now for path, now in columns.items() if now != start["tables"][path]["columns"]}
-        return replace(seen.fresh, end=end, rows=shown.rows, columns={**seen.fresh.columns, **columns}, definitions={**seen.fresh.definitions, **definitions})
+        columns = {
+            path: now
+            for path in seen.differing
+            if (now := self._columns_now(session, self.captured[path])) is not None
+        }
+        columns = {
+            path: now for path, now in columns.items() if now != start["tables"][path]["columns"]
+        }
+        return replace(
+            seen.fresh,
+            end=end,
+            rows=shown.rows,
+            columns={**seen.fresh.columns, **columns},
+            definitions={**seen.fresh.definitions, **definitions},
+        )
 
     def _range_to_look_at(self, session: Session, seen: "_Seen") -> tuple[int, bool]:
         """Its end, and whether everything that the catalogue shows lies before it: so where the catalogue did not change while the end was taken."""
         later = lsn.number(self.log_now(session)["lsn"])
-        again = fingerprint(session, self._roots, self._schemas(), self.publication, self._types, _version(session))
-        if seen.locked or again.locked or definitions_of(session, self._wanted(), self.publication, _version(session))[0] != seen.found:
+        again = fingerprint(
+            session, self._roots, self._schemas(), self.publication, self._types, _version(session)
+        )
+        if (
+            seen.locked
+            or again.locked
+            or definitions_of(session, self._wanted(), self.publication, _version(session))[0]
+            != seen.found
+        ):
             return seen.bound(seen.written), False
         end = seen.bound(later)
         return end, end >= later
 
     def _scanned(self, start: Offset, begin: int, end: int) -> Scan:
-        entries = {path: e for path, e in start["tables"].items() if path in self.captured and e["read"] is not None}
-        known = {path: layout_of_definition(e["columns"], e.get("definition")) for path, e in entries.items()}
+        entries = {
+            path: e
+            for path, e in start["tables"].items()
+            if path in self.captured and e["read"] is not None
+        }
+        known = {
+            path: layout_of_definition(e["columns"], e.get("definition"))
+            for path, e in entries.items()
+        }
         if begin >= end:
             return Scan(None, False)
-        with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
+        with closing(
+            changes(
+                self._open,
+                SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end),
+            )
+        ) as found:
             return scan(found, self.address.database, known, begin, self._passed_over)
 
     def _passed_over(self, path: str, commit: int) -> bool:
         return self.accepted(path, lsn.text(commit)) is ChangeChoice.SKIP
 
-    def _at_first(self, session: Session, start: Offset, begin: int, first: FirstChange, seen: "_Seen") -> Checked:
+    def _at_first(
+        self, session: Session, start: Offset, begin: int, first: FirstChange, seen: "_Seen"
+    ) -> Checked:
         """The first transaction of the range shows another table."""
         if first.columns is None:
-            stop = _Stop(first.path, "TRUNCATE", first.commit, (ChangeChoice.SKIP, ChangeChoice.REREAD))
+            stop = _Stop(
+                first.path, "TRUNCATE", first.commit, (ChangeChoice.SKIP, ChangeChoice.REREAD)
+            )
             return self._applied(session, start, begin, stop, seen)
         known = {str(c[0]) for c in start["tables"][first.path]["columns"]}
         if set(first.columns) > known and self.accepted(first.path, lsn.text(first.commit)) is None:
@@ -217,34 +354,72 @@ class CheckedSource(CaptureSource):
         what = first.what
         if (said := seen.differing.get(first.path)) and said[0].what == "its columns were changed":
             what = self._columns_words(session, start, first.path)
-        choices = REREAD if "REPLICA IDENTITY" in what or "replica identity" in what else ADOPT_OR_REREAD
-        return self._applied(session, start, begin, _Stop(first.path, what, first.commit, choices), seen)
+        choices = (
+            REREAD if "REPLICA IDENTITY" in what or "replica identity" in what else ADOPT_OR_REREAD
+        )
+        return self._applied(
+            session, start, begin, _Stop(first.path, what, first.commit, choices), seen
+        )
 
-    def _not_in_log(self, session: Session, start: Offset, begin: int, path: str, seen: "_Seen") -> Checked:
+    def _not_in_log(
+        self, session: Session, start: Offset, begin: int, path: str, seen: "_Seen"
+    ) -> Checked:
         """A table that differs, and has no row in the log since: nothing is left to deliver before the change."""
         difference = seen.differing[path][0]
         now = seen.found.get(path)
         names = [str(c[0]) for c in start["tables"][path]["columns"]]
-        if now is not None and self.accepted(path, lsn.text(begin)) is None and {c[0] for c in now.columns} > set(names):
-            return Checked(end=begin, columns={path: self._columns_after(session, start, path, None, begin)}, stopped=True)
-        return self._applied(session, start, begin, _Stop(path, self._words(session, start, path, difference), begin, difference.choices), seen)
+        if (
+            now is not None
+            and self.accepted(path, lsn.text(begin)) is None
+            and {c[0] for c in now.columns} > set(names)
+        ):
+            return Checked(
+                end=begin,
+                columns={path: self._columns_after(session, start, path, None, begin)},
+                stopped=True,
+            )
+        return self._applied(
+            session,
+            start,
+            begin,
+            _Stop(path, self._words(session, start, path, difference), begin, difference.choices),
+            seen,
+        )
 
-    def _applied(self, session: Session, start: Offset, begin: int, stop: "_Stop", seen: "_Seen") -> Checked:
+    def _applied(
+        self, session: Session, start: Offset, begin: int, stop: "_Stop", seen: "_Seen"
+    ) -> Checked:
         """What a person chose; TableChanged where nobody has chosen yet."""
         at = lsn.text(stop.at)
         choice = self.accepted(stop.path, at) or self.accepted(stop.path, lsn.text(begin))
         entry, now = start["tables"][stop.path], seen.found.get(stop.path)
-        if choice is None or choice not in stop.choices or now is None:  # one that is gone is passed over when the job starts again
+        if (
+            choice is None or choice not in stop.choices or now is None
+        ):  # one that is gone is passed over when the job starts again
             raise TableChanged(stop.path, stop.what, at, choices=stop.choices)
         columns = self._columns_now(session, self.captured[stop.path]) or entry["columns"]
-        if choice is not ChangeChoice.REREAD and entry["columns"] == columns and entry.get("definition") == now.definition:
+        if (
+            choice is not ChangeChoice.REREAD
+            and entry["columns"] == columns
+            and entry.get("definition") == now.definition
+        ):
             what = f"{stop.what}; and it was changed again since, so that rows between the changes cannot be read"
             raise TableChanged(stop.path, what, at, choices=REREAD)
         reread = frozenset([stop.path]) if choice is ChangeChoice.REREAD else frozenset()
-        return Checked(end=begin, columns={stop.path: columns}, definitions={stop.path: now.definition}, reread=reread, stopped=True)
+        return Checked(
+            end=begin,
+            columns={stop.path: columns},
+            definitions={stop.path: now.definition},
+            reread=reread,
+            stopped=True,
+        )
 
     def _words(self, session: Session, start: Offset, path: str, difference: Difference) -> str:
-        return self._columns_words(session, start, path) if difference.what == "its columns were changed" else difference.what
+        return (
+            self._columns_words(session, start, path)
+            if difference.what == "its columns were changed"
+            else difference.what
+        )
 
     def _columns_words(self, session: Session, start: Offset, path: str) -> str:
         return f"its columns were {_shown(start['tables'][path]['columns'])} and are {_shown(self._columns_now(session, self.captured[path]))}"
@@ -253,7 +428,9 @@ class CheckedSource(CaptureSource):
         info = self.dialect.table_info(session, captured.info.name)
         return None if info is None else self.columns_of(replace(captured, info=info))
 
-    def _columns_after(self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int) -> list[Any]:
+    def _columns_after(
+        self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int
+    ) -> list[Any]:
         """Those of the catalogue that a transaction shows, as later ones are not there yet; TableChanged where they are not carried on."""
         before = start["tables"][path]["columns"]
         found = self._columns_now(session, self.captured[path])
@@ -261,10 +438,17 @@ class CheckedSource(CaptureSource):
         same = [c[: len(before[0])] for c in now or () if c[0] in {b[0] for b in before}] == before
         whole = now is not None and (shown is None or len(now) == len(shown)) and same
         if now is None or not whole or not self.values["schema-changes.enabled"]:
-            raise TableChanged(path, f"its columns were {_shown(before)} and are {_shown(now)}", lsn.text(at), choices=ADOPT_OR_REREAD)
+            raise TableChanged(
+                path,
+                f"its columns were {_shown(before)} and are {_shown(now)}",
+                lsn.text(at),
+                choices=ADOPT_OR_REREAD,
+            )
         names = {c[0] for c in before}
         values = self.filled(session, self._as_now(session, path))
-        unknown = [str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN]
+        unknown = [
+            str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN
+        ]
         if unknown:
             what = f"it got {', '.join(unknown)}, and what the rows of before have in it cannot be told (its default differs from row to row)"
             raise TableChanged(path, what, lsn.text(at), choices=ADOPT_OR_REREAD)
@@ -273,7 +457,11 @@ class CheckedSource(CaptureSource):
     def _as_now(self, session: Session, path: str) -> CaptureTable:
         captured = self.captured[path]
         info = self.dialect.table_info(session, captured.info.name) or captured.info
-        return replace(captured, info=info, table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}))
+        return replace(
+            captured,
+            info=info,
+            table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}),
+        )
 
     def filled(self, session: Session, captured: CaptureTable) -> Filled:
         """As the catalogue keeps it."""
@@ -281,7 +469,11 @@ class CheckedSource(CaptureSource):
 
     def columns_of(self, captured: CaptureTable) -> list[Any]:
         """Name, type in words, type, modifier and number of each that the log has."""
-        return [[c.name, c.native, c.type_id, c.modifier, c.number] for c in captured.info.columns if not c.generated]
+        return [
+            [c.name, c.native, c.type_id, c.modifier, c.number]
+            for c in captured.info.columns
+            if not c.generated
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,9 @@ class Wanted:
     key: tuple[str, ...] = ()
 
 
-def layout_of_definition(columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None) -> Layout:
+def layout_of_definition(
+    columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None
+) -> Layout:
     """Of a table whose definition is recorded; of its columns only where it is not. The log shows the identity of a partitioned table, not of its parts."""
     if not definition or "oid" not in definition:
         return layout_of(columns)
@@ -135,16 +137,28 @@ def layout_of_definition(columns: Sequence[Sequence[Any]], definition: Mapping[s
 
 def roots_of(session: Session, tables: Mapping[str, Wanted]) -> dict[str, int]:
     """The oids of tables that are there, by path."""
-    found = session.query(f"select ord, root::bigint from ({_NAMED}) named where root is not null", ([wanted.quoted for wanted in tables.values()],))
+    found = session.query(
+        f"select ord, root::bigint from ({_NAMED}) named where root is not null",
+        ([wanted.quoted for wanted in tables.values()],),
+    )
     paths = list(tables)
     return {paths[int(ord_) - 1]: int(root) for ord_, root in found}
 
 
-def fingerprint(session: Session, roots: Mapping[str, int], schemas: Sequence[str], publication: str, types: "Types", version: int) -> Fingerprint:
+def fingerprint(
+    session: Session,
+    roots: Mapping[str, int],
+    schemas: Sequence[str],
+    publication: str,
+    types: "Types",
+    version: int,
+) -> Fingerprint:
     """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
-    value, locked = session.query(sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication))[0]
+    value, locked = session.query(
+        sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication)
+    )[0]
     return Fingerprint(str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 
@@ -156,7 +170,9 @@ class Types:
     relations: list[int]
 
 
-def definitions_of(session: Session, tables: Mapping[str, Wanted], publication: str, version: int) -> tuple[dict[str, Found], Types]:
+def definitions_of(
+    session: Session, tables: Mapping[str, Wanted], publication: str, version: int
+) -> tuple[dict[str, Found], Types]:
     """By path; a table that is not there is left out."""
     paths = list(tables)
     rows = session.query(_for_version(_TABLES, version), ([tables[p].quoted for p in paths],))
@@ -176,23 +192,37 @@ def definitions_of(session: Session, tables: Mapping[str, Wanted], publication: 
             **({"types": types[int(root)]} if int(root) in types else {}),
             "publication": members[int(root)],
         }
-        logged = tuple((str(c[1]), int(c[2]), int(c[3]), int(c[0])) for c in columns or () if not c[5])
-        found[path] = Found(definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden))
+        logged = tuple(
+            (str(c[1]), int(c[2]), int(c[3]), int(c[0])) for c in columns or () if not c[5]
+        )
+        found[path] = Found(
+            definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden)
+        )
     return found, own
 
 
 def _for_version(sql: str, version: int) -> str:
-    schemas = "(select array_agg(s.oid)::text from pg_publication_namespace s)," if version >= 150_000 else ""
-    return sql.replace("{attached}", "and not i.inhdetachpending" if version >= 140_000 else "").replace("{schemas}", schemas)
+    schemas = (
+        "(select array_agg(s.oid)::text from pg_publication_namespace s),"
+        if version >= 150_000
+        else ""
+    )
+    return sql.replace(
+        "{attached}", "and not i.inhdetachpending" if version >= 140_000 else ""
+    ).replace("{schemas}", schemas)
 
 
-def _types_of(session: Session, rows: Sequence[Sequence[Any]]) -> tuple[dict[int, dict[str, Any]], Types]:
+def _types_of(
+    session: Session, rows: Sequence[Sequence[Any]]
+) -> tuple[dict[int, dict[str, Any]], Types]:
     roots = [int(row[1]) for row in rows if any(int(c[2]) >= FIRST_OWN_OID for c in row[8] or ())]
     found: dict[int, dict[str, Any]] = {}
     enums: set[int] = set()
     relations: set[int] = set()
     if roots:
-        for root, type_id, relation, kind, parts in session.query(_TYPES, (roots, FIRST_OWN_OID, FIRST_OWN_OID)):
+        for root, type_id, relation, kind, parts in session.query(
+            _TYPES, (roots, FIRST_OWN_OID, FIRST_OWN_OID)
+        ):
             found.setdefault(int(root), {})[str(type_id)] = parts or []
             if kind == "e":
                 enums.add(int(type_id))
@@ -201,7 +231,9 @@ def _types_of(session: Session, rows: Sequence[Sequence[Any]]) -> tuple[dict[int
     return found, Types(sorted(enums), sorted(relations))
 
 
-def _key(configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]) -> tuple[list[str], int, bool, bool]:
+def _key(
+    configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]
+) -> tuple[list[str], int, bool, bool]:
     """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it, whether it does so at every moment, and
     whether it was made together with a column."""
     names = {int(c[0]): (str(c[1]), bool(c[4])) for c in columns}
@@ -216,13 +248,23 @@ def _key(configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Se
     return usable[0] if usable else ([], 0, True, False)
 
 
-def _memberships(session: Session, publication: str, roots: Sequence[int], version: int) -> dict[int, list[Any]]:
+def _memberships(
+    session: Session, publication: str, roots: Sequence[int], version: int
+) -> dict[int, list[Any]]:
     """What ties each table to the publication; numbers that are made anew when it is taken out and put back."""
-    found = session.query("select oid::bigint, xmin::text, pubowner::bigint from pg_publication where pubname = %s", (publication,))
+    found = session.query(
+        "select oid::bigint, xmin::text, pubowner::bigint from pg_publication where pubname = %s",
+        (publication,),
+    )
     if not found:
         return {root: [] for root in roots}
     number, written, owner = found[0]
-    direct: dict[Any, Any] = dict(session.query("select prrelid::bigint, oid::bigint from pg_publication_rel where prpubid = %s", (number,)))
+    direct: dict[Any, Any] = dict(
+        session.query(
+            "select prrelid::bigint, oid::bigint from pg_publication_rel where prpubid = %s",
+            (number,),
+        )
+    )
     schemas: dict[Any, Any] = {}
     if version >= 150_000:
         sql = (
@@ -230,4 +272,13 @@ def _memberships(session: Session, publication: str, roots: Sequence[int], versi
             "join pg_class c on c.relnamespace = s.pnnspid where s.pnpubid = %s and c.oid = any(%s::oid[])"
         )
         schemas = dict(session.query(sql, (number, list(roots))))
-    return {root: [int(number), str(written), int(owner), int(direct.get(root, 0)), int(schemas.get(root, 0))] for root in roots}
+    return {
+        root: [
+            int(number),
+            str(written),
+            int(owner),
+            int(direct.get(root, 0)),
+            int(schemas.get(root, 0)),
+        ]
+        for root in roots
+    }

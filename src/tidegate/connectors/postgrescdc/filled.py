@@ -18,7 +18,9 @@ def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> Filled
     """By column."""
     types = {c.name: c.type for c in captured.table.columns}
     found: Filled = {}
-    for name, missing, computed in session.query(_MISSING, (dialect.qualified(captured.info.name),)):
+    for name, missing, computed in session.query(
+        _MISSING, (dialect.qualified(captured.info.name),)
+    ):
         if name not in types:
             continue
         if missing is None:

@@ -9,7 +9,9 @@ from tidegate.databases.capture.errors import NotSetUp
 
 def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
     """Of tables and all their partitions: NotSetUp with the statements that help. `full`: whether whole rows are needed."""
-    parts = [(part, definition["key"][0]) for definition in definitions for part in definition["parts"]]
+    parts = [
+        (part, definition["key"][0]) for definition in definitions for part in definition["parts"]
+    ]
     if without := [part[1] for part, _ in parts if part[4] != "f" and not part[5]]:
         raise NotSetUp(
             "the server refuses updates and deletes of a published table whose rows its log could not tell apart (REPLICA IDENTITY NOTHING, or "
@@ -20,8 +22,12 @@ def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
         raise NotSetUp(
             f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
         )
-    if late := [part[1] for d in definitions for part in d["parts"] if not d["key"][2] and part[4] != "f"]:
-        raise NotSetUp(f"the key is deferrable, so that two rows may have the same one for a while, which keys alone do not tell apart; run: {_full(late)}")
+    if late := [
+        part[1] for d in definitions for part in d["parts"] if not d["key"][2] and part[4] != "f"
+    ]:
+        raise NotSetUp(
+            f"the key is deferrable, so that two rows may have the same one for a while, which keys alone do not tell apart; run: {_full(late)}"
+        )
     for part, key in parts:
         if part[4] != "f" and (lacking := [name for name in key if name not in part[5]]):
             raise NotSetUp(
@@ -32,7 +38,9 @@ def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
 
 def identity_words(part: Sequence[Any]) -> str:
     """As a statement has it."""
-    kind = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}.get(part[4], str(part[4]))
+    kind = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}.get(
+        part[4], str(part[4])
+    )
     return kind + (f" ({', '.join(part[5])})" if part[5] else "")
 
 

@@ -14,7 +14,14 @@ from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 if TYPE_CHECKING:
     from tidegate.plugin.contract import OperatorContext, Resource
 
-PLUGINS = ("pgoutput", "decoderbufs", "wal2json", "wal2json_rds", "wal2json_streaming", "wal2json_rds_streaming")
+PLUGINS = (
+    "pgoutput",
+    "decoderbufs",
+    "wal2json",
+    "wal2json_rds",
+    "wal2json_streaming",
+    "wal2json_rds_streaming",
+)
 """The decoding plugins that job files of SeaTunnel name; the first one is used."""
 EXAMPLE = "jdbc:postgresql://host:5432/database"
 
@@ -28,7 +35,11 @@ OPTIONS = OptionSet(
             "The logical replication slot; made where it is missing; one that a job made is dropped when that job cannot be resumed.",
             "seatunnel",
         ),
-        Option("publication.name", Kind.TEXT, "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name."),
+        Option(
+            "publication.name",
+            Kind.TEXT,
+            "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name.",
+        ),
         Option(
             "decoding.plugin.name",
             Kind.ENUM,
@@ -52,7 +63,13 @@ OPTIONS = OptionSet(
             "initial",
             choices=("initial", "earliest", "latest", "snapshot-only", "committed-offset"),
         ),
-        Option("stop.mode", Kind.ENUM, "Where the job ends: at what was the latest position at its start, or never.", "never", choices=("never", "latest")),
+        Option(
+            "stop.mode",
+            Kind.ENUM,
+            "Where the job ends: at what was the latest position at its start, or never.",
+            "never",
+            choices=("never", "latest"),
+        ),
     ),
     exclusive=(("table-names", "table-pattern"),),
 )
@@ -69,11 +86,17 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
             severity=Severity.NOTICE,
         )
     if not re.fullmatch(r"[a-z0-9_]{1,63}", str(values["slot.name"])):
-        yield block.problem(("slot.name",), f"{values['slot.name']!r} is no name of a slot", expected="up to 63 of a-z, 0-9 and _")
+        yield block.problem(
+            ("slot.name",),
+            f"{values['slot.name']!r} is no name of a slot",
+            expected="up to 63 of a-z, 0-9 and _",
+        )
 
 
 def _resources(values: Values, context: "OperatorContext") -> "Iterable[Resource]":
-    from tidegate.connectors.postgrescdc.outside import names  # knows the driver, which only a submit needs
+    from tidegate.connectors.postgrescdc.outside import (
+        names,
+    )  # knows the driver, which only a submit needs
 
     return names(values, context)
 
@@ -84,7 +107,13 @@ CONNECTORS = (
         kind=BlockKind.SOURCE,
         summary="Tables of PostgreSQL and all their changes, through a logical replication slot.",
         options=OPTIONS,
-        capabilities=Capabilities(batch=False, row_kinds=True, multi_table=True, fusable=True, state="position of the log; keys read of each table"),
+        capabilities=Capabilities(
+            batch=False,
+            row_kinds=True,
+            multi_table=True,
+            fusable=True,
+            state="position of the log; keys read of each table",
+        ),
         implementation="tidegate.connectors.postgrescdc.source:PostgresCdcSource",
         check=_check,
         resources=_resources,

@@ -26,10 +26,15 @@ def names(values: Values, _context: OperatorContext) -> Iterator[Resource]:
 
 def drop(resource: Resource, values: Values) -> None:
     """Take a slot or a publication away; missing is fine, and one that is still being read is tried again later."""
-    session = PostgresSession(parse_url(str(values["url"]), values["username"], values["password"], {}))
+    session = PostgresSession(
+        parse_url(str(values["url"]), values["username"], values["password"], {})
+    )
     try:
         if resource.kind == SLOT:
-            session.query("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s", (resource.name,))
+            session.query(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+                (resource.name,),
+            )
         elif resource.kind == PUBLICATION:
             quoted = '"' + resource.name.replace('"', '""') + '"'
             session.execute(f"drop publication if exists {quoted}")

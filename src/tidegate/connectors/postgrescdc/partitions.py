@@ -23,4 +23,8 @@ def rows_of_before(session: Session, part: Sequence[Any], root: str) -> bool:
     if made != attached:
         conditions.append(f"age(xmin) > age('{attached}'::xid)")
     mine = "" if readable else f"tableoid = {int(part[0])} and "
-    return bool(session.one(f"select exists (select 1 from {relation} where {mine}({' or '.join(conditions)}))"))
+    return bool(
+        session.one(
+            f"select exists (select 1 from {relation} where {mine}({' or '.join(conditions)}))"
+        )
+    )

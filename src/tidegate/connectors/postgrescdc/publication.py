@@ -19,7 +19,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def problems(session: Session, publication: str, tables: Mapping[str, int], version: int, *, members: bool) -> dict[str, str]:
+def problems(
+    session: Session, publication: str, tables: Mapping[str, int], version: int, *, members: bool
+) -> dict[str, str]:
     """By quoted table, of those with this oid: why changes of it are missing, and the statement that helps. `members`: also that it is not
     in the publication. Empty where there is no such publication."""
     found = session.query(_FACTS, (publication,))
@@ -27,20 +29,36 @@ def problems(session: Session, publication: str, tables: Mapping[str, int], vers
         return {}
     number, all_tables, via_root, *published, listed = found[0]
     name = quoted(publication)
-    lacking = [operation for operation, there in zip(_OPERATIONS, published, strict=True) if not there]
+    lacking = [
+        operation for operation, there in zip(_OPERATIONS, published, strict=True) if not there
+    ]
     if lacking:
         sentence = (
             f"the publication {name} does not publish {', '.join(lacking)}, so that these changes would never come; "
             f"run: ALTER PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}')"
         )
         return dict.fromkeys(tables, sentence)
-    narrowed = {row[0]: row[1:] for row in session.query(_NARROWED, (number,))} if version >= ROW_FILTERS_SINCE else {}
-    partitioned = {row[0] for row in session.query("select oid::bigint from pg_class where relkind = 'p' and oid = any(%s::oid[])", (list(tables.values()),))}
+    narrowed = (
+        {row[0]: row[1:] for row in session.query(_NARROWED, (number,))}
+        if version >= ROW_FILTERS_SINCE
+        else {}
+    )
+    partitioned = {
+        row[0]
+        for row in session.query(
+            "select oid::bigint from pg_class where relkind = 'p' and oid = any(%s::oid[])",
+            (list(tables.values()),),
+        )
+    }
     said = {}
     for table, oid in tables.items():
         if oid in narrowed:
             condition, columns = narrowed[oid]
-            what = f"rows of {table} where {condition}" if condition else f"the columns {', '.join(columns)} of {table}"
+            what = (
+                f"rows of {table} where {condition}"
+                if condition
+                else f"the columns {', '.join(columns)} of {table}"
+            )
             said[table] = (
                 f"the publication {name} publishes only {what}; run: ALTER PUBLICATION {name} DROP TABLE {table}; ALTER PUBLICATION {name} ADD TABLE {table}"
             )
@@ -50,6 +68,10 @@ def problems(session: Session, publication: str, tables: Mapping[str, int], vers
                 f"run: ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
             )
         elif members and oid not in listed:
-            why = "as it is unlogged, temporary or foreign" if all_tables else f"run: ALTER PUBLICATION {name} ADD TABLE {table}"
+            why = (
+                "as it is unlogged, temporary or foreign"
+                if all_tables
+                else f"run: ALTER PUBLICATION {name} ADD TABLE {table}"
+            )
             said[table] = f"the publication {name} does not have the table {table}; {why}"
     return said

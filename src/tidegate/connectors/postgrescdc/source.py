@@ -24,7 +24,15 @@ from tidegate.databases.patience import patiently
 from tidegate.databases.pgoutput import lsn, messages
 from tidegate.databases.pgoutput.layout import layout_of
 from tidegate.databases.pgoutput.reader import SlotTable, read_range
-from tidegate.databases.pgoutput.slots import PLUGIN, SlotState, advance, drop_lost_slot, make_slot, publish, slot_state
+from tidegate.databases.pgoutput.slots import (
+    PLUGIN,
+    SlotState,
+    advance,
+    drop_lost_slot,
+    make_slot,
+    publish,
+    slot_state,
+)
 from tidegate.databases.pgoutput.stream import SlotRange, changes
 from tidegate.databases.postgres import PostgresSession
 from tidegate.databases.postgres_catalogue import KINDS
@@ -55,7 +63,9 @@ class PostgresCdcSource(CheckedSource):
         return self._open()
 
     def _open(self) -> PostgresSession:
-        return patiently(lambda: PostgresSession(self.address), int(self.values["connect.max-retries"]))
+        return patiently(
+            lambda: PostgresSession(self.address), int(self.values["connect.max-retries"])
+        )
 
     @property
     def takes_back(self) -> bool:
@@ -76,7 +86,9 @@ class PostgresCdcSource(CheckedSource):
         """Logical decoding is needed."""
         level = session.one("select current_setting('wal_level')")
         if level != "logical":
-            raise NotSetUp(f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})")
+            raise NotSetUp(
+                f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})"
+            )
         for text in self.values.get("table-names") or ():
             self._check_kind(session, str(text))
 
@@ -86,20 +98,29 @@ class PostgresCdcSource(CheckedSource):
             name = self.dialect.parse_table(text, self.address)
         except ValueError:
             return  # said with the names of all tables
-        found = session.query("select relkind::text, relpersistence::text from pg_class where oid = to_regclass(%s)", (self.dialect.qualified(name),))
+        found = session.query(
+            "select relkind::text, relpersistence::text from pg_class where oid = to_regclass(%s)",
+            (self.dialect.qualified(name),),
+        )
         kind, persistence = found[0] if found else ("r", "p")
         if kind not in ("r", "p"):
             raise NoTables(
                 f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose changes are not in the log: name the tables that it is made of"
             )
         if persistence != "p":
-            raise NoTables(f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make it a logged table, or leave it out")
+            raise NoTables(
+                f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make it a logged table, or leave it out"
+            )
 
     def _check_tables(self, session: Session) -> dict[str, Found]:
         """Before anything is published or changed: each table must be one whose changes the log can tell."""
         found = self.definitions(session)
-        if unlogged := [path for path, table in found.items() if table.definition["persistence"] != "p"]:
-            raise NotSetUp(f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER TABLE ... SET LOGGED, or leave it out")
+        if unlogged := [
+            path for path, table in found.items() if table.definition["persistence"] != "p"
+        ]:
+            raise NotSetUp(
+                f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER TABLE ... SET LOGGED, or leave it out"
+            )
         if hidden := [path for path, table in found.items() if table.hidden]:
             raise NotSetUp(
                 f"row security hides rows of {', '.join(hidden)} from the user {self.address.user}, which the log would show: "
@@ -143,7 +164,10 @@ class PostgresCdcSource(CheckedSource):
         """The publication, made or completed; NotSetUp where one that is there leaves changes out."""
         self.check_publication(session, found, members=False)
         self._record_new(session)
-        tables = {self.dialect.qualified(self.captured[path].info.name): int(table.definition["oid"]) for path, table in found.items()}
+        tables = {
+            self.dialect.qualified(self.captured[path].info.name): int(table.definition["oid"])
+            for path, table in found.items()
+        }
         publish(session, self.publication, tables)
         self.check_publication(session, found)
 
@@ -156,7 +180,9 @@ class PostgresCdcSource(CheckedSource):
         if self._book is None:
             return
         place = place_of(self.address)
-        if not session.query("select 1 from pg_publication where pubname = %s", (self.publication,)):
+        if not session.query(
+            "select 1 from pg_publication where pubname = %s", (self.publication,)
+        ):
             self._book.record(Resource(kind=PUBLICATION, name=self.publication, place=place))
         if slot_state(session, self.slot) is None:
             self._book.record(Resource(kind=SLOT, name=self.slot, place=place))
@@ -168,12 +194,26 @@ class PostgresCdcSource(CheckedSource):
     def log_now(self, session: Session) -> dict[str, Any]:
         """After everything that can be seen now, once it can be read: commits that were not waited for are written a moment later."""
         wanted = str(session.one("select pg_current_wal_insert_lsn()::text"))
-        delay_s = 1.0 + 3 * float(session.one("select setting::float from pg_settings where name = 'wal_writer_delay'")) / 1000
+        delay_s = (
+            1.0
+            + 3
+            * float(
+                session.one(
+                    "select setting::float from pg_settings where name = 'wal_writer_delay'"
+                )
+            )
+            / 1000
+        )
         deadline_s = time.monotonic() + delay_s
         looks = 0
-        while not session.one("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,)) and time.monotonic() < deadline_s:
+        while (
+            not session.one("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,))
+            and time.monotonic() < deadline_s
+        ):
             looks += 1
-            if looks == LOOKS_BEFORE_NUDGE:  # what a read itself wrote may wait for the next commit: a message without rows is one
+            if (
+                looks == LOOKS_BEFORE_NUDGE
+            ):  # what a read itself wrote may wait for the next commit: a message without rows is one
                 with suppress(TidegateError):
                     session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
             time.sleep(PAUSE_S)  # the server's own writer comes by
@@ -183,7 +223,9 @@ class PostgresCdcSource(CheckedSource):
     @staticmethod
     def _history(session: Session) -> tuple[list[str], int]:
         """The server's identity and timeline, which give positions their meaning, and how far its log is written."""
-        file, written = session.query("select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written")[0]
+        file, written = session.query(
+            "select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written"
+        )[0]
         try:
             identifier = str(session.one("select system_identifier::text from pg_control_system()"))
         except AccessDenied:  # some hosters keep it to themselves
@@ -203,15 +245,23 @@ class PostgresCdcSource(CheckedSource):
 
         def bound(written: int) -> int:
             end = min(written, begin + max(RANGE_BYTES_MIN, limit.bytes or 0))
-            return max(begin, min(end, lsn.number(start["stop"]["lsn"])) if "stop" in start else end)
+            return max(
+                begin, min(end, lsn.number(start["stop"]["lsn"])) if "stop" in start else end
+            )
 
         checked = self.checked(session, start, begin, written, bound)
         end = checked.end
         caught_up = (
-            not checked.stopped and end == bound(max(written, end)) and (end >= written or ("stop" in start and end == lsn.number(start["stop"]["lsn"])))
+            not checked.stopped
+            and end == bound(max(written, end))
+            and (end >= written or ("stop" in start and end == lsn.number(start["stop"]["lsn"])))
         )
-        quiet = end - begin <= ASKED_BYTES_MAX and not (self._anything(begin, end) if checked.rows is None else checked.rows)
-        if caught_up and any(t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()):
+        quiet = end - begin <= ASKED_BYTES_MAX and not (
+            self._anything(begin, end) if checked.rows is None else checked.rows
+        )
+        if caught_up and any(
+            t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()
+        ):
             self._wait_until_seen(session, begin, end)
         return Look(
             log=_document(end, history),
@@ -223,14 +273,18 @@ class PostgresCdcSource(CheckedSource):
             reread=checked.reread,
         )
 
-    def _check_position(self, session: Session, log: Mapping[str, Any], history: list[str], written: int) -> None:
+    def _check_position(
+        self, session: Session, log: Mapping[str, Any], history: list[str], written: int
+    ) -> None:
         """PositionGone where this is not the log that the position is of, or it does not hold everything from there on."""
         state = slot_state(session, self.slot)
         why = self._gone(state, log, history, written)
         if why:
             raise PositionGone(log["lsn"], _oldest(state), why)
 
-    def _gone(self, state: SlotState | None, log: Mapping[str, Any], history: list[str], written: int) -> str:
+    def _gone(
+        self, state: SlotState | None, log: Mapping[str, Any], history: list[str], written: int
+    ) -> str:
         begin = lsn.number(log["lsn"])
         identifier, timeline = log.get("history", history)
         if identifier and history[0] and identifier != history[0]:
@@ -265,7 +319,12 @@ class PostgresCdcSource(CheckedSource):
             for data in found:
                 if data[0] == messages.BEGIN:
                     inside = begin <= messages.begin(data)[0] < end
-                elif inside and data[0] in (messages.INSERT, messages.UPDATE, messages.DELETE, messages.TRUNCATE):
+                elif inside and data[0] in (
+                    messages.INSERT,
+                    messages.UPDATE,
+                    messages.DELETE,
+                    messages.TRUNCATE,
+                ):
                     return True
         return False
 
@@ -273,22 +332,44 @@ class PostgresCdcSource(CheckedSource):
         """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
         deadline_s = time.monotonic() + SEEN_WAIT_S
         while time.monotonic() < deadline_s:
-            running = {int(row[0]) for row in session.query("select x::text::bigint % 4294967296 from pg_snapshot_xip(pg_current_snapshot()) x")}
+            running = {
+                int(row[0])
+                for row in session.query(
+                    "select x::text::bigint % 4294967296 from pg_snapshot_xip(pg_current_snapshot()) x"
+                )
+            }
             if not running or not self._committed_of(running, begin, end):
                 return
             time.sleep(PAUSE_S)  # the commit becomes visible
-        raise DatabaseTrouble(str(self.address), "a transaction is committed in the log and not visible yet; is a synchronous standby missing?")
+        raise DatabaseTrouble(
+            str(self.address),
+            "a transaction is committed in the log and not visible yet; is a synchronous standby missing?",
+        )
 
     def _committed_of(self, running: set[int], begin: int, end: int) -> bool:
         if begin >= end:
             return False
-        with closing(changes(self._open, SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end))) as found:
-            return any(data[0] == messages.BEGIN and messages.begin(data)[1] in running for data in found)
+        with closing(
+            changes(
+                self._open,
+                SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end),
+            )
+        ) as found:
+            return any(
+                data[0] == messages.BEGIN and messages.begin(data)[1] in running for data in found
+            )
 
-    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read_log(
+        self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes of these tables."""
         tables = {p: self._slot_table(p, known) for p, known in columns.items()}
-        wanted = SlotRange(slot=self.slot, publication=self.publication, start=lsn.number(start["lsn"]), end=lsn.number(end["lsn"]))
+        wanted = SlotRange(
+            slot=self.slot,
+            publication=self.publication,
+            start=lsn.number(start["lsn"]),
+            end=lsn.number(end["lsn"]),
+        )
         return read_range(self._open, wanted, tables, self.address.database)
 
     def relation(self, captured: CaptureTable) -> str:
@@ -309,7 +390,10 @@ class PostgresCdcSource(CheckedSource):
 
     def _passes_truncate(self, path: str) -> bool:
         """Whether a person has passed over a TRUNCATE of a table; the driver has looked which one."""
-        return any(c.choice is ChangeChoice.SKIP and c.table in ("", path) for c in self.context.accepted_changes)
+        return any(
+            c.choice is ChangeChoice.SKIP and c.table in ("", path)
+            for c in self.context.accepted_changes
+        )
 
     def runway(self, offset: Offset) -> Runway:
         """Whether the slot holds the position, and how much more may be written."""
@@ -318,8 +402,15 @@ class PostgresCdcSource(CheckedSource):
             why = self._gone(state, offset["log"], *self._history(session))
         if state is None or why:
             return Runway(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
-        room = "without a limit" if state.safe_bytes is None else f"until {state.safe_bytes >> 20} MiB more are written"
-        return Runway(True, f"the slot is {state.status} and holds {state.behind_bytes >> 20} MiB of log, {room}")
+        room = (
+            "without a limit"
+            if state.safe_bytes is None
+            else f"until {state.safe_bytes >> 20} MiB more are written"
+        )
+        return Runway(
+            True,
+            f"the slot is {state.status} and holds {state.behind_bytes >> 20} MiB of log, {room}",
+        )
 
     def release(self, offset: Offset) -> None:
         """The slot moves on to the oldest position that a restore point needs; where it is being read, with a later checkpoint."""

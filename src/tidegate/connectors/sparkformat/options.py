@@ -10,22 +10,47 @@ from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
 from tidegate.plugin.schema import read_schema
 
-FORMAT = Option("format", Kind.TEXT, "Spark's name of the data source: parquet, csv, json, orc, text, jdbc, or a class name.", required=True)
-OPTIONS = Option("options", Kind.MAP, "The options of that data source, passed on as they are.", default={}, secret=True)
+FORMAT = Option(
+    "format",
+    Kind.TEXT,
+    "Spark's name of the data source: parquet, csv, json, orc, text, jdbc, or a class name.",
+    required=True,
+)
+OPTIONS = Option(
+    "options",
+    Kind.MAP,
+    "The options of that data source, passed on as they are.",
+    default={},
+    secret=True,
+)
 
 SOURCE = OptionSet(
     (
         FORMAT,
         OPTIONS,
-        Option("path", Kind.TEXT, "What to load; not needed where the options say it.", fallbacks=("load",)),
-        Option("schema", Kind.MAP, "The columns, for data sources that take them from the reader; otherwise Spark finds them out."),
+        Option(
+            "path",
+            Kind.TEXT,
+            "What to load; not needed where the options say it.",
+            fallbacks=("load",),
+        ),
+        Option(
+            "schema",
+            Kind.MAP,
+            "The columns, for data sources that take them from the reader; otherwise Spark finds them out.",
+        ),
     )
 )
 SINK = OptionSet(
     (
         FORMAT,
         OPTIONS,
-        Option("path", Kind.TEXT, "Where to save; not needed where the options say it.", fallbacks=("save",)),
+        Option(
+            "path",
+            Kind.TEXT,
+            "Where to save; not needed where the options say it.",
+            fallbacks=("save",),
+        ),
         Option(
             "mode",
             Kind.ENUM,
@@ -47,7 +72,9 @@ def _check_source(block: Block, values: Values) -> Iterator[Problem]:
 def _check(block: Block, values: Values) -> Iterator[Problem]:
     for name, value in (values["options"] or {}).items():
         if isinstance(value, list):
-            yield block.problem(("options", name), "an option of a data source is a single value, not a list")
+            yield block.problem(
+                ("options", name), "an option of a data source is a single value, not a list"
+            )
 
 
 CONNECTORS = (
@@ -66,7 +93,11 @@ CONNECTORS = (
         kind=BlockKind.SINK,
         summary="Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is written again.",
         options=SINK,
-        capabilities=Capabilities(delivery=Delivery.AT_LEAST_ONCE, go_back=GoBack.DUPLICATE, refuses=(RowKind.UPDATE_BEFORE, RowKind.DELETE)),
+        capabilities=Capabilities(
+            delivery=Delivery.AT_LEAST_ONCE,
+            go_back=GoBack.DUPLICATE,
+            refuses=(RowKind.UPDATE_BEFORE, RowKind.DELETE),
+        ),
         implementation="tidegate.connectors.sparkformat.sink:SparkSink",
         spark="tidegate.connectors.sparkformat.spark:save",
         check=_check,

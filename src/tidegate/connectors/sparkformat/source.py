@@ -31,7 +31,9 @@ class SparkSource(Source):
         """The table of the `schema` block, where there is one."""
         if self.values["schema"] is None:
             return None
-        table, problems = read_schema(Block(self.values, _nowhere, self.context.operator), self.values["schema"])
+        table, problems = read_schema(
+            Block(self.values, _nowhere, self.context.operator), self.values["schema"]
+        )
         if table is None or problems:
             raise UserError("; ".join(problem.message for problem in problems))
         return table

@@ -31,7 +31,13 @@ _DDL = {
 }
 
 
-def frame(source: SparkSource, spark: SparkSession, table: Table, start: Offset, end: Offset) -> DataFrame:  # noqa: ARG001  # all or nothing
+def frame(
+    source: SparkSource,
+    spark: SparkSession,
+    table: Table,
+    start: Offset,  # noqa: ARG001  # all or nothing
+    end: Offset,  # noqa: ARG001  # as above
+) -> DataFrame:
     """All rows, with the table's columns."""
     return _reader(source, spark).select(*[f.col(_quoted(name)) for name in table.names()])
 
@@ -42,17 +48,25 @@ def found_table(source: SparkSource) -> Table:
         rows = _reader(source, SparkSession.builder.getOrCreate())
         return table_of(rows.limit(0).toArrow().schema, DEFAULT_TABLE)
     except (PySparkException, Py4JJavaError) as error:
-        line = str(error.java_exception.toString() if isinstance(error, Py4JJavaError) else error).partition("\n")[0]
-        raise UserError(f"Spark cannot read format {source.values['format']!r}: {line[:LINE_MAX]}") from error
+        line = str(
+            error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+        ).partition("\n")[0]
+        raise UserError(
+            f"Spark cannot read format {source.values['format']!r}: {line[:LINE_MAX]}"
+        ) from error
     except TypeError as error:
-        raise UserError(f"format {source.values['format']!r} has a column that cannot travel through a pipeline: {error}") from error
+        raise UserError(
+            f"format {source.values['format']!r} has a column that cannot travel through a pipeline: {error}"
+        ) from error
 
 
 def _reader(source: SparkSource, spark: SparkSession) -> DataFrame:
     values = source.values
     reader = spark.read.format(values["format"]).options(**_texts(values["options"]))
     if (declared := source.declared()) is not None:
-        reader = reader.schema(", ".join(f"{_quoted(c.name)} {ddl(c.type)}" for c in declared.columns))
+        reader = reader.schema(
+            ", ".join(f"{_quoted(c.name)} {ddl(c.type)}" for c in declared.columns)
+        )
     return reader.load(values["path"]) if values["path"] else reader.load()
 
 
@@ -73,7 +87,11 @@ def save(sink: Sink, df: DataFrame, table: Table, task: WriteTask) -> None:
 def _only_inserts(df: DataFrame) -> DataFrame:
     """Spark's writers can only add rows: one that takes something back must not become one that is added."""
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
-    refused = f.raise_error(f.lit("a row that updates or deletes cannot be written by the Spark sink: put FilterRowKind before it"))
+    refused = f.raise_error(
+        f.lit(
+            "a row that updates or deletes cannot be written by the Spark sink: put FilterRowKind before it"
+        )
+    )
     return df.where(f.when(adds, f.lit(True)).otherwise(refused.cast("boolean"))).drop(ROW_KIND)
 
 
@@ -85,7 +103,11 @@ def ddl(kind: DataType) -> str:
         case TypeName.MAP:
             return f"map<{ddl(kind.children[0])},{ddl(kind.children[1])}>"
         case TypeName.ROW:
-            return "struct<" + ",".join(f"{_quoted(c.name)}: {ddl(c.type)}" for c in kind.columns) + ">"
+            return (
+                "struct<"
+                + ",".join(f"{_quoted(c.name)}: {ddl(c.type)}" for c in kind.columns)
+                + ">"
+            )
         case _:
             return _DDL.get(kind.name, str(kind))
 

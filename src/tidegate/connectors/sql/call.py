@@ -63,8 +63,16 @@ class Function:
     def __call__(self, args: tuple[Typed, ...]) -> Typed:
         """The Spark SQL of a call."""
         if not self.least <= len(args) <= self.most:
-            wanted = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}" if self.most < MANY else f"at least {self.least}"
-            raise SqlError(f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(args)}")
+            wanted = (
+                f"{self.least}"
+                if self.least == self.most
+                else f"{self.least} to {self.most}"
+                if self.most < MANY
+                else f"at least {self.least}"
+            )
+            raise SqlError(
+                f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(args)}"
+            )
         return self.render(Call(self.name, args))
 
 

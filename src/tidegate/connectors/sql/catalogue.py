@@ -1,11 +1,21 @@
 """Which functions a query may call: the reference's (call.FUNCTIONS), Spark's own that work on one row (passed on as they are), and what is said of others."""
 
-from tidegate.connectors.sql import functions_number, functions_other, functions_text, functions_time
+from tidegate.connectors.sql import (
+    functions_number,
+    functions_other,
+    functions_text,
+    functions_time,
+)
 from tidegate.connectors.sql.call import FUNCTIONS
 from tidegate.connectors.sql.problem import SqlError
 from tidegate.model.problem import nearest
 
-REGISTERED = (functions_number, functions_other, functions_text, functions_time)  # importing them fills FUNCTIONS
+REGISTERED = (
+    functions_number,
+    functions_other,
+    functions_text,
+    functions_time,
+)  # importing them fills FUNCTIONS
 
 _SPARK_OWN = """
     acosh add_months aggregate array_append array_compact array_contains array_distinct array_except array_insert array_intersect array_join
@@ -27,7 +37,9 @@ _SPARK_OWN = """
 """
 SPARK_OWN = frozenset(_SPARK_OWN.split())
 
-REGEX_SECOND = frozenset({"regexp", "rlike", "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr"})
+REGEX_SECOND = frozenset(
+    {"regexp", "rlike", "regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr"}
+)
 """Those of them whose second argument is a regular expression."""
 
 _AGGREGATES = """
@@ -52,9 +64,16 @@ def refuse(name: str) -> SqlError:
     """Why a function cannot be called."""
     lower, upper = name.lower(), name.upper()
     if lower in AGGREGATES:
-        return SqlError(f"{upper} looks at several rows: the Sql transform works row by row, without aggregates and windows")
+        return SqlError(
+            f"{upper} looks at several rows: the Sql transform works row by row, without aggregates and windows"
+        )
     if lower in GENERATORS:
-        return SqlError(f"{upper} makes rows: write it as LATERAL VIEW EXPLODE(...) AS column after FROM")
+        return SqlError(
+            f"{upper} makes rows: write it as LATERAL VIEW EXPLODE(...) AS column after FROM"
+        )
     if upper in UNAVAILABLE:
         return SqlError(f"{upper} is not available: {UNAVAILABLE[upper]}")
-    return SqlError(f"there is no function {name}", suggestion=nearest(upper, [*FUNCTIONS, *(n.upper() for n in SPARK_OWN)]))
+    return SqlError(
+        f"there is no function {name}",
+        suggestion=nearest(upper, [*FUNCTIONS, *(n.upper() for n in SPARK_OWN)]),
+    )

@@ -75,7 +75,11 @@ def cast(value: Typed, to: DataType, *, safe: bool = False) -> Typed:
 
 def _to_decimal(value: Typed, to: DataType, word: str) -> str:
     """Fewer digits after the point: text and decimals are rounded up (CEILING), floating numbers half up."""
-    if value.type is not None and value.type.name is TypeName.DECIMAL and value.type.scale > to.scale:
+    if (
+        value.type is not None
+        and value.type.name is TypeName.DECIMAL
+        and value.type.scale > to.scale
+    ):
         return f"{word}(ceil({value.sql}, {to.scale}) AS {spark_type(to)})"
     if value.is_a(STRING):
         exact = DataType(TypeName.DECIMAL, precision=38, scale=38 - (to.precision - to.scale))
@@ -111,7 +115,9 @@ def _to_time(value: Typed, word: str) -> str:
 
 
 def _refuse(value: Typed, to: DataType) -> None:
-    if value.among(WHOLE | FLOATING) or (value.type is not None and value.type.name is TypeName.DECIMAL):
+    if value.among(WHOLE | FLOATING) or (
+        value.type is not None and value.type.name is TypeName.DECIMAL
+    ):
         raise SqlError(f"CAST of a {value.type} to {to} has no meaning")
 
 
@@ -122,7 +128,11 @@ def coerced(value: Typed, to: DataType | None) -> str:
 
 def as_double(value: Typed) -> str:
     """A number as DOUBLE."""
-    return value.sql if value.type is not None and value.type.name is TypeName.DOUBLE else f"CAST({value.sql} AS DOUBLE)"
+    return (
+        value.sql
+        if value.type is not None and value.type.name is TypeName.DOUBLE
+        else f"CAST({value.sql} AS DOUBLE)"
+    )
 
 
 def as_exact(value: Typed) -> str:

@@ -8,10 +8,46 @@ import base64
 from tidegate.model.errors import TerminalError
 
 _VECTOR = b"12345678"
-_IP = [58 - 8 * (i % 8) + 2 * (i // 8) if i < 32 else 57 - 8 * (i % 8) + 2 * ((i - 32) // 8) for i in range(64)]
+_IP = [
+    58 - 8 * (i % 8) + 2 * (i // 8) if i < 32 else 57 - 8 * (i % 8) + 2 * ((i - 32) // 8)
+    for i in range(64)
+]
 _FP = [_IP.index(i + 1) + 1 for i in range(64)]
 _E = [(4 * (i // 6) + i % 6 - 1) % 32 + 1 for i in range(48)]
-_P = [16, 7, 20, 21, 29, 12, 28, 17, 1, 15, 23, 26, 5, 18, 31, 10, 2, 8, 24, 14, 32, 27, 3, 9, 19, 13, 30, 6, 22, 11, 4, 25]
+_P = [
+    16,
+    7,
+    20,
+    21,
+    29,
+    12,
+    28,
+    17,
+    1,
+    15,
+    23,
+    26,
+    5,
+    18,
+    31,
+    10,
+    2,
+    8,
+    24,
+    14,
+    32,
+    27,
+    3,
+    9,
+    19,
+    13,
+    30,
+    6,
+    22,
+    11,
+    4,
+    25,
+]
 _PC1 = [
     57, 49, 41, 33, 25, 17, 9, 1, 58, 50, 42, 34, 26, 18, 10, 2, 59, 51, 43, 35, 27, 19, 11, 3, 60, 52, 44, 36,
     63, 55, 47, 39, 31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37, 29, 21, 13, 5, 28, 20, 12, 4,
@@ -77,7 +113,9 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 def _key(password: str | None) -> bytes:
     if password is None or len(password) < 8:
-        raise TerminalError("the password of DES_ENCRYPT and DES_DECRYPT needs 8 characters or more")
+        raise TerminalError(
+            "the password of DES_ENCRYPT and DES_DECRYPT needs 8 characters or more"
+        )
     return password.encode()[:8]
 
 

@@ -18,7 +18,11 @@ how deep the caller's stack already is."""
 CHAIN_MAX = 250
 """Depth of the parsed tree: `a or b or c` nests to the left, once for each operator."""
 CHARS_MAX = 1_000_000
-_KEPT = ("CAST", "TRY_CAST", "EXTRACT")  # those with a syntax of their own; all others are name(arguments)
+_KEPT = (
+    "CAST",
+    "TRY_CAST",
+    "EXTRACT",
+)  # those with a syntax of their own; all others are name(arguments)
 
 
 class JobSql(Dialect):
@@ -35,13 +39,17 @@ class JobSql(Dialect):
         """No function is understood here, so that the order and number of arguments are the writer's."""
 
         FUNCTIONS = {}  # noqa: RUF012  # the base class declares it so
-        FUNCTION_PARSERS = {name: read for name, read in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT}  # noqa: RUF012  # the base class declares it so
+        FUNCTION_PARSERS = {  # noqa: RUF012  # the base class declares it so
+            name: read for name, read in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT
+        }
 
 
 def parse_select(query: str) -> exp.Select:
     """The one SELECT of a query; SqlError says what it is instead, with its line."""
     if len(query) > CHARS_MAX:
-        raise SqlError(f"the query is too long: it has {len(query)} characters, more than {CHARS_MAX}")
+        raise SqlError(
+            f"the query is too long: it has {len(query)} characters, more than {CHARS_MAX}"
+        )
     try:
         _check_nesting(query)
         statements = [s for s in JobSql().parse(query) if s is not None]
@@ -56,7 +64,9 @@ def parse_select(query: str) -> exp.Select:
     if not isinstance(statements[0], exp.Select) or not statements[0].expressions:
         raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
     if any(depth > CHAIN_MAX for depth in _depths(statements[0])):
-        raise SqlError(f"the query is too deep: more than {CHAIN_MAX} operators in one expression. Use IN (...), or several Sql transforms")
+        raise SqlError(
+            f"the query is too deep: more than {CHAIN_MAX} operators in one expression. Use IN (...), or several Sql transforms"
+        )
     return statements[0]
 
 
@@ -89,10 +99,19 @@ def _depths(select: exp.Select) -> Iterator[int]:
 def _not_sql(query: str, error: ParseError) -> SqlError:
     first = error.errors[0] if error.errors else {}
     near = str(first.get("highlight") or "").strip()
-    what = str(first.get("description") or "it cannot be read").strip().rstrip(".").replace("Invalid expression / Unexpected token", "something is unexpected")
+    what = (
+        str(first.get("description") or "it cannot be read")
+        .strip()
+        .rstrip(".")
+        .replace("Invalid expression / Unexpected token", "something is unexpected")
+    )
     begin = query.split(maxsplit=1)[0] if query.split() else ""
     suggestion = "" if begin.upper() == "SELECT" else nearest(begin, ["SELECT"])
-    return SqlError(f"the query is not SQL: {what}" + (f", at {near!r}" if near else ""), line=int(first.get("line") or 1), suggestion=suggestion)
+    return SqlError(
+        f"the query is not SQL: {what}" + (f", at {near!r}" if near else ""),
+        line=int(first.get("line") or 1),
+        suggestion=suggestion,
+    )
 
 
 def written(node: exp.Expr) -> str:

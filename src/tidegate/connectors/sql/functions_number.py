@@ -16,7 +16,10 @@ def plain(call: Call) -> Typed:
 
 @function("COT", 1)
 def cot(call: Call) -> Typed:
-    return Typed(failing(f"tan({call.double(0)}) = 0", "COT: division by zero", f"cot({call.double(0)})"), DOUBLE)
+    return Typed(
+        failing(f"tan({call.double(0)}) = 0", "COT: division by zero", f"cot({call.double(0)})"),
+        DOUBLE,
+    )
 
 
 @function("ATAN2", 2)
@@ -44,7 +47,9 @@ def log(call: Call) -> Typed:
 
 
 def _positive(call: Call, index: int, otherwise: str) -> str:
-    return failing(f"{call.double(index)} <= 0", f"{call.name} takes only numbers above 0", otherwise)
+    return failing(
+        f"{call.double(index)} <= 0", f"{call.name} takes only numbers above 0", otherwise
+    )
 
 
 @function("PI", 0)
@@ -71,7 +76,11 @@ def mod(call: Call) -> Typed:
     rest = f"{dividend.sql} % {divisor.sql}"
     if dividend.among(FLOATING) or divisor.among(FLOATING):
         exact = f"CAST({as_exact(dividend)} % {as_exact(divisor)} AS DOUBLE)"
-        rest = failing(f"{divisor.sql} = 0", "MOD by zero", f"coalesce({exact}, {as_double(dividend)} % {as_double(divisor)})")
+        rest = failing(
+            f"{divisor.sql} = 0",
+            "MOD by zero",
+            f"coalesce({exact}, {as_double(dividend)} % {as_double(divisor)})",
+        )
     return Typed(f"CAST({rest} AS {spark_type(divisor.type)})", divisor.type)
 
 
@@ -120,7 +129,10 @@ def sign(call: Call) -> Typed:
     value = call.args[0]
     if value.among(WHOLE) or (value.type is not None and value.type.name is TypeName.DECIMAL):
         return Typed(f"coalesce(CAST(sign({value.sql}) AS INT), 0)", INT)  # NULL has the sign 0
-    return Typed(f"CASE WHEN isnan({as_double(value)}) THEN 0 WHEN {value.sql} > 0 THEN 1 WHEN {value.sql} < 0 THEN -1 ELSE 0 END", INT)
+    return Typed(
+        f"CASE WHEN isnan({as_double(value)}) THEN 0 WHEN {value.sql} > 0 THEN 1 WHEN {value.sql} < 0 THEN -1 ELSE 0 END",
+        INT,
+    )
 
 
 @function("RAND RANDOM", 0, 1)

@@ -3,7 +3,19 @@
 from tidegate.connectors.sql.call import MANY, Call, function
 from tidegate.connectors.sql.convert import as_text, coerced
 from tidegate.connectors.sql.problem import SqlError
-from tidegate.connectors.sql.types import BIGINT, DOUBLE, FLOATING, INT, NULL, SMALL, STRING, Typed, common_type, spark_type, text
+from tidegate.connectors.sql.types import (
+    BIGINT,
+    DOUBLE,
+    FLOATING,
+    INT,
+    NULL,
+    SMALL,
+    STRING,
+    Typed,
+    common_type,
+    spark_type,
+    text,
+)
 from tidegate.model.problem import nearest
 from tidegate.model.types import DataType, TypeName
 
@@ -38,7 +50,9 @@ def case(branches: list[tuple[str, Typed]], otherwise: Typed | None, subject: st
     kind = branches[0][1].type
     for value in (*(v for _, v in branches[1:]), *([otherwise] if otherwise else [])):
         kind = common_type(kind, value.type)
-    whens = " ".join(f"WHEN {condition} THEN {coerced(value, kind)}" for condition, value in branches)
+    whens = " ".join(
+        f"WHEN {condition} THEN {coerced(value, kind)}" for condition, value in branches
+    )
     rest = f" ELSE {coerced(otherwise, kind)}" if otherwise else ""
     return Typed(f"CASE {subject} {whens}{rest} END", kind)
 
@@ -52,7 +66,9 @@ def uuid(_: Call) -> Typed:
 def array(call: Call) -> Typed:
     kind = _element(call.args)
     elements = ", ".join(as_text(a) if kind == STRING else coerced(a, kind) for a in call.args)
-    return Typed(f"array({elements})", None if kind is None else DataType(TypeName.ARRAY, children=(kind,)))
+    return Typed(
+        f"array({elements})", None if kind is None else DataType(TypeName.ARRAY, children=(kind,))
+    )
 
 
 def _element(args: tuple[Typed, ...]) -> DataType | None:
@@ -77,14 +93,22 @@ def map_(call: Call) -> Typed:
         raise SqlError("MAP takes pairs of key and value")
     values = call.args[1::2]
     kind = _element(values)
-    pairs = ", ".join(f"{as_text(k)}, {as_text(v) if kind == STRING else coerced(v, kind)}" for k, v in zip(call.args[::2], values, strict=True))
-    return Typed(f"map({pairs})", None if kind is None else DataType(TypeName.MAP, children=(STRING, kind)))
+    pairs = ", ".join(
+        f"{as_text(k)}, {as_text(v) if kind == STRING else coerced(v, kind)}"
+        for k, v in zip(call.args[::2], values, strict=True)
+    )
+    return Typed(
+        f"map({pairs})", None if kind is None else DataType(TypeName.MAP, children=(STRING, kind))
+    )
 
 
 @function("ARRAY_MAX ARRAY_MIN", 1)
 def array_end(call: Call) -> Typed:
     kind = call.args[0].type
-    return Typed(f"{call.name.lower()}({call.sql(0)})", kind.children[0] if kind is not None and kind.name is TypeName.ARRAY else None)
+    return Typed(
+        f"{call.name.lower()}({call.sql(0)})",
+        kind.children[0] if kind is not None and kind.name is TypeName.ARRAY else None,
+    )
 
 
 @function("GET_JSON_OBJECT", 2)
@@ -103,7 +127,10 @@ def aes_encrypt(call: Call) -> Typed:
     source, key = call.text(0), _aes_key(call)
     if len(call.args) == 2:
         return Typed(f"base64(aes_encrypt({source}, {key}, 'CBC', 'PKCS'))", STRING)
-    return Typed(f"base64(substring(aes_encrypt({source}, {key}, 'CBC', 'PKCS', CAST({call.text(2)} AS BINARY)), 17))", STRING)
+    return Typed(
+        f"base64(substring(aes_encrypt({source}, {key}, 'CBC', 'PKCS', CAST({call.text(2)} AS BINARY)), 17))",
+        STRING,
+    )
 
 
 @function("AES_DECRYPT", 2, 3)
@@ -152,26 +179,42 @@ def inner_product(call: Call) -> Typed:
 @function("COSINE_DISTANCE", 2)
 def cosine_distance(call: Call) -> Typed:
     left, right = call.sql(0), call.sql(1)
-    return Typed(f"(1D - try_divide({_inner(left, right)}, {_norm(left)} * {_norm(right)}))", DOUBLE)
+    return Typed(
+        f"(1D - try_divide({_inner(left, right)}, {_norm(left)} * {_norm(right)}))", DOUBLE
+    )
 
 
 @function("L1_DISTANCE", 2)
 def l1_distance(call: Call) -> Typed:
-    return Typed(_sum(f"zip_with({call.sql(0)}, {call.sql(1)}, (a, b) -> abs(CAST(a AS DOUBLE) - b))"), DOUBLE)
+    return Typed(
+        _sum(f"zip_with({call.sql(0)}, {call.sql(1)}, (a, b) -> abs(CAST(a AS DOUBLE) - b))"),
+        DOUBLE,
+    )
 
 
 @function("L2_DISTANCE", 2)
 def l2_distance(call: Call) -> Typed:
-    return Typed(f"sqrt({_sum(f'zip_with({call.sql(0)}, {call.sql(1)}, (a, b) -> power(CAST(a AS DOUBLE) - b, 2D))')})", DOUBLE)
+    return Typed(
+        f"sqrt({_sum(f'zip_with({call.sql(0)}, {call.sql(1)}, (a, b) -> power(CAST(a AS DOUBLE) - b, 2D))')})",
+        DOUBLE,
+    )
 
 
 @function("VECTOR_NORMALIZE", 1)
 def vector_normalize(call: Call) -> Typed:
     vector = call.sql(0)
-    return Typed(f"IF({_norm(vector)} = 0, {vector}, transform({vector}, x -> CAST(x / {_norm(vector)} AS FLOAT)))", call.args[0].type)
+    return Typed(
+        f"IF({_norm(vector)} = 0, {vector}, transform({vector}, x -> CAST(x / {_norm(vector)} AS FLOAT)))",
+        call.args[0].type,
+    )
 
 
-_VECTORS = (TypeName.ARRAY, TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
+_VECTORS = (
+    TypeName.ARRAY,
+    TypeName.FLOAT_VECTOR,
+    TypeName.FLOAT16_VECTOR,
+    TypeName.BFLOAT16_VECTOR,
+)
 PROJECTIONS = ("RANDOM_PROJECTION", "SPARSE_RANDOM_PROJECTION")
 
 
@@ -181,7 +224,10 @@ def vector_reduce(call: Call) -> Typed:
     method, kind = call.word(2, "").upper(), call.args[0].type
     if method not in ("TRUNCATE", *PROJECTIONS):
         close = nearest(method, ["TRUNCATE", *PROJECTIONS])
-        raise SqlError(f"VECTOR_REDUCE has no method {method}: there are TRUNCATE, {', '.join(PROJECTIONS)}", suggestion=close)
+        raise SqlError(
+            f"VECTOR_REDUCE has no method {method}: there are TRUNCATE, {', '.join(PROJECTIONS)}",
+            suggestion=close,
+        )
     if kind is not None and kind.name not in _VECTORS:
         raise SqlError(f"VECTOR_REDUCE takes a vector of numbers, and {call.sql(0)} is a {kind}")
     size = call.constant(1)
@@ -190,6 +236,12 @@ def vector_reduce(call: Call) -> Typed:
     if method == "TRUNCATE":
         return Typed(f"slice({call.sql(0)}, 1, {call.sql(1)})", kind)
     whole = kind is None or (kind.name is TypeName.ARRAY and kind.children[0].name not in FLOATING)
-    made = DataType(TypeName.ARRAY, children=(DataType(TypeName.FLOAT),)) if whole or kind is None else kind
+    made = (
+        DataType(TypeName.ARRAY, children=(DataType(TypeName.FLOAT),))
+        if whole or kind is None
+        else kind
+    )
     wide = f"CAST({call.sql(0)} AS ARRAY<DOUBLE>), CAST({call.sql(1)} AS INT)"
-    return Typed(f"CAST(tidegate_vector_reduce({wide}, {text(method)}) AS {spark_type(made)})", made)
+    return Typed(
+        f"CAST(tidegate_vector_reduce({wide}, {text(method)}) AS {spark_type(made)})", made
+    )

@@ -3,7 +3,17 @@
 from tidegate.connectors.sql.call import MANY, Call, function
 from tidegate.connectors.sql.convert import failing
 from tidegate.connectors.sql.problem import SqlError
-from tidegate.connectors.sql.types import BIGINT, BOOLEAN, BYTES, INT, NUMBERS, STRING, TIMESTAMP_TZ, Typed, text
+from tidegate.connectors.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    INT,
+    NUMBERS,
+    STRING,
+    TIMESTAMP_TZ,
+    Typed,
+    text,
+)
 from tidegate.connectors.sql.types import DATE as DATE_TYPE
 from tidegate.connectors.sql.types import TIME as TIME_TYPE
 from tidegate.connectors.sql.types import TIMESTAMP as TIMESTAMP_TYPE
@@ -38,7 +48,10 @@ def _raw(call: Call) -> str:
 @function("CHAR CHR", 1)
 def chr_(call: Call) -> Typed:
     # Spark's chr knows 256 characters, the reference's 65,536.
-    return Typed(f"decode(unhex(lpad(hex(CAST({call.sql(0)} AS BIGINT) & 65535), 4, '0')), 'UTF-16BE')", STRING)
+    return Typed(
+        f"decode(unhex(lpad(hex(CAST({call.sql(0)} AS BIGINT) & 65535), 4, '0')), 'UTF-16BE')",
+        STRING,
+    )
 
 
 @function("CONCAT", 1, MANY)
@@ -49,13 +62,23 @@ def concat(call: Call) -> Typed:
 
 @function("CONCAT_WS", 2, MANY)
 def concat_ws(call: Call) -> Typed:
-    return Typed(f"concat_ws(coalesce({call.text(0)}, ''), {', '.join(call.text(i) for i in range(1, len(call.args)))})", STRING)
+    return Typed(
+        f"concat_ws(coalesce({call.text(0)}, ''), {', '.join(call.text(i) for i in range(1, len(call.args)))})",
+        STRING,
+    )
 
 
 @function("HEXTORAW", 1)
 def hextoraw(call: Call) -> Typed:
     source = call.text(0)
-    return Typed(failing(f"length({source}) % 4 <> 0", "HEXTORAW takes 4 hex digits for each character", f"decode(unhex({source}), 'UTF-16BE')"), STRING)
+    return Typed(
+        failing(
+            f"length({source}) % 4 <> 0",
+            "HEXTORAW takes 4 hex digits for each character",
+            f"decode(unhex({source}), 'UTF-16BE')",
+        ),
+        STRING,
+    )
 
 
 @function("RAWTOHEX", 1)
@@ -66,7 +89,11 @@ def rawtohex(call: Call) -> Typed:
 
 @function("TO_BASE64", 1, 2)
 def to_base64(call: Call) -> Typed:
-    source = call.sql(0) if call.args[0].is_a(BYTES) else f"encode({call.text(0)}, {text(call.word(1, 'UTF-8'))})"
+    source = (
+        call.sql(0)
+        if call.args[0].is_a(BYTES)
+        else f"encode({call.text(0)}, {text(call.word(1, 'UTF-8'))})"
+    )
     return Typed(f"base64({source})", STRING)
 
 
@@ -80,7 +107,10 @@ def insert(call: Call) -> Typed:
     into, start, length, what = call.text(0), call.sql(1), call.sql(2), call.text(3)
     same = f"{start} < 1 OR {length} <= 0 OR {what} = '' OR {start} - 1 > length({into})"
     new = f"concat(left({into}, {start} - 1), {what}, substring({into}, {start} + {length}))"
-    return Typed(f"CASE WHEN {into} IS NULL THEN {what} WHEN {what} IS NULL THEN {into} WHEN {same} THEN {into} ELSE {new} END", STRING)
+    return Typed(
+        f"CASE WHEN {into} IS NULL THEN {what} WHEN {what} IS NULL THEN {into} WHEN {same} THEN {into} ELSE {new} END",
+        STRING,
+    )
 
 
 @function("LOWER LCASE", 1)
@@ -136,7 +166,10 @@ def _position(call: Call, what: str, within: str) -> Typed:
 @function("LPAD RPAD", 2, 3)
 def pad(call: Call) -> Typed:
     # Only the first character of the padding counts.
-    return Typed(f"{call.name.lower()}({call.text(0)}, greatest({call.sql(1)}, 0), {_one_character(call, 2)})", STRING)
+    return Typed(
+        f"{call.name.lower()}({call.text(0)}, greatest({call.sql(1)}, 0), {_one_character(call, 2)})",
+        STRING,
+    )
 
 
 @function("LTRIM RTRIM TRIM", 1, 2)
@@ -168,7 +201,11 @@ def _regex(call: Call, index: int, flags_index: int) -> str:
     if wrong:
         raise SqlError(f"{call.name}: {wrong!r} is no flag: they are i, c, n and m")
     insensitive = max(flags.rfind("i"), -1) > flags.rfind("c")
-    inline = ("iu" if insensitive else "") + ("s" if "n" in flags else "") + ("m" if "m" in flags else "")
+    inline = (
+        ("iu" if insensitive else "")
+        + ("s" if "n" in flags else "")
+        + ("m" if "m" in flags else "")
+    )
     literal = call.args[index].literal
     if isinstance(literal, str):
         check_regex(call.name, literal)
@@ -196,8 +233,13 @@ def regexp_substr(call: Call) -> Typed:
     source, regex = call.text(0), _regex(call, 1, 4)
     if len(call.args) == 2:
         return Typed(f"regexp_substr({source}, {regex})", STRING)
-    start, which, group = (call.sql(i) if call.given(i) else default for i, default in ((2, "1"), (3, "1"), (5, "0")))
-    return Typed(f"try_element_at(regexp_extract_all(substring({source}, {start}), {regex}, {group}), {which})", STRING)
+    start, which, group = (
+        call.sql(i) if call.given(i) else default for i, default in ((2, "1"), (3, "1"), (5, "0"))
+    )
+    return Typed(
+        f"try_element_at(regexp_extract_all(substring({source}, {start}), {regex}, {group}), {which})",
+        STRING,
+    )
 
 
 @function("REPEAT", 2)
@@ -214,7 +256,9 @@ def replace(call: Call) -> Typed:
 @function("SPLIT", 2)
 def split(call: Call) -> Typed:
     check_regex("SPLIT", call.args[1].literal)
-    return Typed(f"split({call.text(0)}, {call.text(1)})", DataType(TypeName.ARRAY, children=(STRING,)))
+    return Typed(
+        f"split({call.text(0)}, {call.text(1)})", DataType(TypeName.ARRAY, children=(STRING,))
+    )
 
 
 @function("MD5", 1)
@@ -237,7 +281,9 @@ def space(call: Call) -> Typed:
 @function("SUBSTRING SUBSTR", 2, 3)
 def substring(call: Call) -> Typed:
     length = f", {call.sql(2)}" if call.given(2) else ""
-    return Typed(f"nullif(substring({call.text(0)}, {call.sql(1)}{length}), '')", STRING)  # nothing left is NULL
+    return Typed(
+        f"nullif(substring({call.text(0)}, {call.sql(1)}{length}), '')", STRING
+    )  # nothing left is NULL
 
 
 @function("TO_CHAR", 1, 2)
@@ -251,7 +297,9 @@ def to_char(call: Call) -> Typed:
 def formatted(value: Typed, pattern: str) -> Typed:
     """A date, time or timestamp by a pattern."""
     if value.is_a(TIME_TYPE):
-        return Typed(f"date_format(make_timestamp_ntz(DATE '1970-01-01', {value.sql}), {pattern})", STRING)
+        return Typed(
+            f"date_format(make_timestamp_ntz(DATE '1970-01-01', {value.sql}), {pattern})", STRING
+        )
     if value.type is not None and not value.is_a(DATE_TYPE, TIMESTAMP_TYPE, TIMESTAMP_TZ):
         raise SqlError(f"a {value.type} cannot be formatted by a date pattern")
     return Typed(f"date_format({value.sql}, {pattern})", STRING)

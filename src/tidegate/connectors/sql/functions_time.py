@@ -4,11 +4,27 @@ from tidegate.connectors.sql.call import Call, function
 from tidegate.connectors.sql.convert import EPOCH, at_midnight
 from tidegate.connectors.sql.functions_text import formatted
 from tidegate.connectors.sql.problem import SqlError
-from tidegate.connectors.sql.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIME, TIMESTAMP, TIMESTAMP_TZ, Typed, spark_type
+from tidegate.connectors.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INT,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_TZ,
+    Typed,
+    spark_type,
+)
 from tidegate.model.problem import nearest
 from tidegate.model.types import DataType
 
-_SMALL_UNITS = {"HOUR": "0, {n}", "MINUTE": "0, 0, {n}", "SECOND": "0, 0, 0, {n}", "MILLISECOND": "0, 0, 0, {n} / CAST(1000 AS DECIMAL(4,0))"}
+_SMALL_UNITS = {
+    "HOUR": "0, {n}",
+    "MINUTE": "0, 0, {n}",
+    "SECOND": "0, 0, 0, {n}",
+    "MILLISECOND": "0, 0, 0, {n} / CAST(1000 AS DECIMAL(4,0))",
+}
 _ADD_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", *_SMALL_UNITS)
 _DIFF_UNITS = ("YEAR", "MONTH", "WEEK", "DAY", "DAYTIME", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
 _TRUNC_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -17,7 +33,10 @@ _TRUNC_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 def _unit(call: Call, index: int, known: tuple[str, ...]) -> str:
     unit = call.word(index, "DAY").upper()
     if unit not in known:
-        raise SqlError(f"{call.name} does not know the unit {unit}: it is one of {', '.join(known)}", suggestion=nearest(unit, list(known)))
+        raise SqlError(
+            f"{call.name} does not know the unit {unit}: it is one of {', '.join(known)}",
+            suggestion=nearest(unit, list(known)),
+        )
     return unit
 
 
@@ -44,11 +63,16 @@ def dateadd(call: Call) -> Typed:
         return Typed(_date_plus(value.sql, count, unit), DATE)
     if value.is_a(TIME):
         return Typed(_time_plus(value.sql, count, unit), TIME)
-    if unit in ("YEAR", "MONTH"):
-        interval = f"make_ym_interval({count}, 0)" if unit == "YEAR" else f"make_ym_interval(0, {count})"
-    else:
-        interval = f"make_dt_interval({_SMALL_UNITS.get(unit, '{n} * 7' if unit == 'WEEK' else '{n}').format(n=count)})"
-    return Typed(f"({value.sql} + {interval})", value.type)
+    return Typed(f"({value.sql} + {_interval(unit, count)})", value.type)
+
+
+def _interval(unit: str, count: str) -> str:
+    if unit == "YEAR":
+        return f"make_ym_interval({count}, 0)"
+    if unit == "MONTH":
+        return f"make_ym_interval(0, {count})"
+    days = "{n} * 7" if unit == "WEEK" else "{n}"
+    return f"make_dt_interval({_SMALL_UNITS.get(unit, days).format(n=count)})"
 
 
 def _date_plus(date: str, count: str, unit: str) -> str:
@@ -71,9 +95,14 @@ def datediff(call: Call) -> Typed:
     """From the first to the second; MONTH is what is left over after whole years."""
     start, end, unit = call.sql(0), call.sql(1), _unit(call, 2, _DIFF_UNITS)
     if unit in ("YEAR", "MONTH"):
-        return Typed(f"CAST({_whole_months(start, end)} {'div' if unit == 'YEAR' else '%'} 12 AS BIGINT)", BIGINT)
+        return Typed(
+            f"CAST({_whole_months(start, end)} {'div' if unit == 'YEAR' else '%'} 12 AS BIGINT)",
+            BIGINT,
+        )
     if unit == "DAY":
-        return Typed(f"CAST(datediff(CAST({end} AS DATE), CAST({start} AS DATE)) AS BIGINT)", BIGINT)
+        return Typed(
+            f"CAST(datediff(CAST({end} AS DATE), CAST({start} AS DATE)) AS BIGINT)", BIGINT
+        )
     if call.args[0].is_a(TIME):
         start, end = at_midnight(start), at_midnight(end)
     if unit == "WEEK":
@@ -121,7 +150,9 @@ def week(call: Call) -> Typed:
     """The reference's own count: one more than the week of the year whose first week has four days."""
     day, weekday = f"dayofyear({call.sql(0)})", f"(weekday({call.sql(0)}) + 1)"
     begin = f"pmod({day} - {weekday}, 7)"
-    return Typed(f"CAST((6 + IF({begin} > 3, 7 - {begin}, -{begin}) + {day}) div 7 + 1 AS INT)", INT)
+    return Typed(
+        f"CAST((6 + IF({begin} > 3, 7 - {begin}, -{begin}) + {day}) div 7 + 1 AS INT)", INT
+    )
 
 
 _EXTRACTS = {
@@ -165,8 +196,14 @@ def parsedatetime(call: Call) -> Typed:
 @function("IS_DATE", 2)
 def is_date(call: Call) -> Typed:
     _, how = _parsed(call)
-    parse = {"to_timestamp_ntz": "try_to_timestamp", "to_date": "try_to_date", "to_time": "try_to_time"}[how]
-    return Typed(f"({call.text(0)} IS NULL OR {parse}({call.text(0)}, {call.text(1)}) IS NOT NULL)", BOOLEAN)
+    parse = {
+        "to_timestamp_ntz": "try_to_timestamp",
+        "to_date": "try_to_date",
+        "to_time": "try_to_time",
+    }[how]
+    return Typed(
+        f"({call.text(0)} IS NULL OR {parse}({call.text(0)}, {call.text(1)}) IS NOT NULL)", BOOLEAN
+    )
 
 
 def _parsed(call: Call) -> tuple[DataType, str]:

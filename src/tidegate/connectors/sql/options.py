@@ -11,9 +11,22 @@ from tidegate.plugin.tables import MULTI_TABLE, RuleSet
 
 OPTIONS = OptionSet(
     (
-        Option("query", Kind.TEXT, "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table, row by row.", fallbacks=("sql",)),
-        Option("engine", Kind.ENUM, "Accepted and without effect: every query runs on Spark.", default="ZETA", choices=("ZETA", "INTERNAL")),
-        Option("table_name", Kind.TEXT, "Accepted and without effect: the input has any name in FROM."),
+        Option(
+            "query",
+            Kind.TEXT,
+            "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table, row by row.",
+            fallbacks=("sql",),
+        ),
+        Option(
+            "engine",
+            Kind.ENUM,
+            "Accepted and without effect: every query runs on Spark.",
+            default="ZETA",
+            choices=("ZETA", "INTERNAL"),
+        ),
+        Option(
+            "table_name", Kind.TEXT, "Accepted and without effect: the input has any name in FROM."
+        ),
         *MULTI_TABLE,
     )
 )
@@ -28,7 +41,9 @@ def _check_query(block: Block, values: Values) -> Iterator[Problem]:
     except SqlError as error:
         problem = block.problem(("query",), error.message, suggestion=error.suggestion)
         at = problem.at
-        yield replace(problem, at=Location(at.file, at.line + error.line - 1)) if at.line else problem
+        yield (
+            replace(problem, at=Location(at.file, at.line + error.line - 1)) if at.line else problem
+        )
 
 
 RULES = RuleSet(options=OPTIONS, required=("query",), check=_check_query)

@@ -24,7 +24,9 @@ def reduced(vector: Sequence[float | None] | None, size: int | None, method: str
     if vector is None or size is None:
         return None
     if size < 1:
-        raise TerminalError(f"VECTOR_REDUCE: the target dimension is {size}, and must be at least 1")
+        raise TerminalError(
+            f"VECTOR_REDUCE: the target dimension is {size}, and must be at least 1"
+        )
     if len(vector) <= size:
         return list(vector)
     values = np.array([0.0 if value is None else value for value in vector])

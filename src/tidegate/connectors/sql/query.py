@@ -61,7 +61,9 @@ def parsed(query: str) -> exp.Select:
     source = select.args.get("from_")
     if source is not None and not isinstance(source.this, exp.Table):
         inner = isinstance(source.this, exp.Subquery | exp.Select)
-        what = "the query reads from an inner query" if inner else f"{written(source)} names no table"
+        what = (
+            "the query reads from an inner query" if inner else f"{written(source)} names no table"
+        )
         raise SqlError(f"{what}: the Sql transform reads one table")
     return select
 
@@ -73,7 +75,9 @@ def translated(query: str, table: Table | None) -> Translation:
     columns = None if table is None else list(table.columns)
     explodes = []
     for lateral in select.args.get("laterals") or ():
-        columns, scope, step = _exploded(lateral, columns, scope, kinds=table is not None and table.kinds)
+        columns, scope, step = _exploded(
+            lateral, columns, scope, kinds=table is not None and table.kinds
+        )
         explodes.append(step)
     where = select.args.get("where")
     kept = condition(where.this, scope) if where else None
@@ -104,16 +108,23 @@ def _table_names(select: exp.Select) -> frozenset[str]:
 
 
 def _is_star(item: exp.Expr) -> bool:
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+    return isinstance(item, exp.Star) or (
+        isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+    )
 
 
 def _outputs(item: exp.Expr, columns: list[Column] | None, scope: Scope) -> list[Output]:
     if _is_star(item):
-        return [Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name) for c in columns or ()]
+        return [
+            Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name)
+            for c in columns or ()
+        ]
     inside = item.this if isinstance(item, exp.Alias) else item
     value = translate(inside, scope)
     parts = parts_of(inside)
-    source = parts[-1] if parts and scope.columns is not None and name(parts[-1]) == value.sql else None
+    source = (
+        parts[-1] if parts and scope.columns is not None and name(parts[-1]) == value.sql else None
+    )
     called = item.alias if isinstance(item, exp.Alias) else parts[-1] if parts else written(inside)
     return [Output(name=called, value=value, source=source)]
 
@@ -122,14 +133,20 @@ def _unnamed(select: exp.Select, columns: list[Column], named: set[str]) -> list
     """The columns of lateral views that SELECT does not name: they come last, as in SeaTunnel."""
     laterals = select.args.get("laterals") or ()
     made = {c.name for lateral in laterals for c in lateral.args["alias"].args.get("columns") or ()}
-    return [Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name) for c in columns if c.name in made and c.name not in named]
+    return [
+        Output(name=c.name, value=Typed(name(c.name), c.type), source=c.name)
+        for c in columns
+        if c.name in made and c.name not in named
+    ]
 
 
 def _check_names(outputs: list[Output]) -> None:
     seen: set[str] = set()
     for output in outputs:
         if output.name.lower() in seen:
-            raise SqlError(f"two columns are called {output.name}: give one of them another name with AS")
+            raise SqlError(
+                f"two columns are called {output.name}: give one of them another name with AS"
+            )
         seen.add(output.name.lower())
 
 
@@ -161,19 +178,40 @@ def _generator(value: Typed, *, outer: bool) -> str:
     return f"explode_outer({value.sql})" if outer else f"explode(array_compact({value.sql}))"
 
 
-def _exploded(lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
+def _exploded(
+    lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool
+) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
     """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name, else at the end."""
     call, alias = lateral.this, lateral.args.get("alias")
     named = [c.name for c in alias.args.get("columns") or ()] if alias else []
-    if not (isinstance(call, exp.Anonymous) and call.name.lower() == "explode" and len(call.expressions) == 1 and len(named) == 1):
-        raise SqlError(f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column")
+    if not (
+        isinstance(call, exp.Anonymous)
+        and call.name.lower() == "explode"
+        and len(call.expressions) == 1
+        and len(named) == 1
+    ):
+        raise SqlError(
+            f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column"
+        )
     value = translate(call.expressions[0], scope)
-    element = value.type.children[0] if value.type is not None and value.type.name is TypeName.ARRAY else None
+    element = (
+        value.type.children[0]
+        if value.type is not None and value.type.name is TypeName.ARRAY
+        else None
+    )
     sql = f"{_generator(value, outer=bool(lateral.args.get('outer')))} AS {name(named[0])}"
     if columns is None:
         return None, scope, (sql,)
     known: DataType = element or DataType(TypeName.STRING)
     made = Column(name=named[0], type=known)
-    after = [made if c.name == made.name else c for c in columns] if any(c.name == made.name for c in columns) else [*columns, made]
+    after = (
+        [made if c.name == made.name else c for c in columns]
+        if any(c.name == made.name for c in columns)
+        else [*columns, made]
+    )
     step = tuple(sql if c.name == made.name else name(c.name) for c in after)
-    return after, replace(scope, columns={c.name: c.type for c in after}), (*step, name(ROW_KIND)) if kinds else step
+    return (
+        after,
+        replace(scope, columns={c.name: c.type for c in after}),
+        (*step, name(ROW_KIND)) if kinds else step,
+    )

@@ -22,7 +22,10 @@ class Scope:
     @staticmethod
     def of(table: Table | None, tables: frozenset[str]) -> "Scope":
         """The scope of a query on a table; `tables` are the names by which the query may call it."""
-        return Scope(columns=None if table is None else {c.name: c.type for c in table.columns}, tables=tables)
+        return Scope(
+            columns=None if table is None else {c.name: c.type for c in table.columns},
+            tables=tables,
+        )
 
     def binding(self, names: list[str]) -> "Scope":
         """Inside `(names) -> ...`."""
@@ -43,7 +46,10 @@ class Scope:
         if first is None and len(parts) > 1:  # the table under a name that is not the query's
             first, parts = self._find(parts[-1], list(self.columns)), parts[-1:]
         if first is None:
-            raise SqlError(f"there is no column {whole}: there are {', '.join(self.columns)}", suggestion=nearest(parts[0], list(self.columns)))
+            raise SqlError(
+                f"there is no column {whole}: there are {', '.join(self.columns)}",
+                suggestion=nearest(parts[0], list(self.columns)),
+            )
         value = self._column(first)
         for part in parts[1:]:
             value = _inside(value, part, whole)
@@ -72,7 +78,9 @@ def _inside(value: Typed, part: str, whole: str) -> Typed:
         for column in kind.columns:
             if column.name == part:
                 return Typed(f"{value.sql}.{name(part)}", column.type)
-        raise SqlError(f"there is no field {part} in {whole}: there are {', '.join(c.name for c in kind.columns)}")
+        raise SqlError(
+            f"there is no field {part} in {whole}: there are {', '.join(c.name for c in kind.columns)}"
+        )
     if kind is not None and kind.name is TypeName.MAP:
         key, item = kind.children
         return Typed(f"try_element_at({value.sql}, CAST({text(part)} AS {spark_type(key)}))", item)

@@ -50,7 +50,9 @@ def _translations(values: Values, table: Table) -> tuple[Translation, ...]:
     current: Table | None = table
     for rule in RULES.rules(values, table):
         if current is None:
-            raise UserError(f"a second query for {table.path} needs the types of the first: give every column of it a type with CAST(... AS ...)")
+            raise UserError(
+                f"a second query for {table.path} needs the types of the first: give every column of it a type with CAST(... AS ...)"
+            )
         try:
             step = translated(rule["query"], current)
         except SqlError as error:

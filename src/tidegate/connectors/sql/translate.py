@@ -40,7 +40,9 @@ def translate(node: exp.Expr, scope: Scope) -> Typed:
     """One expression."""
     for kind, render, known in _NODES:
         if isinstance(node, kind):
-            if known != "*" and any(value for key, value in node.args.items() if key not in known.split()):
+            if known != "*" and any(
+                value for key, value in node.args.items() if key not in known.split()
+            ):
                 break  # a part of it would be lost silently
             return render(node, scope)
     raise SqlError(f"{written(node)} is not available in the Sql transform")
@@ -57,7 +59,11 @@ def parts_of(node: exp.Expr) -> list[str] | None:
         return [part.name for part in node.parts]
     if isinstance(node, exp.Dot):
         left = parts_of(node.this)
-        return [*left, node.expression.name] if left and isinstance(node.expression, exp.Identifier) else None
+        return (
+            [*left, node.expression.name]
+            if left and isinstance(node.expression, exp.Identifier)
+            else None
+        )
     return [node.name] if isinstance(node, exp.Identifier) else None
 
 
@@ -104,7 +110,9 @@ def _arithmetic(node: exp.Expr, scope: Scope) -> Typed:
     sign = _SIGNS[type(node)]
     for side in (left, right):
         if side.is_a(STRING, BOOLEAN):
-            raise SqlError(f"{written(node)}: {sign} needs numbers, and {side.sql} is a {side.type}")
+            raise SqlError(
+                f"{written(node)}: {sign} needs numbers, and {side.sql} is a {side.type}"
+            )
     kind = _arithmetic_type(left, right)
     if kind is None:
         return Typed(f"({left.sql} {sign} {right.sql})", None)
@@ -112,17 +120,27 @@ def _arithmetic(node: exp.Expr, scope: Scope) -> Typed:
         return Typed(_floating(sign, left, right), DOUBLE)
     if kind.name is TypeName.DECIMAL:
         return Typed(_decimal(sign, left, right, kind), kind)
-    return Typed(f"CAST({left.sql} {'div' if sign == '/' else sign} {right.sql} AS {spark_type(kind)})", kind)
+    return Typed(
+        f"CAST({left.sql} {'div' if sign == '/' else sign} {right.sql} AS {spark_type(kind)})", kind
+    )
 
 
 def _arithmetic_type(left: Typed, right: Typed) -> DataType | None:
-    if left.type is None or right.type is None or not (left.among(NUMBERS) and right.among(NUMBERS)):
+    if (
+        left.type is None
+        or right.type is None
+        or not (left.among(NUMBERS) and right.among(NUMBERS))
+    ):
         return None
     if left.among(SMALL) and right.among(SMALL):
         return INT
     if left.among(WHOLE) and right.among(WHOLE):
         return BIGINT
-    return wider_decimal(left.type, right.type) if TypeName.DECIMAL in (left.type.name, right.type.name) else DOUBLE
+    return (
+        wider_decimal(left.type, right.type)
+        if TypeName.DECIMAL in (left.type.name, right.type.name)
+        else DOUBLE
+    )
 
 
 def _floating(sign: str, left: Typed, right: Typed) -> str:
@@ -130,7 +148,9 @@ def _floating(sign: str, left: Typed, right: Typed) -> str:
     plain = f"({a} {sign} {b})"
     if sign not in "/%" or (isinstance(right.literal, int | float) and right.literal):
         return plain
-    by_zero = f"{a} * double('Infinity')" if sign == "/" else "double('NaN')"  # as Java has it; Spark would end the job
+    by_zero = (
+        f"{a} * double('Infinity')" if sign == "/" else "double('NaN')"
+    )  # as Java has it; Spark would end the job
     return f"IF({b} = 0, {by_zero}, {plain})"
 
 
@@ -143,7 +163,14 @@ def _decimal(sign: str, left: Typed, right: Typed, kind: DataType) -> str:
     return f"CAST({plain} AS {spark_type(kind)})"
 
 
-_SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div"}
+_SIGNS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+}
 
 
 def _joined(node: exp.Expr, scope: Scope) -> Typed:
@@ -169,8 +196,13 @@ def _different(node: exp.Expr, scope: Scope) -> Typed:
 
 
 def _like(node: exp.Expr, scope: Scope, escape: str = "") -> Typed:
-    word = ("NOT " if node.args.get("negate") else "") + ("ILIKE" if isinstance(node, exp.ILike) else "LIKE")
-    return Typed(f"({as_text(translate(node.this, scope))} {word} {translate(node.expression, scope).sql}{escape})", BOOLEAN)
+    word = ("NOT " if node.args.get("negate") else "") + (
+        "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+    )
+    return Typed(
+        f"({as_text(translate(node.this, scope))} {word} {translate(node.expression, scope).sql}{escape})",
+        BOOLEAN,
+    )
 
 
 def _escape(node: exp.Expr, scope: Scope) -> Typed:
@@ -181,7 +213,9 @@ def _escape(node: exp.Expr, scope: Scope) -> Typed:
 
 def _not(node: exp.Expr, scope: Scope) -> Typed:
     inside = node.this
-    if isinstance(inside, exp.Is | exp.In | exp.Like | exp.ILike | exp.Between | exp.RegexpLike):  # x IS NOT NULL, x NOT IN (...): written as one
+    if isinstance(
+        inside, exp.Is | exp.In | exp.Like | exp.ILike | exp.Between | exp.RegexpLike
+    ):  # x IS NOT NULL, x NOT IN (...): written as one
         return Typed(f"(NOT {translate(inside, scope).sql})", BOOLEAN)
     return Typed(f"(NOT coalesce({translate(inside, scope).sql}, false))", BOOLEAN)
 
@@ -196,7 +230,9 @@ def _in(node: exp.Expr, scope: Scope) -> Typed:
         raise SqlError("IN takes a list of values, not a query")
     values = [translate(e, scope) for e in node.expressions]
     given = [v for v in values if not v.is_a(NULL)] or values
-    return Typed(f"({translate(node.this, scope).sql} IN ({', '.join(v.sql for v in given)}))", BOOLEAN)
+    return Typed(
+        f"({translate(node.this, scope).sql} IN ({', '.join(v.sql for v in given)}))", BOOLEAN
+    )
 
 
 def _between(node: exp.Expr, scope: Scope) -> Typed:
@@ -206,21 +242,29 @@ def _between(node: exp.Expr, scope: Scope) -> Typed:
 
 def _case(node: exp.Expr, scope: Scope) -> Typed:
     subject = translate(node.this, scope).sql if node.this else ""
-    branches = [(translate(branch.this, scope).sql, translate(branch.args["true"], scope)) for branch in node.args["ifs"]]
+    branches = [
+        (translate(branch.this, scope).sql, translate(branch.args["true"], scope))
+        for branch in node.args["ifs"]
+    ]
     default = node.args.get("default")
     return case(branches, translate(default, scope) if default else None, subject)
 
 
 def _if(node: exp.Expr, scope: Scope) -> Typed:
     otherwise = node.args.get("false")
-    return case([(translate(node.this, scope).sql, translate(node.args["true"], scope))], translate(otherwise, scope) if otherwise else None)
+    return case(
+        [(translate(node.this, scope).sql, translate(node.args["true"], scope))],
+        translate(otherwise, scope) if otherwise else None,
+    )
 
 
 def _cast(node: exp.Expr, scope: Scope) -> Typed:
     to = node.args["to"]
     word = str(to.args["kind"]) if to.this is exp.DType.USERDEFINED else str(to.this.value)
     sizes = [int(param.name) for param in to.expressions if param.name.isdigit()]
-    return cast(translate(node.this, scope), type_named(word, sizes), safe=isinstance(node, exp.TryCast))
+    return cast(
+        translate(node.this, scope), type_named(word, sizes), safe=isinstance(node, exp.TryCast)
+    )
 
 
 def _extract(node: exp.Expr, scope: Scope) -> Typed:
@@ -231,7 +275,10 @@ def _zone(node: exp.Expr, scope: Scope) -> Typed:
     value, zone = translate(node.this, scope), translate(node.args["zone"], scope)
     if value.is_a(TIMESTAMP_TZ):
         return value  # the same moment, seen from elsewhere
-    return Typed(f"CAST(convert_timezone({zone.sql}, current_timezone(), CAST({value.sql} AS TIMESTAMP_NTZ)) AS TIMESTAMP)", TIMESTAMP_TZ)
+    return Typed(
+        f"CAST(convert_timezone({zone.sql}, current_timezone(), CAST({value.sql} AS TIMESTAMP_NTZ)) AS TIMESTAMP)",
+        TIMESTAMP_TZ,
+    )
 
 
 def _element(node: exp.Expr, scope: Scope) -> Typed:
@@ -252,9 +299,15 @@ def _lambda(node: exp.Expr, scope: Scope) -> Typed:
 
 def _call(node: exp.Expr, scope: Scope) -> Typed:
     name = node.name
-    if name.upper() == "POSITION" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.In):
+    if (
+        name.upper() == "POSITION"
+        and len(node.expressions) == 1
+        and isinstance(node.expressions[0], exp.In)
+    ):
         inside = node.expressions[0]  # POSITION('x' IN text)
-        return FUNCTIONS["POSITION"]((translate(inside.this, scope), translate(inside.args["field"], scope)))
+        return FUNCTIONS["POSITION"](
+            (translate(inside.this, scope), translate(inside.args["field"], scope))
+        )
     known = FUNCTIONS.get(name.upper())
     if known is None and name.lower() not in SPARK_OWN:
         raise refuse(name)
@@ -267,7 +320,9 @@ def _call(node: exp.Expr, scope: Scope) -> Typed:
 def _now(node: exp.Expr, _: Scope) -> Typed:
     if isinstance(node, exp.CurrentDate):
         return FUNCTIONS["CURRENT_DATE"](())
-    return FUNCTIONS["CURRENT_TIME" if isinstance(node, exp.CurrentTime) else "CURRENT_TIMESTAMP"](())
+    return FUNCTIONS["CURRENT_TIME" if isinstance(node, exp.CurrentTime) else "CURRENT_TIMESTAMP"](
+        ()
+    )
 
 
 def _interval(node: exp.Expr, _: Scope) -> Typed:
@@ -275,11 +330,15 @@ def _interval(node: exp.Expr, _: Scope) -> Typed:
 
 
 def _several_rows(node: exp.Expr, _: Scope) -> Typed:
-    raise SqlError(f"{written(node)}: the Sql transform works row by row, without windows and inner queries")
+    raise SqlError(
+        f"{written(node)}: the Sql transform works row by row, without windows and inner queries"
+    )
 
 
 _PAIR = "this expression"
-_NODES: tuple[tuple[type[exp.Expr] | tuple[type[exp.Expr], ...], Node, str], ...] = (  # kind, translation, the parts that it reads
+_NODES: tuple[
+    tuple[type[exp.Expr] | tuple[type[exp.Expr], ...], Node, str], ...
+] = (  # kind, translation, the parts that it reads
     ((exp.Column, exp.Dot, exp.Identifier), _names, "this expression table db catalog quoted"),
     (exp.Literal, _literal, "this is_string"),
     (exp.Null, _null, ""),

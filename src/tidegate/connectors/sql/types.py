@@ -29,7 +29,14 @@ SMALL = frozenset({TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT})
 WHOLE = SMALL | {TypeName.BIGINT}
 FLOATING = frozenset({TypeName.FLOAT, TypeName.DOUBLE})
 NUMBERS = WHOLE | FLOATING | {TypeName.DECIMAL}
-_ORDER = [TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE]
+_ORDER = [
+    TypeName.TINYINT,
+    TypeName.SMALLINT,
+    TypeName.INT,
+    TypeName.BIGINT,
+    TypeName.FLOAT,
+    TypeName.DOUBLE,
+]
 
 _NAMES = {
     "VARCHAR": STRING, "STRING": STRING, "TEXT": STRING, "CHAR": STRING, "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
@@ -61,10 +68,14 @@ def type_named(word: str, sizes: list[int]) -> DataType:
     if upper in ("DECIMAL", "NUMERIC"):
         precision, scale = (*sizes, 0)[:2] if sizes else (DECIMAL.precision, DECIMAL.scale)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
-            raise SqlError(f"DECIMAL({precision},{scale}): precision is 1 to 38 and scale at most the precision")
+            raise SqlError(
+                f"DECIMAL({precision},{scale}): precision is 1 to 38 and scale at most the precision"
+            )
         return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
     if upper not in _NAMES:
-        raise SqlError(f"CAST does not know the type {word}", suggestion=nearest(word, [*_NAMES, "DECIMAL"]))
+        raise SqlError(
+            f"CAST does not know the type {word}", suggestion=nearest(word, [*_NAMES, "DECIMAL"])
+        )
     return _NAMES[upper]
 
 
@@ -85,4 +96,8 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
 
 def wider_decimal(left: DataType, right: DataType) -> DataType:
     """The decimal of two numbers, one of which at least is one: the larger precision and the larger scale."""
-    return DataType(TypeName.DECIMAL, precision=max(left.precision, right.precision), scale=max(left.scale, right.scale))
+    return DataType(
+        TypeName.DECIMAL,
+        precision=max(left.precision, right.precision),
+        scale=max(left.scale, right.scale),
+    )

@@ -9,15 +9,78 @@ from tidegate.databases.binlog.lexer import Cursor, Kind, Token, clauses
 
 _INDEXES = {"index", "key", "fulltext", "spatial"}
 # `alter` is a default, a constraint, or whether an index or a column is seen.
-_HARMLESS_VERBS = {"alter", "enable", "disable", "order", "partition", "secondary_load", "secondary_unload", "union"}
+_HARMLESS_VERBS = {
+    "alter",
+    "enable",
+    "disable",
+    "order",
+    "partition",
+    "secondary_load",
+    "secondary_unload",
+    "union",
+}
 _PARTITION_UPKEEP = ("analyze", "check", "optimize", "rebuild", "repair", "coalesce", "reorganize")
-_HARMLESS_PAIRS = {(verb, "partition") for verb in _PARTITION_UPKEEP} | {("remove", "partitioning"), ("upgrade", "format")}
+_HARMLESS_PAIRS = {(verb, "partition") for verb in _PARTITION_UPKEEP} | {
+    ("remove", "partitioning"),
+    ("upgrade", "format"),
+}
 _HARMLESS_PAIRS |= {("with", "validation"), ("without", "validation")}
-_OPTIONS = {"comment", "auto_increment", "checksum", "table_checksum", "page_checksum", "delay_key_write", "pack_keys", "row_format", "stats_persistent"}
-_OPTIONS |= {"stats_auto_recalc", "stats_sample_pages", "avg_row_length", "max_rows", "min_rows", "key_block_size", "compression", "page_compressed"}
-_OPTIONS |= {"page_compression_level", "encryption", "encrypted", "encryption_key_id", "insert_method", "engine_attribute", "secondary_engine_attribute"}
-_OPTIONS |= {"algorithm", "lock", "force", "tablespace", "storage", "connection", "password", "transactional", "autoextend_size", "start", "data", "directory"}
-_OPTIONS |= {"default", "character", "charset", "collate", "secondary_engine", "ietf_quotes", "sequence", "itef_quotes", "engine", "type"}
+_OPTIONS = {
+    "comment",
+    "auto_increment",
+    "checksum",
+    "table_checksum",
+    "page_checksum",
+    "delay_key_write",
+    "pack_keys",
+    "row_format",
+    "stats_persistent",
+}
+_OPTIONS |= {
+    "stats_auto_recalc",
+    "stats_sample_pages",
+    "avg_row_length",
+    "max_rows",
+    "min_rows",
+    "key_block_size",
+    "compression",
+    "page_compressed",
+}
+_OPTIONS |= {
+    "page_compression_level",
+    "encryption",
+    "encrypted",
+    "encryption_key_id",
+    "insert_method",
+    "engine_attribute",
+    "secondary_engine_attribute",
+}
+_OPTIONS |= {
+    "algorithm",
+    "lock",
+    "force",
+    "tablespace",
+    "storage",
+    "connection",
+    "password",
+    "transactional",
+    "autoextend_size",
+    "start",
+    "data",
+    "directory",
+}
+_OPTIONS |= {
+    "default",
+    "character",
+    "charset",
+    "collate",
+    "secondary_engine",
+    "ietf_quotes",
+    "sequence",
+    "itef_quotes",
+    "engine",
+    "type",
+}
 _REFERENCE_ACTIONS = {"cascade", "null", "default"}
 
 
@@ -122,9 +185,17 @@ def _add(cursor: Cursor) -> Alteration:
     if not cursor.mark("("):
         return _added(cursor)
     whole = Alteration(severity=Severity.HARMLESS)
-    for part in clauses(cursor.rest[:-1] if cursor.rest and cursor.rest[-1].raw == ")" else cursor.rest):
+    for part in clauses(
+        cursor.rest[:-1] if cursor.rest and cursor.rest[-1].raw == ")" else cursor.rest
+    ):
         inner = Cursor(list(part))
-        is_index = inner.word() in _INDEXES | {"constraint", "primary", "unique", "foreign", "check"}
+        is_index = inner.word() in _INDEXES | {
+            "constraint",
+            "primary",
+            "unique",
+            "foreign",
+            "check",
+        }
         whole = _together(whole, _add(inner) if is_index else _added(inner))
     return whole
 
@@ -134,15 +205,23 @@ def _added(cursor: Cursor) -> Alteration:
     if not name or not cursor.rest:
         return Alteration(severity=Severity.ALTER)
     words = {t.value for t in cursor.rest if t.kind is Kind.WORD}
-    keyed = "primary" in words or ("key" in words and "unique" not in words)  # `int key` is a primary key
+    keyed = "primary" in words or (
+        "key" in words and "unique" not in words
+    )  # `int key` is a primary key
     column = AddedColumn(name, tuple(cursor.rest))
-    return Alteration(severity=Severity.ALTER if keyed else Severity.ADD, added=(column,), cascades="references" in words)
+    return Alteration(
+        severity=Severity.ALTER if keyed else Severity.ADD,
+        added=(column,),
+        cascades="references" in words,
+    )
 
 
 def _constraint(cursor: Cursor) -> Alteration:
     words = [t.value for t in cursor.rest if t.kind is Kind.WORD]
     if "foreign" in words or "references" in words:
-        return Alteration(severity=Severity.HARMLESS, cascades=bool(_REFERENCE_ACTIONS & set(words)))
+        return Alteration(
+            severity=Severity.HARMLESS, cascades=bool(_REFERENCE_ACTIONS & set(words))
+        )
     if "primary" in words[:3]:
         return Alteration(severity=Severity.ALTER)
     return Alteration(severity=Severity.INDEX if "unique" in words[:3] else Severity.HARMLESS)
@@ -170,7 +249,12 @@ def _modify(cursor: Cursor, verb: str) -> Alteration:
     cursor.skip_exists()
     old = cursor.name()
     new = cursor.name() if verb == "change" else old
-    if not old or not new or old != new or any(t.kind is Kind.WORD and t.value in ("first", "after") for t in cursor.rest):
+    if (
+        not old
+        or not new
+        or old != new
+        or any(t.kind is Kind.WORD and t.value in ("first", "after") for t in cursor.rest)
+    ):
         return Alteration(severity=Severity.ALTER)
     return Alteration(severity=Severity.MODIFY, modified=(AddedColumn(new, tuple(cursor.rest)),))
 
@@ -226,18 +310,45 @@ _ALIASES = {
     "numeric": "decimal",
     "dec": "decimal",
 }
-_ALIASES |= {"fixed": "decimal", "real": "double", "float8": "double", "character": "char", "middleint": "mediumint"}
+_ALIASES |= {
+    "fixed": "decimal",
+    "real": "double",
+    "float8": "double",
+    "character": "char",
+    "middleint": "mediumint",
+}
 _WHOLE = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _USUAL = {"decimal": "(10,0)", "char": "(1)", "binary": "(1)", "bit": "(1)", "year": "(4)"}
-_NOT_PLAIN = {"as", "generated", "primary", "key", "unique", "references", "compressed", "auto_increment", "without", "row"}
+_NOT_PLAIN = {
+    "as",
+    "generated",
+    "primary",
+    "key",
+    "unique",
+    "references",
+    "compressed",
+    "auto_increment",
+    "without",
+    "row",
+}
 
 
-def same_definition(recorded_type: str, nullable: bool | None, definition: tuple[Token, ...]) -> bool:
+def same_definition(
+    recorded_type: str, nullable: bool | None, definition: tuple[Token, ...]
+) -> bool:
     """Whether a column's definition in a statement is certainly the recorded one; the character set is left to the catalogue."""
     words = [t.value for t in definition if t.kind is Kind.WORD]
-    if not words or set(words) & _NOT_PLAIN or words[0] in ("timestamp", "bool", "boolean", "national", "nchar", "nvarchar", "serial"):
+    if (
+        not words
+        or set(words) & _NOT_PLAIN
+        or words[0] in ("timestamp", "bool", "boolean", "national", "nchar", "nvarchar", "serial")
+    ):
         return False
-    if nullable is None or ("not" in words and words[words.index("not") + 1 : words.index("not") + 2] == ["null"]) == nullable:
+    if (
+        nullable is None
+        or ("not" in words and words[words.index("not") + 1 : words.index("not") + 2] == ["null"])
+        == nullable
+    ):
         return False
     return _normal("".join(_type_text(definition))) == _normal(recorded_type)
 
@@ -269,4 +380,10 @@ def _normal(text: str) -> tuple[str, str, bool, bool, tuple[str, ...]]:
     if word == "decimal" and sizes and "," not in sizes:
         sizes = sizes[:-1] + ",0)"
     tail = text.lower() if not labels else ""
-    return word, sizes or _USUAL.get(word, ""), "unsigned" in tail or "zerofill" in tail, "zerofill" in tail, labels
+    return (
+        word,
+        sizes or _USUAL.get(word, ""),
+        "unsigned" in tail or "zerofill" in tail,
+        "zerofill" in tail,
+        labels,
+    )

@@ -24,7 +24,14 @@ SINGLE = tuple(_SINGLE.split())
 MULTI = ("big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis")
 """Sets in which bytes from 128 on may be the first of two, of three after 0x8F, or of four."""
 TRIPLE = ("eucjpms", "ujis")
-_UNICODE = {"utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
+_UNICODE = {
+    "utf8": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf8mb4": "utf-8",
+    "utf16": "utf-16-be",
+    "utf16le": "utf-16-le",
+    "utf32": "utf-32-be",
+}
 WITH_ASCII = frozenset({*SINGLE, *MULTI} - {"swe7"})
 """Character sets in which the bytes below 128 are ASCII and stand for themselves."""
 BEYOND_BMP = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
@@ -43,7 +50,9 @@ def codec_of(charset: str) -> str:
         return _UNICODE[name]
     if name in SINGLE or name in MULTI or name == "ucs2":
         return _PREFIX + name
-    raise Unsupported(f"text in the character set {charset} cannot be read from the log; convert the column to utf8mb4")
+    raise Unsupported(
+        f"text in the character set {charset} cannot be read from the log; convert the column to utf8mb4"
+    )
 
 
 @cache
@@ -62,7 +71,11 @@ def table_of(charset: str) -> dict[bytes, str]:
     """The characters of a set by their bytes, but for sequences of four."""
     cells, at = _cells(), 0
     for name in (*SINGLE, *MULTI):
-        sizes = [SINGLE_CELLS, *([DOUBLE_CELLS] if name in MULTI else []), *([TRIPLE_CELLS] if name in TRIPLE else [])]
+        sizes = [
+            SINGLE_CELLS,
+            *([DOUBLE_CELLS] if name in MULTI else []),
+            *([TRIPLE_CELLS] if name in TRIPLE else []),
+        ]
         if name == charset:
             break
         at += sum(sizes)
@@ -70,8 +83,12 @@ def table_of(charset: str) -> dict[bytes, str]:
     if charset in MULTI:
         keys += [bytes([lead, byte]) for lead in range(128, 256) for byte in range(256)]
     if charset in TRIPLE:
-        keys += [bytes([0x8F, second, third]) for second in range(128, 256) for third in range(128, 256)]
-    return {key: cells[at + n] for n, key in enumerate(keys) if cells[at + n] != "\0" or key == b"\0"}
+        keys += [
+            bytes([0x8F, second, third]) for second in range(128, 256) for third in range(128, 256)
+        ]
+    return {
+        key: cells[at + n] for n, key in enumerate(keys) if cells[at + n] != "\0" or key == b"\0"
+    }
 
 
 class _FourBytes(dict[bytes, str]):
@@ -96,11 +113,17 @@ def _decoder(charset: str) -> Callable[[bytes], str]:
     if charset in SINGLE:
         characters = "".join(table[bytes([byte])] for byte in range(256))
         return lambda data: codecs.charmap_decode(data, "strict", characters)[0]
-    leads = bytes(sorted({key[0] for key in table if len(key) == 2} - {key[0] for key in table if len(key) == 1}))
+    leads = bytes(
+        sorted(
+            {key[0] for key in table if len(key) == 2} - {key[0] for key in table if len(key) == 1}
+        )
+    )
     kinds = [b"\x8f[\x80-\xff]{2}"] if charset in TRIPLE else []
     if charset == "gb18030":
         kinds, table = [b"[\x81-\xfe][0-9][\x81-\xfe][0-9]"], _FourBytes(table)
-    pieces = re.compile(b"|".join([*kinds, b"[" + re.escape(leads) + b"].", b"."]), re.DOTALL).findall
+    pieces = re.compile(
+        b"|".join([*kinds, b"[" + re.escape(leads) + b"].", b"."]), re.DOTALL
+    ).findall
     return lambda data: "".join([table[piece] for piece in pieces(data)])
 
 
@@ -123,14 +146,18 @@ def _find(name: str) -> codecs.CodecInfo | None:
             return decode(found), len(found)
         except (KeyError, ValueError):
             if errors == "strict":
-                raise UnicodeDecodeError(name, found, 0, len(found), "no text in this character set") from None
+                raise UnicodeDecodeError(
+                    name, found, 0, len(found), "no text in this character set"
+                ) from None
             return "\ufffd" * len(found), len(found)
 
     return codecs.CodecInfo(_only_reads, decoded, name=name)
 
 
 def _only_reads(text: str, errors: str = "strict", /) -> tuple[bytes, int]:
-    raise UnicodeEncodeError("tidegate", text, 0, len(text), f"this character set is only decoded ({errors})")
+    raise UnicodeEncodeError(
+        "tidegate", text, 0, len(text), f"this character set is only decoded ({errors})"
+    )
 
 
 codecs.register(_find)

@@ -69,16 +69,27 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
     if raw.kind is Raw.PACKED:
         inner = finisher(replace(raw, kind=Raw.TEXT), target)
         return lambda values: inner([None if v is None else unpacked_value(v) for v in values])
-    if kind is TypeName.STRING and raw.kind is Raw.TEXT and target.word not in _ADDRESSES and _is_utf8(target.charset):
+    if (
+        kind is TypeName.STRING
+        and raw.kind is Raw.TEXT
+        and target.word not in _ADDRESSES
+        and _is_utf8(target.charset)
+    ):
         return failing(lambda values: pa.array(values, pa.binary()).cast(arrow))
     if kind is TypeName.STRING and raw.kind is Raw.TEXT and target.charset in WITH_ASCII:
         return failing(lambda values: _mostly_ascii(values, as_python, arrow))
     if kind is TypeName.STRING:
-        return failing(lambda values: pa.array([None if v is None else _text(as_python(v)) for v in values], arrow))
+        return failing(
+            lambda values: pa.array(
+                [None if v is None else _text(as_python(v)) for v in values], arrow
+            )
+        )
     return failing(_typed(raw, target, as_python, arrow))
 
 
-def _unfit(target: ColumnTarget, finish: Finish, values: Values, error: Exception) -> LoggedValueUnfit:
+def _unfit(
+    target: ColumnTarget, finish: Finish, values: Values, error: Exception
+) -> LoggedValueUnfit:
     """The first value that cannot be one of its column."""
     for index, value in enumerate(values):
         try:
@@ -90,17 +101,25 @@ def _unfit(target: ColumnTarget, finish: Finish, values: Values, error: Exceptio
 
 
 @contextmanager
-def located(table: str, keys: Sequence[str], names: Sequence[str], columns: Sequence[Values]) -> Iterator[None]:
+def located(
+    table: str, keys: Sequence[str], names: Sequence[str], columns: Sequence[Values]
+) -> Iterator[None]:
     """Name the table and the key of the row in errors of a finisher; `columns` are the decoded values."""
     try:
         yield
     except LoggedValueUnfit as error:
-        key = ", ".join(f"{name} = {_shown(values[error.index])}" for name, values in zip(names, columns, strict=True) if name in keys)
+        key = ", ".join(
+            f"{name} = {_shown(values[error.index])}"
+            for name, values in zip(names, columns, strict=True)
+            if name in keys
+        )
         raise error.of_row(table, key) from error
 
 
 def _shown(value: Any) -> str:
-    return value[:_SHOWN_BYTES].decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return (
+        value[:_SHOWN_BYTES].decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    )
 
 
 def unpacked_value(data: bytes) -> bytes:
@@ -119,29 +138,41 @@ def unpacked_value(data: bytes) -> bytes:
     return out
 
 
-def _typed(raw: RawColumn, target: ColumnTarget, as_python: Callable[[Any], Any], arrow: Any) -> Finish:
+def _typed(
+    raw: RawColumn, target: ColumnTarget, as_python: Callable[[Any], Any], arrow: Any
+) -> Finish:
     match raw.kind, target.type.name:
         case Raw.NUMBER | Raw.BITS, TypeName.BOOLEAN:
             return lambda values: pa.array([None if v is None else v != 0 for v in values], arrow)
         case Raw.NUMBER | Raw.BITS, TypeName.DECIMAL:
             shift = 10**target.type.scale
-            return lambda values: decimals([None if v is None else v * shift for v in values], arrow)
+            return lambda values: decimals(
+                [None if v is None else v * shift for v in values], arrow
+            )
         case Raw.UNSCALED, TypeName.DECIMAL if raw.parameter == target.type.scale:
             return lambda values: decimals(values, arrow)
         case (Raw.NUMBER, name) if name in _WHOLE_TYPES:
             return lambda values: pa.array(values, arrow)
         case Raw.BITS, TypeName.BYTES:
-            return lambda values: pa.array([None if v is None else v.to_bytes(raw.parameter, "big") for v in values], arrow)
+            return lambda values: pa.array(
+                [None if v is None else v.to_bytes(raw.parameter, "big") for v in values], arrow
+            )
         case Raw.DAYS, TypeName.DATE:
             return lambda values: pa.array(values, pa.int32()).view(arrow)
         case (Raw.INSTANT, TypeName.TIMESTAMP) if target.zone is not UTC:
-            return lambda values: pa.array([None if v is None else _wall_clock(v, target.zone) for v in values], pa.int64()).view(arrow)
+            return lambda values: pa.array(
+                [None if v is None else _wall_clock(v, target.zone) for v in values], pa.int64()
+            ).view(arrow)
         case Raw.MICROS | Raw.INSTANT, TypeName.TIMESTAMP | TypeName.TIMESTAMP_TZ:
             return lambda values: pa.array(values, pa.int64()).view(arrow)
         case Raw.SPAN, TypeName.TIME:
-            return lambda values: pa.array([None if v is None else _of_day(v) for v in values], pa.int64()).view(arrow)
+            return lambda values: pa.array(
+                [None if v is None else _of_day(v) for v in values], pa.int64()
+            ).view(arrow)
         case _:
-            return lambda values: pa.array([None if v is None else as_python(v) for v in values], arrow)
+            return lambda values: pa.array(
+                [None if v is None else as_python(v) for v in values], arrow
+            )
 
 
 def decimals(unscaled: Values, arrow: Any) -> Any:
@@ -151,7 +182,9 @@ def decimals(unscaled: Values, arrow: Any) -> Any:
         raise ValueError(f"more than {arrow.precision} digits")
     data = b"".join((v or 0).to_bytes(16, "little", signed=True) for v in unscaled)
     nulls = sum(v is None for v in unscaled)
-    return pa.Array.from_buffers(arrow, len(unscaled), [_validity(unscaled) if nulls else None, pa.py_buffer(data)], nulls)
+    return pa.Array.from_buffers(
+        arrow, len(unscaled), [_validity(unscaled) if nulls else None, pa.py_buffer(data)], nulls
+    )
 
 
 def _validity(values: Values) -> Any:
@@ -161,12 +194,19 @@ def _validity(values: Values) -> Any:
 def _of_day(micros: int) -> int:
     """Nanoseconds of a day. The type is a time of day: a span outside of it has no place there."""
     if not 0 <= micros < _DAY_MICROS:
-        raise ValueError(f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns of the type TIME as texts")
+        raise ValueError(
+            f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns of the type TIME as texts"
+        )
     return micros * 1000
 
 
 def _wall_clock(micros: int, zone: tzinfo) -> int:
-    moment = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+    moment = (
+        (_EPOCH + timedelta(microseconds=micros))
+        .replace(tzinfo=UTC)
+        .astimezone(zone)
+        .replace(tzinfo=None)
+    )
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -182,7 +222,11 @@ def _plain(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
     """A decoded value as the Python value that a client of the database would see."""
     match raw.kind:
         case Raw.UNSCALED:
-            return lambda v: Decimal(v).scaleb(-raw.parameter) if abs(v) < 10**27 else Decimal(f"{v}e-{raw.parameter}")
+            return lambda v: (
+                Decimal(v).scaleb(-raw.parameter)
+                if abs(v) < 10**27
+                else Decimal(f"{v}e-{raw.parameter}")
+            )
         case Raw.DAYS:
             return lambda v: (_EPOCH + timedelta(days=v)).date()
         case Raw.MICROS:
@@ -205,11 +249,15 @@ def _words(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
     if raw.kind is Raw.LABEL:
         return lambda v: _label(labels[v - 1], doubtful) if 0 < v <= len(labels) else ""
     if raw.kind is Raw.LABELS:
-        return lambda v: ",".join(_label(label, doubtful) for n, label in enumerate(labels) if v >> n & 1)
+        return lambda v: ",".join(
+            _label(label, doubtful) for n, label in enumerate(labels) if v >> n & 1
+        )
     if target.word in _ADDRESSES:
         return _ADDRESS_TEXTS[target.word]
     if target.charset is None or target.charset == "binary":
-        return lambda v: v.ljust(raw.parameter, b"\0")  # the log leaves out the zeros at the end of BINARY(n)
+        return lambda v: v.ljust(
+            raw.parameter, b"\0"
+        )  # the log leaves out the zeros at the end of BINARY(n)
     codec = codec_of(target.charset)
     return lambda v: v.decode(codec)
 
@@ -234,13 +282,17 @@ _ADDRESS_TEXTS: dict[str, Callable[[bytes], str]] = {
 def _inet6_text(data: bytes) -> str:
     """As the server writes it: the first of the longest runs of zeros is left out, and one of the old kind is written with its dots."""
     words = [int.from_bytes(data[n : n + 2], "big") for n in range(0, 16, 2)]
-    runs = [next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)]  # zeros from each place on
+    runs = [
+        next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)
+    ]  # zeros from each place on
     length = max(runs)
     at = runs.index(length)
     if at == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
         return f"::{'' if length == 6 else 'ffff:'}{IPv4Address(data[12:])}"
     parts = [f"{word:x}" for word in words]
-    return f"{':'.join(parts[:at])}::{':'.join(parts[at + length :])}" if length else ":".join(parts)
+    return (
+        f"{':'.join(parts[:at])}::{':'.join(parts[at + length :])}" if length else ":".join(parts)
+    )
 
 
 def _mostly_ascii(values: Values, as_python: Callable[[Any], Any], arrow: Any) -> Any:
@@ -257,5 +309,7 @@ def _is_utf8(charset: str | None) -> bool:
 def span_text(micros: int, digits: int = 6) -> str:
     """As the server writes a TIME with so many digits after the point: `-838:59:59.000000`."""
     seconds, fraction = divmod(abs(micros), 1_000_000)
-    text = f"{'-' if micros < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    text = (
+        f"{'-' if micros < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    )
     return f"{text}.{fraction:06}"[: len(text) + 1 + digits] if digits else text

@@ -10,11 +10,47 @@ from enum import StrEnum
 from tidegate.databases.binlog.alter import AddedColumn, Alteration, Severity, alteration
 from tidegate.databases.binlog.lexer import Cursor, Kind, Token, tokens
 
-_HARMLESS = {"grant", "revoke", "set", "flush", "analyze", "optimize", "check", "reset", "purge", "install", "uninstall"}
+_HARMLESS = {
+    "grant",
+    "revoke",
+    "set",
+    "flush",
+    "analyze",
+    "optimize",
+    "check",
+    "reset",
+    "purge",
+    "install",
+    "uninstall",
+}
 _HARMLESS |= {"lock", "unlock", "use", "show", "kill"}
-_OBJECTS = {"view", "procedure", "function", "trigger", "event", "user", "role", "server", "sequence", "package", "logfile"}
+_OBJECTS = {
+    "view",
+    "procedure",
+    "function",
+    "trigger",
+    "event",
+    "user",
+    "role",
+    "server",
+    "sequence",
+    "package",
+    "logfile",
+}
 _OBJECTS |= {"tablespace", "resource", "library", "instance", "undo"}
-_ROW_VERBS = {"insert", "replace", "update", "delete", "load", "with", "select", "call", "do", "values", "handler"}
+_ROW_VERBS = {
+    "insert",
+    "replace",
+    "update",
+    "delete",
+    "load",
+    "with",
+    "select",
+    "call",
+    "do",
+    "values",
+    "handler",
+}
 _HEAD_MAX = 16
 Path = tuple[str, str | None]
 
@@ -33,7 +69,9 @@ class Effect(StrEnum):
     CREATE = "create"
     ROWS = "rows"  # changes rows by itself, where row events are needed
     UNKNOWN = "unknown"
-    DIFFERS = "differs"  # no statement: the log describes the table in another way than it is recorded
+    DIFFERS = (
+        "differs"  # no statement: the log describes the table in another way than it is recorded
+    )
 
 
 _EFFECTS = {
@@ -77,7 +115,9 @@ def table_statement(database: str, text: str, sql_mode: int = 0) -> TableStateme
         return None
     if verb in _ROW_VERBS:
         target = _row_target(found, database)
-        return TableStatement(Effect.ROWS, () if target is None else (target,), text, told=target is not None)
+        return TableStatement(
+            Effect.ROWS, () if target is None else (target,), text, told=target is not None
+        )
     match verb:
         case "alter":
             return _alter(found, database, text, sql_mode)
@@ -96,12 +136,19 @@ def table_statement(database: str, text: str, sql_mode: int = 0) -> TableStateme
 
 
 def _one(effect: Effect, path: Path | None, text: str) -> TableStatement:
-    return TableStatement(Effect.UNKNOWN, (), text, told=False) if path is None else TableStatement(effect, (path,), text)
+    return (
+        TableStatement(Effect.UNKNOWN, (), text, told=False)
+        if path is None
+        else TableStatement(effect, (path,), text)
+    )
 
 
 def _object(found: list[Token], *kinds: str) -> int | None:
     """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these words that is not quoted."""
-    return next((n for n, t in enumerate(found[:_HEAD_MAX]) if t.kind is Kind.WORD and t.value in kinds), None)
+    return next(
+        (n for n, t in enumerate(found[:_HEAD_MAX]) if t.kind is Kind.WORD and t.value in kinds),
+        None,
+    )
 
 
 def _alter(found: list[Token], database: str, text: str, sql_mode: int) -> TableStatement | None:
@@ -117,7 +164,9 @@ def _alter(found: list[Token], database: str, text: str, sql_mode: int) -> Table
     if path is None:
         return TableStatement(Effect.UNKNOWN, (), text, told=False)
     altered = alteration(cursor.rest, database)
-    return TableStatement(_EFFECTS[altered.severity], (path, *altered.others), text, altered, sql_mode=sql_mode)
+    return TableStatement(
+        _EFFECTS[altered.severity], (path, *altered.others), text, altered, sql_mode=sql_mode
+    )
 
 
 def _drop(found: list[Token], database: str, text: str) -> TableStatement | None:
@@ -129,7 +178,11 @@ def _drop(found: list[Token], database: str, text: str) -> TableStatement | None
     match found[at].value:
         case "database" | "schema":
             name = cursor.name()
-            return TableStatement(Effect.DROP, ((name, None),), text) if name else TableStatement(Effect.UNKNOWN, (), text, told=False)
+            return (
+                TableStatement(Effect.DROP, ((name, None),), text)
+                if name
+                else TableStatement(Effect.UNKNOWN, (), text, told=False)
+            )
         case "table" | "tables":
             paths = []
             while (path := cursor.path(database)) is not None:
@@ -140,7 +193,11 @@ def _drop(found: list[Token], database: str, text: str) -> TableStatement | None
         case "index":
             name = cursor.name() or ""
             cursor.take("on")
-            return _one(Effect.ALTER if name.lower() == "primary" else Effect.INDEX, cursor.path(database), text)
+            return _one(
+                Effect.ALTER if name.lower() == "primary" else Effect.INDEX,
+                cursor.path(database),
+                text,
+            )
         case _:
             return None
 
@@ -154,14 +211,18 @@ def _create(found: list[Token], database: str, text: str) -> TableStatement | No
     head = [t.value for t in found[:at]]
     match found[at].value:
         case "table":
-            return _one(Effect.REMOVE if "replace" in head else Effect.CREATE, cursor.path(database), text)
+            return _one(
+                Effect.REMOVE if "replace" in head else Effect.CREATE, cursor.path(database), text
+            )
         case "database" | "schema" if "replace" in head:
             name = cursor.name()
             return TableStatement(Effect.DROP, ((name, None),), text) if name else None
         case "index":
             while cursor.rest and not cursor.take("on"):
                 cursor.rest = cursor.rest[1:]
-            return _one(Effect.INDEX if "unique" in head else Effect.HARMLESS, cursor.path(database), text)
+            return _one(
+                Effect.INDEX if "unique" in head else Effect.HARMLESS, cursor.path(database), text
+            )
         case _:
             return None
 
@@ -196,7 +257,12 @@ def _row_target(found: list[Token], database: str) -> Path | None:
             return cursor.path(database)
         case "delete" if cursor.take("from"):
             path = cursor.path(database)
-            return path if cursor.word() in ("", "where", "order", "limit", "returning") and not cursor.mark(",") else None
+            return (
+                path
+                if cursor.word() in ("", "where", "order", "limit", "returning")
+                and not cursor.mark(",")
+                else None
+            )
         case "update":
             path = cursor.path(database)
             return path if cursor.word() == "set" else None

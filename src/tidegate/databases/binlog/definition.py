@@ -18,13 +18,46 @@ from tidegate.databases.binlog.layout import LogColumn, fits
 from tidegate.databases.types import base_and_sizes
 from tidegate.model.errors import Unsupported
 
-_WIDE = {"utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "ucs2": 2, "utf16": 4, "utf16le": 4, "utf32": 4, "gbk": 2, "gb2312": 2, "gb18030": 4, "big5": 2, "sjis": 2}
+_WIDE = {
+    "utf8mb4": 4,
+    "utf8mb3": 3,
+    "utf8": 3,
+    "ucs2": 2,
+    "utf16": 4,
+    "utf16le": 4,
+    "utf32": 4,
+    "gbk": 2,
+    "gb2312": 2,
+    "gb18030": 4,
+    "big5": 2,
+    "sjis": 2,
+}
 _WIDE |= {"cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2}
-_BLOB_BYTES = {"tinyblob": 1, "tinytext": 1, "blob": 2, "text": 2, "mediumblob": 3, "mediumtext": 3, "longblob": 4, "longtext": 4}
+_BLOB_BYTES = {
+    "tinyblob": 1,
+    "tinytext": 1,
+    "blob": 2,
+    "text": 2,
+    "mediumblob": 3,
+    "mediumtext": 3,
+    "longblob": 4,
+    "longtext": 4,
+}
 _FRACTIONS = {"time": 19, "datetime": 18, "timestamp": 17}
 _SAME_CHARSET = {"utf8": "utf8mb3"}
 _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
-_NUMBERS = {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "float", "double", "decimal", "numeric"}
+_NUMBERS = {
+    "tinyint",
+    "smallint",
+    "mediumint",
+    "int",
+    "integer",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "numeric",
+}
 Charsets = Callable[[int], str | None]
 """The character set of a collation by its number; None where it is not known."""
 
@@ -57,7 +90,9 @@ def is_whole(columns: Recorded) -> bool:
 
 def key_of(columns: Recorded) -> tuple[str, ...]:
     """The columns that tell rows apart, in order."""
-    return tuple(c.log.name for c in sorted((c for c in columns if c.key), key=lambda c: abs(c.key or 0)))
+    return tuple(
+        c.log.name for c in sorted((c for c in columns if c.key), key=lambda c: abs(c.key or 0))
+    )
 
 
 def known_charset(collation: int) -> str | None:
@@ -77,21 +112,34 @@ def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_char
         if wrong := _column_difference(map_, number, column, charset):
             return f"column {number + 1}, {column.log.name} {column.log.type}, {wrong}"
     key = map_.metadata.key
-    ours = tuple(n for n, c in sorted(enumerate(columns), key=lambda item: item[1].key or 0) if (c.key or 0) > 0)
-    if key is not None and all(c.key is not None for c in columns) and not any((c.key or 0) < 0 for c in columns) and key != ours:
+    ours = tuple(
+        n
+        for n, c in sorted(enumerate(columns), key=lambda item: item[1].key or 0)
+        if (c.key or 0) > 0
+    )
+    if (
+        key is not None
+        and all(c.key is not None for c in columns)
+        and not any((c.key or 0) < 0 for c in columns)
+        and key != ours
+    ):
         names = [c.log.name for c in columns]
         return f"its primary key is ({', '.join(names[n] for n in key)}) in the log, and ({', '.join(names[n] for n in ours)}) is recorded"
     return ""
 
 
-def _column_difference(map_: TableMap, number: int, column: RecordedColumn, charset: Charsets) -> str:
+def _column_difference(
+    map_: TableMap, number: int, column: RecordedColumn, charset: Charsets
+) -> str:
     meta, log = map_.metadata, column.log
     if meta.names is not None and meta.names[number] != log.name:
         return f"is called {meta.names[number]} in the log"
     kind, parameter = map_.types[number], map_.metas[number]
     wanted = _expected(log)
     if not fits(log, kind) or (wanted is not None and wanted[0] == kind and wanted[1] != parameter):
-        return f"has the type {kind} with the parameter {parameter} in the log" + (f" instead of {wanted[0]} with {wanted[1]}" if wanted else "")
+        return f"has the type {kind} with the parameter {parameter} in the log" + (
+            f" instead of {wanted[0]} with {wanted[1]}" if wanted else ""
+        )
     if meta.unsigned is not None and log.word in _NUMBERS and meta.unsigned[number] != log.unsigned:
         return f"is {'unsigned' if meta.unsigned[number] else 'signed'} in the log"
     if column.nullable is not None and meta.nullable[number] != column.nullable:
@@ -99,18 +147,31 @@ def _column_difference(map_: TableMap, number: int, column: RecordedColumn, char
     return _text_difference(meta.collations[number], meta.labels[number], log, charset)
 
 
-def _text_difference(collation: int | None, labels: tuple[bytes, ...] | None, log: LogColumn, charset: Charsets) -> str:
+def _text_difference(
+    collation: int | None, labels: tuple[bytes, ...] | None, log: LogColumn, charset: Charsets
+) -> str:
     found = charset(collation) if collation is not None else None
-    if found is not None and log.charset is not None and _SAME_CHARSET.get(found, found) != _SAME_CHARSET.get(log.charset, log.charset):
+    if (
+        found is not None
+        and log.charset is not None
+        and _SAME_CHARSET.get(found, found) != _SAME_CHARSET.get(log.charset, log.charset)
+    ):
         return f"has the character set {found} in the log"
     if labels is None or not log.charset:
         return ""
     try:
         texts = tuple(label.decode(codec_of(log.charset)) for label in labels)
-    except (Unsupported, UnicodeDecodeError):  # a label that cannot be read is no label that is recorded
+    except (
+        Unsupported,
+        UnicodeDecodeError,
+    ):  # a label that cannot be read is no label that is recorded
         texts = ()
     shown = tuple(_BEYOND_BMP.sub("?", text) for text in texts)  # as the catalogue shows them
-    return "" if shown == log.labels else f"has the labels {', '.join(map(repr, texts or labels))} in the log"
+    return (
+        ""
+        if shown == log.labels
+        else f"has the labels {', '.join(map(repr, texts or labels))} in the log"
+    )
 
 
 def _expected(column: LogColumn) -> tuple[int, int] | None:
@@ -152,5 +213,8 @@ class MapChecker:
         """As `difference`, for a table that is read. The event reader gives the same object for the same bytes."""
         known = self._known.get(map_.table_id)
         if known is None or known[0] is not map_:
-            known = self._known[map_.table_id] = (map_, difference(map_, self._tables[path], self._charset))
+            known = self._known[map_.table_id] = (
+                map_,
+                difference(map_, self._tables[path], self._charset),
+            )
         return known[1]

@@ -10,7 +10,9 @@ class LogDamaged(TerminalError):
     domain = Domain.EXTERNAL
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the binary log of the source cannot be understood: {what}. Check the server with mariadb-binlog --verify-binlog-checksum")
+        super().__init__(
+            f"the binary log of the source cannot be understood: {what}. Check the server with mariadb-binlog --verify-binlog-checksum"
+        )
 
 
 class LogUnreachable(TransientError):

@@ -154,7 +154,9 @@ class EventReader:
         if kind == EventType.FORMAT:
             self.checksum = _has_checksum(data)
         # Rotations may come before the format description, and with a checksum of their own or none: they are asked themselves.
-        tail = _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
+        tail = (
+            _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
+        )
         return Event(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail], size)
 
     def table_map(self, body: bytes) -> TableMap:
@@ -162,7 +164,10 @@ class EventReader:
         table_id = int.from_bytes(body[:6], "little")
         known = self.maps.get(table_id)
         if known is None or known[0] != body:
-            known = self.maps[table_id] = (body, parsed(read_table_map, body, "the layout of a table"))
+            known = self.maps[table_id] = (
+                body,
+                parsed(read_table_map, body, "the layout of a table"),
+            )
         return known[1]
 
 
@@ -189,7 +194,9 @@ def rotation(event: Event) -> tuple[str, int]:
     """The next file and where to begin in it."""
     if len(event.body) <= 8:
         raise LogDamaged("a rotation to nowhere")
-    return event.body[8:].rstrip(b"\0").decode("utf-8", "replace"), int.from_bytes(event.body[:8], "little")
+    return event.body[8:].rstrip(b"\0").decode("utf-8", "replace"), int.from_bytes(
+        event.body[:8], "little"
+    )
 
 
 def statement(event: Event) -> LoggedStatement:
@@ -207,7 +214,9 @@ def _read_statement(kind: int, body: bytes) -> LoggedStatement:
     mode, collation = status_variables(body[variables_at:at])
     text = body[text_at:]
     database = body[at : at + database_length].decode("utf-8", "replace")
-    return LoggedStatement(database, unpacked(text) if kind == EventType.QUERY_PACKED else text, mode, collation)
+    return LoggedStatement(
+        database, unpacked(text) if kind == EventType.QUERY_PACKED else text, mode, collation
+    )
 
 
 def unpacked(data: bytes) -> bytes:
@@ -248,10 +257,14 @@ def _read_row_event(kind: int, body: bytes) -> RowEvent:
     whole = (1 << columns) - 1
     for start in range(0, len(present), bitmap or 1):
         if int.from_bytes(present[start : start + bitmap], "little") & whole != whole:
-            raise PartialImages("rows in the log lack columns: set binlog_row_image = FULL on the source, for all its connections")
+            raise PartialImages(
+                "rows in the log lack columns: set binlog_row_image = FULL on the source, for all its connections"
+            )
     if at > len(body):
         raise ValueError("it ends before its rows")
-    return RowEvent(int.from_bytes(body[:6], "little"), change, unpacked(body[at:]) if packed else body[at:])
+    return RowEvent(
+        int.from_bytes(body[:6], "little"), change, unpacked(body[at:]) if packed else body[at:]
+    )
 
 
 def length_encoded(data: bytes, at: int) -> tuple[int, int]:
@@ -265,7 +278,26 @@ def length_encoded(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : at + 1 + width], "little"), at + 1 + width
 
 
-_META_BYTES = {4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 245: 1, 246: 2, 247: 2, 248: 2, 249: 1, 250: 1, 251: 1, 252: 1, 253: 2, 254: 2, 255: 1}
+_META_BYTES = {
+    4: 1,
+    5: 1,
+    15: 2,
+    16: 2,
+    17: 1,
+    18: 1,
+    19: 1,
+    245: 1,
+    246: 2,
+    247: 2,
+    248: 2,
+    249: 1,
+    250: 1,
+    251: 1,
+    252: 1,
+    253: 2,
+    254: 2,
+    255: 1,
+}
 _BIG_ENDIAN_META = {16, 246, 247, 248, 254}
 
 
@@ -308,7 +340,9 @@ def _metas(types: bytes, data: bytes) -> tuple[int, ...]:
         width = _META_BYTES.get(kind, 0)
         if at + width > len(data):
             raise ValueError("parameters of its columns are missing")
-        found.append(int.from_bytes(data[at : at + width], "big" if kind in _BIG_ENDIAN_META else "little"))
+        found.append(
+            int.from_bytes(data[at : at + width], "big" if kind in _BIG_ENDIAN_META else "little")
+        )
         at += width
     return tuple(found)
 

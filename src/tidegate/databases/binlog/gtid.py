@@ -36,7 +36,11 @@ def _tagged(body: bytes) -> str:
         head.append(value)
     if [head[n] for n in (3, 5, 22, 24)] != [0, 1, 2, 3]:
         raise ValueError("its fields have another order")
-    source, number, size = _uuid(bytes(head[6:22])), head[23] >> 1, head[25]  # the number has its sign in its lowest bit
+    source, number, size = (
+        _uuid(bytes(head[6:22])),
+        head[23] >> 1,
+        head[25],
+    )  # the number has its sign in its lowest bit
     tag = body[at : at + size].decode("ascii")
     return f"{source}:{tag}:{number}" if tag else f"{source}:{number}"
 
@@ -49,7 +53,9 @@ def _packed(data: bytes, at: int) -> tuple[int, int]:
         more += 1
     if at + 1 + more > len(data):
         raise ValueError("it ends within a number")
-    value = int.from_bytes(data[at + 1 : at + 9] if more == 8 else data[at : at + 1 + more], "little")
+    value = int.from_bytes(
+        data[at + 1 : at + 9] if more == 8 else data[at : at + 1 + more], "little"
+    )
     return value if more == 8 else value >> more + 1, at + 1 + more
 
 
@@ -63,7 +69,9 @@ class GtidSet:
 
     def __init__(self, text: str = "") -> None:
         self._domains: dict[int, tuple[int, int]] = {}  # MariaDB: domain -> server, number
-        self._sources: dict[str, Intervals] = {}  # MySQL: uuid, or uuid:tag -> intervals, both ends inside
+        self._sources: dict[
+            str, Intervals
+        ] = {}  # MySQL: uuid, or uuid:tag -> intervals, both ends inside
         for part in filter(None, (p.strip() for p in text.split(","))):
             self.add(part)
 
@@ -85,13 +93,18 @@ class GtidSet:
     def __contains__(self, text: str) -> bool:
         line, colon, number = text.rpartition(":")
         if colon:
-            return any(low <= int(number) <= high for low, high in self._sources.get(line.lower(), ()))
+            return any(
+                low <= int(number) <= high for low, high in self._sources.get(line.lower(), ())
+            )
         domain, _, sequence = (int(n) for n in text.split("-"))
         return domain in self._domains and sequence <= self._domains[domain][1]
 
     def covers(self, other: "GtidSet") -> bool:
         """Whether all of another set is in this one."""
-        if any(domain not in self._domains or number > self._domains[domain][1] for domain, (_, number) in other._domains.items()):
+        if any(
+            domain not in self._domains or number > self._domains[domain][1]
+            for domain, (_, number) in other._domains.items()
+        ):
             return False
         return all(
             any(low <= first and last <= high for low, high in self._sources.get(source, ()))
@@ -101,7 +114,11 @@ class GtidSet:
 
     def diverges(self, other: "GtidSet") -> bool:
         """Whether both end a domain with the same number, by transactions of two servers: one of them was never replicated."""
-        return any(self._domains.get(domain, last)[1] == last[1] and self._domains.get(domain, last) != last for domain, last in other._domains.items())
+        return any(
+            self._domains.get(domain, last)[1] == last[1]
+            and self._domains.get(domain, last) != last
+            for domain, last in other._domains.items()
+        )
 
     @property
     def many(self) -> bool:
@@ -112,11 +129,16 @@ class GtidSet:
         return bool(self._domains or self._sources)
 
     def __str__(self) -> str:
-        ours = [f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self._domains.items())]
+        ours = [
+            f"{domain}-{server}-{number}"
+            for domain, (server, number) in sorted(self._domains.items())
+        ]
         parts: dict[str, list[str]] = {}
         for line, found in sorted(self._sources.items()):
             source, _, tag = line.partition(":")
-            parts.setdefault(source, [source]).extend([tag, _text(found)] if tag else [_text(found)])
+            parts.setdefault(source, [source]).extend(
+                [tag, _text(found)] if tag else [_text(found)]
+            )
         return ",".join([*ours, *(":".join(part) for part in parts.values())])
 
 
@@ -140,9 +162,13 @@ def _text(intervals: Intervals) -> str:
 def list_of(event: Event) -> GtidSet | None:
     """The transactions before a file, as the event at its head tells; None for other events."""
     if event.type == EventType.GTID_LIST:
-        return parsed(lambda body: _set(_mariadb_list(body)), event.body, "the list of transactions of a file")
+        return parsed(
+            lambda body: _set(_mariadb_list(body)), event.body, "the list of transactions of a file"
+        )
     if event.type == EventType.PREVIOUS_GTIDS:
-        return parsed(lambda body: _set(_mysql_list(body)), event.body, "the list of transactions of a file")
+        return parsed(
+            lambda body: _set(_mysql_list(body)), event.body, "the list of transactions of a file"
+        )
     return None
 
 

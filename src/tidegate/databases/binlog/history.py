@@ -25,7 +25,10 @@ class Mark:
 
     def json(self) -> dict[str, Any]:
         """As an offset keeps it."""
-        return {**({"begun": self.begun_s} if self.begun_s is not None else {}), **({"last": list(self.last)} if self.last else {})}
+        return {
+            **({"begun": self.begun_s} if self.begun_s is not None else {}),
+            **({"last": list(self.last)} if self.last else {}),
+        }
 
     @staticmethod
     def of(document: dict[str, Any]) -> "Mark":
@@ -73,14 +76,18 @@ def _checked(stream: Iterable[bytes], start: Position, mark: Mark) -> Iterator[b
             yield data
             break  # nothing comes after the position in its file
         if event.type == EventType.FORMAT and mark.begun_s not in (None, event.time_s):
-            raise LogReplaced(f"{start.file} was begun at {event.time_s} (seconds since 1970), and at {mark.begun_s} when the position was taken")
+            raise LogReplaced(
+                f"{start.file} was begun at {event.time_s} (seconds since 1970), and at {mark.begun_s} when the position was taken"
+            )
         if event.end == 0 or mark.last is None:
             yield data
             if event.end:
                 break
             continue
         if event.begin == mark.last[0] and checksum(event) != mark.last[1]:
-            raise LogReplaced(f"the transaction that ends at {start.file}:{event.end} is not the one that was read there")
+            raise LogReplaced(
+                f"the transaction that ends at {start.file}:{event.end} is not the one that was read there"
+            )
         if event.end > start.pos:
             raise LogReplaced(f"no event ends at {start}")
         if event.end == start.pos:

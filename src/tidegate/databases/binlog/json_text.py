@@ -16,7 +16,15 @@ _DEPTH_MAX = 100
 _POINT_MAX = 15
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q", 11: "<d"}
-_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL, _STRING, _OPAQUE = 0, 1, 2, 3, 4, 12, 15
+_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL, _STRING, _OPAQUE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    12,
+    15,
+)
 _DECIMAL, _DATE, _DATETIME, _TIMESTAMP, _TIME = 246, 10, 12, 7, 11
 
 
@@ -34,7 +42,12 @@ def _value(kind: int, data: bytes, at: int, depth: int) -> str:
     if depth > _DEPTH_MAX:
         raise ValueError("nested too deeply")
     if kind in (_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY):
-        return _container(data[at:], large=kind in (_LARGE_OBJECT, _LARGE_ARRAY), named=kind in (_SMALL_OBJECT, _LARGE_OBJECT), depth=depth)
+        return _container(
+            data[at:],
+            large=kind in (_LARGE_OBJECT, _LARGE_ARRAY),
+            named=kind in (_SMALL_OBJECT, _LARGE_OBJECT),
+            depth=depth,
+        )
     if kind == _LITERAL:
         return _literal(data[at])
     if kind in _NUMBERS:
@@ -105,7 +118,9 @@ def _container(data: bytes, *, large: bool, named: bool, depth: int) -> str:
         inline = kind in (_LITERAL, 5, 6) or (large and kind in (7, 8))
         at = entry + 1 if inline else struct.unpack_from(word, data, entry + 1)[0]
         text = _value(kind, data, at, depth + 1)
-        parts.append(f"{_name(data, names_at + n * (width + 2), word, width)}: {text}" if named else text)
+        parts.append(
+            f"{_name(data, names_at + n * (width + 2), word, width)}: {text}" if named else text
+        )
     return f"{{{', '.join(parts)}}}" if named else f"[{', '.join(parts)}]"
 
 
@@ -121,9 +136,13 @@ def _opaque(kind: int, data: bytes) -> str:
         from tidegate.databases.binlog.values import decoder, raw_column
 
         found: list[int] = []
-        decoder([raw_column(_DECIMAL, data[0] << 8 | data[1], unsigned=False, name="")])(b"\0" + data[2:], 0, len(data) - 1, [found])
+        decoder([raw_column(_DECIMAL, data[0] << 8 | data[1], unsigned=False, name="")])(
+            b"\0" + data[2:], 0, len(data) - 1, [found]
+        )
         digits = f"{abs(found[0]):0{data[1] + 1}}"
-        return f"{'-' if found[0] < 0 else ''}{digits[: len(digits) - data[1]]}" + (f".{digits[len(digits) - data[1] :]}" if data[1] else "")
+        return f"{'-' if found[0] < 0 else ''}{digits[: len(digits) - data[1]]}" + (
+            f".{digits[len(digits) - data[1] :]}" if data[1] else ""
+        )
     if kind in (_DATE, _DATETIME, _TIMESTAMP, _TIME):
         return json.dumps(_moment(kind, struct.unpack("<q", data)[0]))
     return json.dumps(f"base64:type{kind}:{base64.b64encode(data).decode()}")

@@ -70,7 +70,9 @@ class Watched:
         found = []
         for database, table in statement.tables:
             wanted = same(database) if table is None else same(f"{database}.{table}")
-            found += [p for p in paths if same(p.partition(".")[0] if table is None else p) == wanted]
+            found += [
+                p for p in paths if same(p.partition(".")[0] if table is None else p) == wanted
+            ]
         return list(dict.fromkeys(found))
 
     def mentioned(self, text: str) -> list[str]:
@@ -104,7 +106,11 @@ def judge(logged: LoggedStatement, watched: Watched) -> Judged | None:
 def _concerned(found: TableStatement, database: str, watched: Watched) -> list[str]:
     named = watched.named(found)
     if found.effect is Effect.ROWS and found.told:
-        return named or (watched.of_database(database) if watched.tables and watched.hidden(found.tables, found.text) else [])
+        return named or (
+            watched.of_database(database)
+            if watched.tables and watched.hidden(found.tables, found.text)
+            else []
+        )
     if found.told:
         return named
     there = watched.of_database(database) if found.effect is Effect.ROWS else []

@@ -57,7 +57,10 @@ def _compiled(mode: int) -> re.Pattern[str]:
     quoted = _QUOTED_PLAIN if mode & NO_BACKSLASH_ESCAPES else _QUOTED
     brackets = r"| \[[^\]]*\]" if mode & MSSQL else ""
     double = _QUOTED_PLAIN if mode & ANSI_QUOTES else quoted
-    return re.compile(_PATTERN.format(brackets=brackets, double=double.format('"'), single=quoted.format("'")), re.DOTALL | re.VERBOSE)
+    return re.compile(
+        _PATTERN.format(brackets=brackets, double=double.format('"'), single=quoted.format("'")),
+        re.DOTALL | re.VERBOSE,
+    )
 
 
 def tokens(text: str, mode: int = 0) -> list[Token]:
@@ -72,7 +75,9 @@ def tokens(text: str, mode: int = 0) -> list[Token]:
             case "name":
                 found.append(Token(Kind.NAME, unquoted(raw), raw))
             case "double":
-                found.append(Token(Kind.NAME if mode & ANSI_QUOTES else Kind.TEXT, unquoted(raw), raw))
+                found.append(
+                    Token(Kind.NAME if mode & ANSI_QUOTES else Kind.TEXT, unquoted(raw), raw)
+                )
             case "text":
                 found.append(Token(Kind.TEXT, raw, raw))
             case "word":
@@ -96,9 +101,16 @@ def _without_prefix(found: list[Token]) -> list[Token]:
     while found:
         if found[0].raw == "(":
             found = found[1:]
-        elif len(found) > 2 and found[0].kind is not Kind.MARK and found[1].raw == ":" and found[2].raw != "=":
+        elif (
+            len(found) > 2
+            and found[0].kind is not Kind.MARK
+            and found[1].raw == ":"
+            and found[2].raw != "="
+        ):
             found = found[2:]
-        elif [t.value for t in found[:2] if t.kind is Kind.WORD] == ["set", "statement"] and (body := _after_for(found)) is not None:
+        elif [t.value for t in found[:2] if t.kind is Kind.WORD] == ["set", "statement"] and (
+            body := _after_for(found)
+        ) is not None:
             found = body
         else:
             return found

@@ -34,22 +34,37 @@ def real_type(kind: int, meta: int) -> int:
     return meta >> 8 if kind == _STRING and meta >> 8 in (_ENUM, _SET) else kind
 
 
-def read_metadata(types: bytes, metas: tuple[int, ...], nulls: bytes, extra: Mapping[int, bytes], number: Callable[[bytes, int], Number]) -> Metadata:
+def read_metadata(
+    types: bytes,
+    metas: tuple[int, ...],
+    nulls: bytes,
+    extra: Mapping[int, bytes],
+    number: Callable[[bytes, int], Number],
+) -> Metadata:
     """From the fields of a table map; `number` reads a length-encoded number. Raises ValueError, IndexError on damage."""
     real = [real_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
     collations: dict[int, int] = {}
     texts = [n for n, kind in enumerate(real) if kind in _TEXT_TYPES]
     labelled = [n for n, kind in enumerate(real) if kind in (_ENUM, _SET)]
-    for columns, default, each in ((texts, CHARSET_DEFAULT, CHARSETS), (labelled, LABEL_CHARSET_DEFAULT, LABEL_CHARSETS)):
+    for columns, default, each in (
+        (texts, CHARSET_DEFAULT, CHARSETS),
+        (labelled, LABEL_CHARSET_DEFAULT, LABEL_CHARSETS),
+    ):
         collations |= _collations(columns, extra.get(default), extra.get(each), number)
     labels: dict[int, tuple[bytes, ...]] = {}
     for kind, field in ((_ENUM, ENUM_LABELS), (_SET, SET_LABELS)):
         if field in extra:
-            labels |= zip([n for n, k in enumerate(real) if k == kind], _labels(extra[field], number), strict=False)
+            labels |= zip(
+                [n for n, k in enumerate(real) if k == kind],
+                _labels(extra[field], number),
+                strict=False,
+            )
     return Metadata(
         nullable=tuple(bool(nulls[n // 8] >> n % 8 & 1) for n in range(len(types))),
         unsigned=_signs(types, extra[SIGNS]) if SIGNS in extra else None,
-        names=tuple(text.decode("utf-8") for text in _texts(extra[NAMES], number)) if NAMES in extra else None,
+        names=tuple(text.decode("utf-8") for text in _texts(extra[NAMES], number))
+        if NAMES in extra
+        else None,
         collations=tuple(collations.get(n) for n in range(len(types))),
         labels=tuple(labels.get(n) for n in range(len(types))),
         key=_key(extra, number),
@@ -59,18 +74,29 @@ def read_metadata(types: bytes, metas: tuple[int, ...], nulls: bytes, extra: Map
 def _signs(types: bytes, bits: bytes) -> tuple[bool, ...]:
     """MariaDB counts years among the numbers and MySQL does not: the length tells nothing, so a year's own sign, always set, does."""
     counted = [n for n, kind in enumerate(types) if kind in _SIGNED_TYPES]
-    flags = {n: bool(bits[at // 8] & 0x80 >> at % 8) for at, n in enumerate(counted) if at // 8 < len(bits)}
+    flags = {
+        n: bool(bits[at // 8] & 0x80 >> at % 8)
+        for at, n in enumerate(counted)
+        if at // 8 < len(bits)
+    }
     if len(flags) < len(counted) or not all(flags[n] for n in counted if types[n] == _YEAR):
         without = [n for n in counted if types[n] != _YEAR]
         flags = {n: bool(bits[at // 8] & 0x80 >> at % 8) for at, n in enumerate(without)}
     return tuple(flags.get(n, False) for n in range(len(types)))
 
 
-def _collations(columns: list[int], default: bytes | None, each: bytes | None, number: Callable[[bytes, int], Number]) -> dict[int, int]:
+def _collations(
+    columns: list[int],
+    default: bytes | None,
+    each: bytes | None,
+    number: Callable[[bytes, int], Number],
+) -> dict[int, int]:
     """Either a default and the columns that differ from it, or one for each column."""
     if each is not None:
         found = _numbers(each, number)
-        return dict(zip(columns, found, strict=True)) if len(found) == len(columns) else {}  # a type that is not known here has one too
+        return (
+            dict(zip(columns, found, strict=True)) if len(found) == len(columns) else {}
+        )  # a type that is not known here has one too
     if default is None:
         return {}
     usual, *others = _numbers(default, number)
@@ -78,7 +104,9 @@ def _collations(columns: list[int], default: bytes | None, each: bytes | None, n
     return {column: differing.get(at, usual) for at, column in enumerate(columns)}
 
 
-def _key(extra: Mapping[int, bytes], number: Callable[[bytes, int], Number]) -> tuple[int, ...] | None:
+def _key(
+    extra: Mapping[int, bytes], number: Callable[[bytes, int], Number]
+) -> tuple[int, ...] | None:
     """Only FULL writes it, and only FULL writes names: with names and without a key, the table has none."""
     if SIMPLE_KEY in extra:
         return tuple(_numbers(extra[SIMPLE_KEY], number))
@@ -117,7 +145,25 @@ def _labels(data: bytes, number: Callable[[bytes, int], Number]) -> list[tuple[b
     return columns
 
 
-_FIXED_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3, 129: 8, 130: 2}
+_FIXED_BYTES = {
+    0: 4,
+    1: 8,
+    3: 4,
+    4: 6,
+    7: 2,
+    8: 2,
+    9: 8,
+    10: 4,
+    13: 3,
+    16: 1,
+    17: 8,
+    18: 2,
+    19: 1,
+    20: 1,
+    128: 3,
+    129: 8,
+    130: 2,
+}
 _SQL_MODE, _CHARSET, _TIME_ZONE, _CATALOG = 1, 4, 5, 6
 
 

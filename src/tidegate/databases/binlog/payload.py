@@ -41,7 +41,9 @@ def _unpacked(body: bytes) -> bytes:
         return body[at:]
     size = fields.get(_UNPACKED_SIZE, 0)
     if fields[_ALGORITHM] != _ZSTD or size > _BYTES_MAX:
-        raise ValueError(f"packed by the algorithm {fields[_ALGORITHM]}, {size} bytes after decompression")
+        raise ValueError(
+            f"packed by the algorithm {fields[_ALGORITHM]}, {size} bytes after decompression"
+        )
     try:
         return bytes(pa.Codec("zstd").decompress(body[at:], decompressed_size=size, asbytes=True))
     except (pa.ArrowException, OSError) as error:

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import ROW_EVENTS, Event, EventReader, EventType, TableMap, rotation, row_event, row_event_table
+from tidegate.databases.binlog.events import (
+    ROW_EVENTS,
+    Event,
+    EventReader,
+    EventType,
+    TableMap,
+    rotation,
+    row_event,
+    row_event_table,
+)
 from tidegate.databases.binlog.history import Mark, log_from
 from tidegate.databases.binlog.position import Position
 from tidegate.databases.binlog.rows import LogTable, RowCollector
@@ -21,7 +30,13 @@ Batch = tuple[str, pa.RecordBatch]
 
 
 def read_range(
-    connect: Connect, start: Position, end: Position, tables: Mapping[str, LogTable], *, mark: Mark | None = None, taken: Taken | None = None
+    connect: Connect,
+    start: Position,
+    end: Position,
+    tables: Mapping[str, LogTable],
+    *,
+    mark: Mark | None = None,
+    taken: Taken | None = None,
 ) -> Iterator[Batch]:
     """The changes of (start, end] as (path, batch) in the order of the log, path by path. `tables` is by `database.table`."""
     collectors = _Collectors(tables)
@@ -30,14 +45,23 @@ def read_range(
     yield from collectors.rest()
 
 
-def _read(connect: Connect, start: Position, end: Position, collectors: "_Collectors", mark: Mark, taken: Taken) -> Iterator[Batch]:
+def _read(
+    connect: Connect,
+    start: Position,
+    end: Position,
+    collectors: "_Collectors",
+    mark: Mark,
+    taken: Taken,
+) -> Iterator[Batch]:
     reading = _Reading(start, end, collectors, taken.skip)
     also = {position.key: part for position, part in taken.also}
     for data in log_from(connect, start, mark) if start.key < end.key else ():
         yield from reading.take(data)
         if also and (part := also.pop(reading.at.key, None)) is not None:
             file, begin, last = part
-            yield from _read(connect, Position(file, begin), Position(file, last), collectors, Mark(), Taken())
+            yield from _read(
+                connect, Position(file, begin), Position(file, last), collectors, Mark(), Taken()
+            )
         if reading.done:
             break
     if reading.at.key < end.key:
@@ -82,11 +106,15 @@ class _Collectors:
 class _Reading:
     """One pass over a part of the log."""
 
-    def __init__(self, start: Position, end: Position, collectors: _Collectors, skip: tuple[Part, ...]) -> None:
+    def __init__(
+        self, start: Position, end: Position, collectors: _Collectors, skip: tuple[Part, ...]
+    ) -> None:
         self._end, self._collectors = end, collectors
         self._events = EventReader()
         self._maps: dict[int, TableMap] = {}
-        self._skip = sorted((Position(file, begin).key, Position(file, last).key) for file, begin, last in skip)
+        self._skip = sorted(
+            (Position(file, begin).key, Position(file, last).key) for file, begin, last in skip
+        )
         self.at = start
         self.done = start.key >= end.key
 
@@ -111,13 +139,20 @@ class _Reading:
     def _rows(self, event: Event) -> Iterator[Batch]:
         map_ = self._maps.get(row_event_table(event.body))
         if map_ is None:
-            raise LogDamaged(f"rows without the layout of their table, before {self.at.file}:{event.end}")
+            raise LogDamaged(
+                f"rows without the layout of their table, before {self.at.file}:{event.end}"
+            )
         path = self._collectors.path(map_)
-        if path is None or (self._skip and self._collectors.tables[path].undone and self._is_skipped(event)):
+        if path is None or (
+            self._skip and self._collectors.tables[path].undone and self._is_skipped(event)
+        ):
             return
         yield from self._collectors.add(path, map_, event)
 
     def _is_skipped(self, event: Event) -> bool:
         """Whether an event lies in a part that is passed over. Parts may lie within each other: the latest that begins before need not be the one."""
         key = Position(self.at.file, event.end).key
-        return any(begin < key <= last for begin, last in self._skip[: bisect_right(self._skip, (key, key))])
+        return any(
+            begin < key <= last
+            for begin, last in self._skip[: bisect_right(self._skip, (key, key))]
+        )

@@ -37,7 +37,11 @@ class LogTable:
 
 def _same(one: TableMap, other: TableMap) -> bool:
     """Whether rows of both are decoded alike."""
-    return (one.types, one.metas, one.metadata.labels) == (other.types, other.metas, other.metadata.labels)
+    return (one.types, one.metas, one.metadata.labels) == (
+        other.types,
+        other.metas,
+        other.metadata.labels,
+    )
 
 
 class RowCollector:
@@ -60,12 +64,20 @@ class RowCollector:
         if map_ is self._map:
             return
         if wrong := difference(map_, self._wanted.columns):
-            raise LayoutChanged(f"{map_.path} was altered after its range was fixed: {wrong}. Start the job again")
+            raise LayoutChanged(
+                f"{map_.path} was altered after its range was fixed: {wrong}. Start the job again"
+            )
         if self._map is None or not _same(map_, self._map):
             assert not self._kinds, "rows of the layout before are taken first"
-            raw = [raw_column(t, m, unsigned=c.unsigned, name=c.name) for t, m, c in zip(map_.types, map_.metas, self._logged, strict=True)]
+            raw = [
+                raw_column(t, m, unsigned=c.unsigned, name=c.name)
+                for t, m, c in zip(map_.types, map_.metas, self._logged, strict=True)
+            ]
             self._decode = decoder(raw, compiled())
-            self._finish = [finisher(r, self._target(c, labels)) for r, c, labels in zip(raw, self._logged, map_.metadata.labels, strict=True)]
+            self._finish = [
+                finisher(r, self._target(c, labels))
+                for r, c, labels in zip(raw, self._logged, map_.metadata.labels, strict=True)
+            ]
         self._map = map_
 
     def fits(self, map_: TableMap) -> bool:
@@ -76,8 +88,19 @@ class RowCollector:
         """What a column becomes; the labels are those of the log where it has them, as the catalogue cannot show all characters."""
         kind = self._types.get(column.name, DataType(TypeName.STRING))
         exact = labels is not None and column.charset is not None
-        texts = tuple(label.decode(codec_of(str(column.charset))) for label in labels or ()) if exact else column.labels
-        return ColumnTarget(name=column.name, type=kind, charset=column.charset, labels=texts, exact=exact, word=column.word)
+        texts = (
+            tuple(label.decode(codec_of(str(column.charset))) for label in labels or ())
+            if exact
+            else column.labels
+        )
+        return ColumnTarget(
+            name=column.name,
+            type=kind,
+            charset=column.charset,
+            labels=texts,
+            exact=exact,
+            word=column.word,
+        )
 
     def add(self, event: RowEvent) -> None:
         """The rows of an event."""
@@ -102,11 +125,26 @@ class RowCollector:
     def take(self) -> pa.RecordBatch:
         """The rows so far, in the table's schema."""
         count = len(self._kinds)
-        with located(self._wanted.table.path, self._wanted.table.primary_key, [c.name for c in self._logged], self._columns):
-            arrays = {c.name: finish(values) for c, finish, values in zip(self._logged, self._finish, self._columns, strict=True) if c.name in self._types}
-        arrays |= {c.name: absent(self._wanted.table, c, count) for c in self._wanted.table.columns if c.name not in arrays}
+        with located(
+            self._wanted.table.path,
+            self._wanted.table.primary_key,
+            [c.name for c in self._logged],
+            self._columns,
+        ):
+            arrays = {
+                c.name: finish(values)
+                for c, finish, values in zip(self._logged, self._finish, self._columns, strict=True)
+                if c.name in self._types
+            }
+        arrays |= {
+            c.name: absent(self._wanted.table, c, count)
+            for c in self._wanted.table.columns
+            if c.name not in arrays
+        }
         arrays[ROW_KIND] = pa.array(self._kinds, pa.int8())
-        batch = pa.RecordBatch.from_arrays([arrays[f.name] for f in self._schema], schema=self._schema)
+        batch = pa.RecordBatch.from_arrays(
+            [arrays[f.name] for f in self._schema], schema=self._schema
+        )
         self._columns = [[] for _ in self._wanted.columns]
         self._kinds = []
         self.bytes = 0

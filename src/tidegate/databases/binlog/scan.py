@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 
 from tidegate.databases.binlog.ddl import Effect, TableStatement
 from tidegate.databases.binlog.definition import MapChecker
-from tidegate.databases.binlog.events import ROW_EVENTS, Event, EventReader, EventType, rotation, row_event_table, statement
+from tidegate.databases.binlog.events import (
+    ROW_EVENTS,
+    Event,
+    EventReader,
+    EventType,
+    rotation,
+    row_event_table,
+    statement,
+)
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of
 from tidegate.databases.binlog.history import Mark, checksum, log_from
 from tidegate.databases.binlog.judge import Judged, Watched, judge
@@ -26,14 +34,29 @@ _OTHERS_BYTES = 16 << 20  # of the log that one look passes over where none of o
 _NO_END = 1 << 62
 _STANDALONE = 1
 _PARTS_MAX = 1000  # that one range lists as taken back, or as committed later
-_BEGINS = (EventType.GTID_MARIADB, EventType.GTID_MYSQL, EventType.GTID_TAGGED, EventType.ANONYMOUS_MYSQL)
+_BEGINS = (
+    EventType.GTID_MARIADB,
+    EventType.GTID_MYSQL,
+    EventType.GTID_TAGGED,
+    EventType.ANONYMOUS_MYSQL,
+)
 _STATEMENTS = (EventType.QUERY, EventType.QUERY_PACKED, EventType.EXECUTE_LOAD)
-_ENDS_OF_TRANSACTIONS = (EventType.XID, EventType.QUERY, EventType.QUERY_PACKED, EventType.XA_PREPARE)
+_ENDS_OF_TRANSACTIONS = (
+    EventType.XID,
+    EventType.QUERY,
+    EventType.QUERY_PACKED,
+    EventType.XA_PREPARE,
+)
 _SAVEPOINT = re.compile(r"SAVEPOINT\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
-_ROLLBACK_TO = re.compile(r"ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?)\s*", re.IGNORECASE | re.DOTALL)
+_ROLLBACK_TO = re.compile(
+    r"ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?)\s*", re.IGNORECASE | re.DOTALL
+)
 _ROLLBACK = re.compile(r"ROLLBACK(?:\s+WORK)?\s*", re.IGNORECASE)
 _COMMIT = re.compile(r"COMMIT(?:\s+WORK)?\s*", re.IGNORECASE)
-_BEGIN = re.compile(r"(?:BEGIN(?:\s+WORK)?|START\s+TRANSACTION.*|XA\s+(?:START|BEGIN|END|PREPARE)\s.*|RELEASE\s+SAVEPOINT\s.*)\s*", re.IGNORECASE | re.DOTALL)
+_BEGIN = re.compile(
+    r"(?:BEGIN(?:\s+WORK)?|START\s+TRANSACTION.*|XA\s+(?:START|BEGIN|END|PREPARE)\s.*|RELEASE\s+SAVEPOINT\s.*)\s*",
+    re.IGNORECASE | re.DOTALL,
+)
 Part = tuple[str, int, int]
 """A part of a file: its name, where it begins and where it ends."""
 
@@ -91,8 +114,13 @@ class _Group:
 
     def undo(self, name: str | None, file: str, end: int, kept: frozenset[str]) -> None:
         """Back to a savepoint, or to the begin; rows of tables that know no rollback stay."""
-        at = next((n for n in reversed(range(len(self.savepoints))) if self.savepoints[n][0] == name), None)
-        _, begin, tables, rows = self.savepoints[at] if at is not None else ("", self.at.pos, set(), 0)
+        at = next(
+            (n for n in reversed(range(len(self.savepoints))) if self.savepoints[n][0] == name),
+            None,
+        )
+        _, begin, tables, rows = (
+            self.savepoints[at] if at is not None else ("", self.at.pos, set(), 0)
+        )
         self.savepoints = self.savepoints[: at + 1] if at is not None else []
         if self.tables - tables or self.rows > rows:
             self.skip.append((file, begin, end))
@@ -188,15 +216,25 @@ class Until:
         """Whether enough was seen, at the end of a transaction."""
         if self.position is not None and state.end.key >= self.position.key:
             return True
-        if (self.rows is not None and state.rows >= self.rows) or len(state.skip) + len(state.also) >= _PARTS_MAX:
+        if (self.rows is not None and state.rows >= self.rows) or len(state.skip) + len(
+            state.also
+        ) >= _PARTS_MAX:
             return True
         # What is not ours costs a task nothing: a small batch must not end in the midst of it, where it could never come out again.
-        return self.bytes is not None and state.bytes_passed >= (self.bytes if state.tables else max(self.bytes, _OTHERS_BYTES))
+        return self.bytes is not None and state.bytes_passed >= (
+            self.bytes if state.tables else max(self.bytes, _OTHERS_BYTES)
+        )
 
 
 def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scanned:
     """Look from a position on, until the limit or the end of the log."""
-    state = _State(file=start.at.file, end=start.at, gtids=GtidSet(start.gtid), mark=start.mark, prepared=dict(start.prepared))
+    state = _State(
+        file=start.at.file,
+        end=start.at,
+        gtids=GtidSet(start.gtid),
+        mark=start.mark,
+        prepared=dict(start.prepared),
+    )
     if until.position is not None and start.at.key >= until.position.key:
         return state.result(caught_up=False)
     scanning = _Scan(state, watched)
@@ -243,8 +281,14 @@ class _Scan:
         """One event."""
         self._state.bytes += len(event.body)
         if event.type in _BEGINS:
-            ends = event.type == EventType.GTID_MARIADB and len(event.body) > 12 and not event.body[12] & _STANDALONE
-            self._state.group = _Group(at=Position(self._state.file, event.begin), gtid=gtid_of(event), open=ends)
+            ends = (
+                event.type == EventType.GTID_MARIADB
+                and len(event.body) > 12
+                and not event.body[12] & _STANDALONE
+            )
+            self._state.group = _Group(
+                at=Position(self._state.file, event.begin), gtid=gtid_of(event), open=ends
+            )
             return None
         if event.type in _STATEMENTS:
             return self._statement(event)
@@ -294,7 +338,9 @@ class _Scan:
         """Ends of transactions, what cannot be read, and events between transactions."""
         state = self._state
         if event.type == EventType.PARTIAL_UPDATE and (path := self._table(event)) is not None:
-            raise Unsupported(f"the source writes changes of {path} as partial JSON: set binlog_row_value_options = '', for all its connections")
+            raise Unsupported(
+                f"the source writes changes of {path} as partial JSON: set binlog_row_value_options = '', for all its connections"
+            )
         if event.type == EventType.XA_PREPARE:
             self._prepare(event)
         elif event.type == EventType.XID or state.group is None:
@@ -310,7 +356,9 @@ class _Scan:
                 raise Unsupported(
                     f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no transactions: its rows cannot be told from others"
                 )
-            self._state.prepared[xid] = Prepared(group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables)))
+            self._state.prepared[xid] = Prepared(
+                group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables))
+            )
             group.skip = [(group.at.file, group.at.pos, event.end)] if group.tables else []
             group.tables, group.rows = set(), 0
         self._state.boundary(event)
@@ -353,13 +401,19 @@ class _Scan:
             known = self._watched.search(xid, Position(state.file, event.begin))
             if known is None:
                 text = f"XA COMMIT {xid}, of a transaction that was prepared before the log that the server still has"
-                return Judged(TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables))
+                return Judged(
+                    TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables)
+                )
         if committed and known is not None:
-            touched = {path for name in known.tables if (path := self._watched.path(name)) is not None}
+            touched = {
+                path for name in known.tables if (path := self._watched.path(name)) is not None
+            }
             if touched:
                 group = state.begin(event)
                 group.tables |= touched
                 group.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
-                state.also.append((Position(state.file, event.end), (known.file, known.begin, known.end)))
+                state.also.append(
+                    (Position(state.file, event.end), (known.file, known.begin, known.end))
+                )
         state.boundary(event)
         return None

@@ -30,13 +30,19 @@ class LogStream:
     def __init__(self, connect: Connect, start: Position) -> None:
         self._start = start
         if start.pos > _POSITION_MAX:
-            raise LogRefused(f"position {start} lies beyond 4 GiB of its file, where the server cannot be asked to begin")
+            raise LogRefused(
+                f"position {start} lies beyond 4 GiB of its file, where the server cannot be asked to begin"
+            )
         connection: Any = connect()
         self._connection = connection
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET @master_binlog_checksum='CRC32', @mariadb_slave_capability=4")
-            request = bytes([_COMMAND_DUMP]) + struct.pack("<IHI", start.pos, _UNTIL_END, 0) + start.file.encode()
+            request = (
+                bytes([_COMMAND_DUMP])
+                + struct.pack("<IHI", start.pos, _UNTIL_END, 0)
+                + start.file.encode()
+            )
             connection._sock.sendall(struct.pack("<I", len(request)) + request)
             self._file: BinaryIO = connection._sock.makefile("rb", buffering=BUFFER_BYTES)
         except (pymysql.err.Error, OSError) as error:
@@ -93,7 +99,9 @@ class LogStream:
     def _refused(self, packet: bytes) -> LogRefused:
         code = int.from_bytes(packet[1:3], "little")
         text = packet[9:] if packet[3:4] == b"#" else packet[3:]
-        return LogRefused(f"the source does not send its binary log from {self._start} on: {code} {text.decode('utf-8', 'replace')}")
+        return LogRefused(
+            f"the source does not send its binary log from {self._start} on: {code} {text.decode('utf-8', 'replace')}"
+        )
 
 
 def _translated(error: BaseException) -> Exception:

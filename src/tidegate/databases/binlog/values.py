@@ -106,8 +106,15 @@ def _compiled(columns: Sequence[RawColumn], fast: Any) -> Decode:
 def written(columns: Sequence[RawColumn]) -> Decode:
     """The function in Python, written for these columns."""
     bitmap = (len(columns) + 7) // 8
-    lines = ["def decode(b, p, end, lists):", *(f"  a{n} = lists[{n}].append" for n in range(len(columns)))]
-    lines += ["  images = 0", "  while p < end:", f"    nulls = number(b[p:p + {bitmap}], 'little'); p += {bitmap}; images += 1"]
+    lines = [
+        "def decode(b, p, end, lists):",
+        *(f"  a{n} = lists[{n}].append" for n in range(len(columns))),
+    ]
+    lines += [
+        "  images = 0",
+        "  while p < end:",
+        f"    nulls = number(b[p:p + {bitmap}], 'little'); p += {bitmap}; images += 1",
+    ]
     for n, column in enumerate(columns):
         lines += [f"    if nulls >> {n} & 1: a{n}(None)", "    else:"]
         lines += [f"      {line.replace('OUT', f'a{n}')}" for line in column.code]
@@ -126,7 +133,16 @@ def days_of(year: int, month: int, day: int) -> int | None:
     year -= month <= 2
     era = year // 400
     of_era = year - era * 400
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1 - 719_468
+    return (
+        era * 146_097
+        + of_era * 365
+        + of_era // 4
+        - of_era // 100
+        + (153 * (month - 3 if month > 2 else month + 9) + 2) // 5
+        + day
+        - 1
+        - 719_468
+    )
 
 
 def _month_days(year: int, month: int) -> int:
@@ -143,7 +159,9 @@ def raw_column(type_byte: int, meta: int, *, unsigned: bool, name: str) -> RawCo
         return RawColumn(Raw.NUMBER, 0, (code,), (Op.UNSIGNED if unsigned else Op.SIGNED, size))
     maker = _MAKERS.get(type_byte)
     if maker is None:
-        raise Unsupported(f"column {name} has a type that the log writes in a form of its own (type {type_byte}); leave its table out, or change its type")
+        raise Unsupported(
+            f"column {name} has a type that the log writes in a form of its own (type {type_byte}); leave its table out, or change its type"
+        )
     return maker(meta, unsigned)
 
 
@@ -154,7 +172,9 @@ def _medium(_: int, unsigned: bool) -> RawColumn:
     read = "v = number(b[p:p + 3], 'little'); p += 3"
     if unsigned:
         return RawColumn(Raw.NUMBER, 0, (read, "OUT(v)"), (Op.UNSIGNED, 3))
-    return RawColumn(Raw.NUMBER, 0, (read, "OUT(v - 16777216 if v & 8388608 else v)"), (Op.SIGNED, 3))
+    return RawColumn(
+        Raw.NUMBER, 0, (read, "OUT(v - 16777216 if v & 8388608 else v)"), (Op.SIGNED, 3)
+    )
 
 
 def _float(_: int, __: bool) -> RawColumn:
@@ -170,7 +190,12 @@ def _year(_: int, __: bool) -> RawColumn:
 
 
 def _date(_: int, __: bool) -> RawColumn:
-    return RawColumn(Raw.DAYS, 0, ("v = number(b[p:p + 3], 'little'); p += 3", "OUT(days_of(v >> 9, v >> 5 & 15, v & 31))"), (Op.DATE,))
+    return RawColumn(
+        Raw.DAYS,
+        0,
+        ("v = number(b[p:p + 3], 'little'); p += 3", "OUT(days_of(v >> 9, v >> 5 & 15, v & 31))"),
+        (Op.DATE,),
+    )
 
 
 def _datetime(meta: int, _: bool) -> RawColumn:
@@ -217,7 +242,12 @@ def _time(meta: int, _: bool) -> RawColumn:
 
 
 def _old_timestamp(_: int, __: bool) -> RawColumn:
-    return RawColumn(Raw.INSTANT, 0, ("v = u_I(b, p)[0]; p += 4", "OUT(v * 1000000 if v else None)"), (Op.OLD_TIMESTAMP,))
+    return RawColumn(
+        Raw.INSTANT,
+        0,
+        ("v = u_I(b, p)[0]; p += 4", "OUT(v * 1000000 if v else None)"),
+        (Op.OLD_TIMESTAMP,),
+    )
 
 
 def _old_datetime(_: int, __: bool) -> RawColumn:
@@ -251,7 +281,11 @@ def _decimal(meta: int, _: bool) -> RawColumn:
     precision, scale = meta >> 8, meta & 255
     head, wholes = (precision - scale) % 9, (precision - scale) // 9
     fractions, tail = scale // 9, scale % 9
-    groups = [(_DIGIT_BYTES[head], head)] * bool(head) + [(4, 9)] * (wholes + fractions) + [(_DIGIT_BYTES[tail], tail)] * bool(tail)
+    groups = (
+        [(_DIGIT_BYTES[head], head)] * bool(head)
+        + [(4, 9)] * (wholes + fractions)
+        + [(_DIGIT_BYTES[tail], tail)] * bool(tail)
+    )
     size = sum(width for width, _ in groups)
     if not size:
         raise LogDamaged("a decimal without digits")
@@ -261,12 +295,21 @@ def _decimal(meta: int, _: bool) -> RawColumn:
     for width, digits in groups:
         shift -= width * 8
         code.append(f"w = w * {10**digits} + (v >> {shift} & {(1 << width * 8) - 1})")
-    return RawColumn(Raw.UNSCALED, scale, (*code, "OUT(-w if m else w)"), (Op.DECIMAL, head, wholes + fractions, tail))
+    return RawColumn(
+        Raw.UNSCALED,
+        scale,
+        (*code, "OUT(-w if m else w)"),
+        (Op.DECIMAL, head, wholes + fractions, tail),
+    )
 
 
 def _sized(width: int, kind: Raw, parameter: int = 0) -> RawColumn:
     """Bytes after their length."""
-    length = "n = b[p]; p += 1" if width == 1 else f"n = number(b[p:p + {width}], 'little'); p += {width}"
+    length = (
+        "n = b[p]; p += 1"
+        if width == 1
+        else f"n = number(b[p:p + {width}], 'little'); p += {width}"
+    )
     return RawColumn(kind, parameter, (f"{length}; OUT(b[p:p + n]); p += n",), (Op.SIZED, width))
 
 
@@ -292,7 +335,9 @@ def _json(meta: int, _: bool) -> RawColumn:
 
 def _bit(meta: int, _: bool) -> RawColumn:
     size = min(8, (meta & 255) + bool(meta >> 8))
-    return RawColumn(Raw.BITS, size, (f"OUT(number(b[p:p + {size}], 'big')); p += {size}",), (Op.BIG, size))
+    return RawColumn(
+        Raw.BITS, size, (f"OUT(number(b[p:p + {size}], 'big')); p += {size}",), (Op.BIG, size)
+    )
 
 
 def _string(meta: int, _: bool) -> RawColumn:

@@ -14,8 +14,15 @@ from tidegate.databases.binlog.events import Event, EventReader, EventType, pars
 from tidegate.databases.binlog.position import FIRST, Position
 from tidegate.databases.binlog.stream import Connect, LogStream
 
-_DECISION = re.compile(r"XA\s+(COMMIT|ROLLBACK)\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)\s*", re.IGNORECASE)
-_GROUP_BEGINS = (EventType.GTID_MARIADB, EventType.GTID_MYSQL, EventType.ANONYMOUS_MYSQL, EventType.GTID_TAGGED)
+_DECISION = re.compile(
+    r"XA\s+(COMMIT|ROLLBACK)\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)\s*", re.IGNORECASE
+)
+_GROUP_BEGINS = (
+    EventType.GTID_MARIADB,
+    EventType.GTID_MYSQL,
+    EventType.ANONYMOUS_MYSQL,
+    EventType.GTID_TAGGED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,9 @@ def decision(text: str) -> tuple[str, bool] | None:
     return (found[2].replace("x'", "X'"), found[1].upper() == "COMMIT") if found else None
 
 
-def find_prepared(connect: Connect, files: Sequence[str], before: Position, xid: str) -> Prepared | None:
+def find_prepared(
+    connect: Connect, files: Sequence[str], before: Position, xid: str
+) -> Prepared | None:
     """Where a transaction was prepared that was decided at a position: for positions that were taken in between. Reads files backwards."""
     for file in reversed([f for f in files if Position(f, FIRST).key <= before.key]):
         found = _in_file(connect, file, before, xid)

@@ -43,7 +43,9 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
     """For every row but the last: whether it is the image before of an update that changed its key."""
     if batch.num_rows < 2:
         return None
-    before = pc.equal(batch.column(ROW_KIND).slice(0, batch.num_rows - 1), pa.scalar(_BEFORE, pa.int8()))
+    before = pc.equal(
+        batch.column(ROW_KIND).slice(0, batch.num_rows - 1), pa.scalar(_BEFORE, pa.int8())
+    )
     if not pc.any(before).as_py():
         return None
     differs: Any = None
@@ -60,7 +62,9 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
 class TakenBack:
     """What rows of a chunk were at a position, told by the first change of each key after it: its image before, or nothing where that change made the row."""
 
-    def __init__(self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None) -> None:
+    def __init__(
+        self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None
+    ) -> None:
         """`inside` tells for each row of a batch whether it belongs to the chunk; all do where it is not given."""
         self._key, self._inside = key, inside
         self._touched: set[Key] = set()
@@ -77,9 +81,13 @@ class TakenBack:
                 if kind in (_BEFORE, _DELETE):
                     before.append(at)
         if before:
-            self._before.append(batch.take(pa.array(before, pa.int64())))  # a copy: the rest of the batch can go
+            self._before.append(
+                batch.take(pa.array(before, pa.int64()))
+            )  # a copy: the rest of the batch can go
 
-    def apply(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def apply(
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
         """The chunk as it was: rows whose key was touched are left out, and come back as they were."""
         for batch in batches:
             if not self._touched:
@@ -89,7 +97,9 @@ class TakenBack:
             yield batch if all(mask) else batch.filter(pa.array(mask))
         for batch in self._before:
             kinds: Any = pa.array([_INSERT] * batch.num_rows, pa.int8())
-            columns: list[Any] = [kinds if f.name == ROW_KIND else batch.column(f.name) for f in schema]
+            columns: list[Any] = [
+                kinds if f.name == ROW_KIND else batch.column(f.name) for f in schema
+            ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -106,4 +116,6 @@ def _numbers(column: Any) -> Any:
 
 def inserted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows of a snapshot, each an insert."""
-    return pa.RecordBatch.from_arrays([*batch.columns, pa.array([_INSERT] * batch.num_rows, pa.int8())], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, pa.array([_INSERT] * batch.num_rows, pa.int8())], schema=schema
+    )

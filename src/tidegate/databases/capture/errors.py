@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from tidegate.model.change import ChangeChoice, ChangeStop, StoppedByChange
 from tidegate.model.errors import Domain, TerminalError, TransientError, UserError
 
-__all__ = ["ChangeChoice", "ColumnsAdded", "NoKey", "NoTables", "NotSetUp", "OrderChanged", "PositionGone", "TableChanged"]
+__all__ = [
+    "ChangeChoice",
+    "ColumnsAdded",
+    "NoKey",
+    "NoTables",
+    "NotSetUp",
+    "OrderChanged",
+    "PositionGone",
+    "TableChanged",
+]
 
 STATEMENT_CHARS_MAX = 300
 
@@ -56,11 +65,15 @@ class TableChanged(StoppedByChange):
     `at` is the same at every restart from the checkpoint before it: an accepted change is found by it.
     """
 
-    def __init__(self, path: str, statement: str, at: str, *, choices: Sequence[ChangeChoice] = ()) -> None:
+    def __init__(
+        self, path: str, statement: str, at: str, *, choices: Sequence[ChangeChoice] = ()
+    ) -> None:
         self.path = path
         self.statement = statement
         self.at = at
-        self.change = ChangeStop(table=path, at=at, statement=statement[:STATEMENT_CHARS_MAX], choices=tuple(choices))
+        self.change = ChangeStop(
+            table=path, at=at, statement=statement[:STATEMENT_CHARS_MAX], choices=tuple(choices)
+        )
         super().__init__(self.sentence("JOB"))
 
     @property
@@ -75,9 +88,18 @@ class TableChanged(StoppedByChange):
             "Everything before it is delivered, and the last checkpoint stands right before it. "
         )
         if not self.choices:
-            return happened + "Bring the target in line with the source by hand, and start with --restore fresh"
+            return (
+                happened
+                + "Bring the target in line with the source by hand, and start with --restore fresh"
+            )
         command = self.change.command(job)
-        return happened + "Choose how to go on:" + "".join(f"\n  {command} {choice.value}\n    {choice.meaning}" for choice in self.choices)
+        return (
+            happened
+            + "Choose how to go on:"
+            + "".join(
+                f"\n  {command} {choice.value}\n    {choice.meaning}" for choice in self.choices
+            )
+        )
 
     def of_job(self, job_id: int) -> "TableChanged":
         """The same, with the commands for this job."""
@@ -106,4 +128,6 @@ class ColumnsAdded(TransientError):
     domain = Domain.EXTERNAL
 
     def __init__(self, path: str, columns: str) -> None:
-        super().__init__(f"{path} has got {columns}: the pipeline starts again with the new columns, from its last checkpoint")
+        super().__init__(
+            f"{path} has got {columns}: the pipeline starts again with the new columns, from its last checkpoint"
+        )

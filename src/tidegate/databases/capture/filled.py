@@ -8,7 +8,15 @@ import pyarrow as pa
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import arrow_type
 
-NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
+NUMBERS = (
+    TypeName.TINYINT,
+    TypeName.SMALLINT,
+    TypeName.INT,
+    TypeName.BIGINT,
+    TypeName.DECIMAL,
+    TypeName.FLOAT,
+    TypeName.DOUBLE,
+)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
@@ -26,7 +34,9 @@ def plain(text: str, kind: DataType) -> Any:
     """The text of a constant as the database writes it."""
     match kind.name:
         case TypeName.BOOLEAN:
-            return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(text.lower(), UNKNOWN)
+            return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(
+                text.lower(), UNKNOWN
+            )
         case name if name in NUMBERS:
             return text if _NUMBER.fullmatch(text) else UNKNOWN
         case TypeName.STRING:
@@ -57,7 +67,9 @@ def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
 
 def told(filled: Filled) -> dict[str, Any]:
     """What a sink must give to rows of before: an option of the table that flows, by column."""
-    return {name: value for name, value in filled.items() if value is not None and value is not UNKNOWN}
+    return {
+        name: value for name, value in filled.items() if value is not None and value is not UNKNOWN
+    }
 
 
 def absent(table: Table, column: Column, count: int) -> Any:

@@ -15,10 +15,23 @@ from tidegate.model.types import DataType, TypeName
 
 _PLAIN = (*WHOLE_NUMBERS, *MOMENTS, TypeName.DECIMAL, TypeName.DATE)
 _TEXTS = {
-    System.MYSQL: ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "uuid", "inet4", "inet6"),
+    System.MYSQL: (
+        "char",
+        "varchar",
+        "tinytext",
+        "text",
+        "mediumtext",
+        "longtext",
+        "uuid",
+        "inet4",
+        "inet6",
+    ),
     System.POSTGRES: ("text", "character varying", "character", "bpchar", "uuid"),
 }
-_BYTES = {System.MYSQL: ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), System.POSTGRES: ("bytea",)}
+_BYTES = {
+    System.MYSQL: ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+    System.POSTGRES: ("bytea",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +66,30 @@ class SplitKey:
 
     def keys(self, relation: str) -> Keys:
         """For who looks for ends of chunks."""
-        name, exact = self.dialect.quote(self.column.name), self.kind.name in (*WHOLE_NUMBERS, TypeName.BYTES)
-        return Keys(relation, name, name if exact else self.dialect.key_value(name), self.constant, self.dialect.key_edges(self.column, self.kind))
+        name, exact = (
+            self.dialect.quote(self.column.name),
+            self.kind.name in (*WHOLE_NUMBERS, TypeName.BYTES),
+        )
+        return Keys(
+            relation,
+            name,
+            name if exact else self.dialect.key_value(name),
+            self.constant,
+            self.dialect.key_edges(self.column, self.kind),
+        )
 
     def condition(self, chunk: Chunk) -> str:
         """The rows of a chunk; empty for all rows."""
-        parts = [self.dialect.key_after(self.column, self.constant(chunk.low))] if chunk.low is not None else []
-        parts += [self.dialect.key_upto(self.column, self.constant(chunk.high))] if chunk.high is not None else []
+        parts = (
+            [self.dialect.key_after(self.column, self.constant(chunk.low))]
+            if chunk.low is not None
+            else []
+        )
+        parts += (
+            [self.dialect.key_upto(self.column, self.constant(chunk.high))]
+            if chunk.high is not None
+            else []
+        )
         unread = self._unread()
         if not parts or not unread:
             return " and ".join(parts)
@@ -69,10 +99,19 @@ class SplitKey:
 
     def _unread(self) -> str:
         name = self.dialect.quote(self.column.name)
-        return " or ".join(text for text in (f"{name} is null" if self.column.nullable else "", self.dialect.key_unread(self.column, self.kind)) if text)
+        return " or ".join(
+            text
+            for text in (
+                f"{name} is null" if self.column.nullable else "",
+                self.dialect.key_unread(self.column, self.kind),
+            )
+            if text
+        )
 
 
-def split_key(captured: CaptureTable, dialect: Dialect, order: list[str] | None = None) -> SplitKey | None:
+def split_key(
+    captured: CaptureTable, dialect: Dialect, order: list[str] | None = None
+) -> SplitKey | None:
     """The column that a table is cut by; None where it is read in one piece. `order`: the one of a table that is being read."""
     key = captured.table.primary_key
     name = order[0] if order else captured.split or (key[0] if key else None)
@@ -80,7 +119,9 @@ def split_key(captured: CaptureTable, dialect: Dialect, order: list[str] | None 
     column = next((c for c in captured.info.columns if c.name == name), None)
     if kind is None or column is None or name not in key:
         return None
-    found = SplitKey(column=replace(column, collation=order[1]) if order else column, kind=kind, dialect=dialect)
+    found = SplitKey(
+        column=replace(column, collation=order[1]) if order else column, kind=kind, dialect=dialect
+    )
     return found if _is_ordered(found) else None
 
 

@@ -51,7 +51,9 @@ class Order(ABC):
         """For each row whether its key is in a chunk."""
         every: Any = pa.array([True] * batch.num_rows)
         below = every if chunk.high is None else self.upto(batch, chunk.high)
-        return below if chunk.low is None else pc.and_(below, pc.invert(self.upto(batch, chunk.low)))
+        return (
+            below if chunk.low is None else pc.and_(below, pc.invert(self.upto(batch, chunk.low)))
+        )
 
 
 class PlainOrder(Order):
@@ -73,7 +75,11 @@ class AskedOrder(Order):
         self._session: Session | None = None
 
     def _upto(self, keys: Any, bound: Bound) -> Any:
-        below = [value for part in self._parts(pc.unique(keys.drop_null()).to_pylist()) for value in self._ask(part, bound)]
+        below = [
+            value
+            for part in self._parts(pc.unique(keys.drop_null()).to_pylist())
+            for value in self._ask(part, bound)
+        ]
         found: Any = pc.is_in(keys, value_set=pa.array(below, keys.type))
         return pc.if_else(pc.is_valid(keys), found, pa.scalar(None, pa.bool_()))
 
@@ -95,7 +101,9 @@ class AskedOrder(Order):
         if self._session is None:
             self._session = self._connect()
         edge = self._key.constant(bound)
-        (answers,) = self._session.query(f"select {', '.join(f'{constant} <= {edge}' for _, constant in part)}")
+        (answers,) = self._session.query(
+            f"select {', '.join(f'{constant} <= {edge}' for _, constant in part)}"
+        )
         return [value for (value, _), below in zip(part, answers, strict=True) if below]
 
     def close(self) -> None:
@@ -115,10 +123,16 @@ def scalar(kind: Any, bound: Bound) -> Any:
         low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
         return pa.scalar(min(max(int(bound), low), high), kind)
     if pa.types.is_decimal(kind):
-        return pa.scalar(Decimal(bound["number"] if isinstance(bound, dict) else bound), pa.decimal128(38, kind.scale)).cast(kind)
+        return pa.scalar(
+            Decimal(bound["number"] if isinstance(bound, dict) else bound),
+            pa.decimal128(38, kind.scale),
+        ).cast(kind)
     if pa.types.is_date(kind):
         return pa.scalar(datetime.date.fromisoformat(bound), kind)
     if pa.types.is_timestamp(kind):
         moment = datetime.datetime.fromisoformat(bound)
-        return pa.scalar(moment.replace(tzinfo=datetime.UTC) if kind.tz and moment.tzinfo is None else moment, kind)
+        return pa.scalar(
+            moment.replace(tzinfo=datetime.UTC) if kind.tz and moment.tzinfo is None else moment,
+            kind,
+        )
     return pa.scalar(bytes.fromhex(bound["bytes"]), kind)

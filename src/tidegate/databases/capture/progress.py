@@ -44,12 +44,21 @@ def chunks_between(start: Progress, end: Progress) -> list[Chunk]:
     return found
 
 
-def next_cuts(session: Session, relation: str, key: SplitKey | None, progress: Progress, rows_each: int, count: int) -> dict[str, Any]:
+def next_cuts(
+    session: Session,
+    relation: str,
+    key: SplitKey | None,
+    progress: Progress,
+    rows_each: int,
+    count: int,
+) -> dict[str, Any]:
     """The progress after about `count` more chunks."""
     if key is None:
         return {"upto": None, "cuts": [None]}
     low = progress["upto"] if progress else None
-    cuts: list[Bound] = list(islice(walk(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count))
+    cuts: list[Bound] = list(
+        islice(walk(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count)
+    )
     if len(cuts) < count:
         cuts.append(None)  # the index has no more: the last one is open
     return {"upto": cuts[-1], "cuts": cuts, "order": key.order}

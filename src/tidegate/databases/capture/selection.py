@@ -37,41 +37,71 @@ def is_wanted(values: Values, path: str) -> bool:
     if values.get("table-names") or not for_names(str(values["table-pattern"])).fullmatch(path):
         return False
     parts = path.split(".")
-    databases, schemas = ([str(name) for name in values.get(key) or ()] for key in ("database-names", "schema-names"))
-    database = parts[0] in databases if databases else for_names(str(values.get("database-pattern") or ".*")).fullmatch(parts[0])
+    databases, schemas = (
+        [str(name) for name in values.get(key) or ()] for key in ("database-names", "schema-names")
+    )
+    database = (
+        parts[0] in databases
+        if databases
+        else for_names(str(values.get("database-pattern") or ".*")).fullmatch(parts[0])
+    )
     return bool(database) and (not schemas or len(parts) < 3 or parts[1] in schemas)
 
 
 def select(session: Session, dialect: Dialect, values: Values, *, generated: bool) -> Selected:
     """The tables by path. `generated`: whether the log has columns that the database computes."""
     names = _chosen(session, dialect, values)
-    configs = {str(c["table"]): c for c in values.get("table-names-config") or () if isinstance(c, Mapping) and "table" in c}
+    configs = {
+        str(c["table"]): c
+        for c in values.get("table-names-config") or ()
+        if isinstance(c, Mapping) and "table" in c
+    }
     found, missing = {}, {}
     for name in names:
         info = dialect.table_info(session, name)
         if info is None:
             there = [t.path for t in dialect.tables(session, name.database)]
-            missing[name.path] = TableMissing(str(session.address), name.path, nearest(name.path, there))
+            missing[name.path] = TableMissing(
+                str(session.address), name.path, nearest(name.path, there)
+            )
             continue
         config = configs.get(name.path, {})
-        logged = info if generated else replace(info, columns=tuple(c for c in info.columns if not c.generated))
-        found[name.path] = _capture(logged, dialect, config, grows=bool(values["schema-changes.enabled"]))
+        logged = (
+            info
+            if generated
+            else replace(info, columns=tuple(c for c in info.columns if not c.generated))
+        )
+        found[name.path] = _capture(
+            logged, dialect, config, grows=bool(values["schema-changes.enabled"])
+        )
     if not found and missing:
         raise next(iter(missing.values()))
     return Selected(tables=found, missing=missing)
 
 
-def _capture(info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, grows: bool) -> CaptureTable:
-    key = tuple(str(c) for c in config.get("primaryKeys") or ()) or info.primary_key or info.unique_key
+def _capture(
+    info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, grows: bool
+) -> CaptureTable:
+    key = (
+        tuple(str(c) for c in config.get("primaryKeys") or ())
+        or info.primary_key
+        or info.unique_key
+    )
     if not key:
         raise NoKey(info.name.path)
     types = {c.name: dialect.data_type(c) for c in info.columns}
     unknown = [c for c in key if c not in types]
     if unknown:
-        raise NoTables(f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of {info.name.path}, which has {', '.join(types)}")
+        raise NoTables(
+            f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of {info.name.path}, which has {', '.join(types)}"
+        )
     # Sinks that can add a column to their table look for this.
     table = info.as_table(types, kinds=True)
-    table = replace(table, primary_key=key, options={**table.options, "schema-changes.enabled": True} if grows else table.options)
+    table = replace(
+        table,
+        primary_key=key,
+        options={**table.options, "schema-changes.enabled": True} if grows else table.options,
+    )
     split = config.get("snapshotSplitColumn")
     return CaptureTable(info=info, table=table, split=None if split is None else str(split))
 
@@ -97,7 +127,9 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
         and _is_table(session, name)
     ]
     if not found:
-        raise NoTables(f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it must match the whole path, such as shop.orders")
+        raise NoTables(
+            f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it must match the whole path, such as shop.orders"
+        )
     return found
 
 
@@ -111,6 +143,7 @@ def _named(session: Session, dialect: Dialect, text: str) -> TableName:
 def _is_table(session: Session, name: TableName) -> bool:
     """Views have no log of their own."""
     kind = session.one(
-        "select table_type from information_schema.tables where table_schema = %s and table_name = %s", (name.schema or name.database, name.table)
+        "select table_type from information_schema.tables where table_schema = %s and table_name = %s",
+        (name.schema or name.database, name.table),
     )
     return str(kind) == "BASE TABLE"

@@ -27,7 +27,14 @@ from tidegate.databases.capture.errors import ChangeChoice, ColumnsAdded, OrderC
 from tidegate.databases.capture.filled import Filled, told
 from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
 from tidegate.databases.capture.order import Order, order_of
-from tidegate.databases.capture.progress import budget, chunks_between, done, is_done, next_cuts, unfinished
+from tidegate.databases.capture.progress import (
+    budget,
+    chunks_between,
+    done,
+    is_done,
+    next_cuts,
+    unfinished,
+)
 from tidegate.databases.capture.selection import CaptureTable, is_wanted, select
 from tidegate.databases.capture.spool import Spool
 from tidegate.databases.catalogue import NativeColumn
@@ -58,9 +65,13 @@ class Look:
     touched: frozenset[str]
     caught_up: bool
     idle_bytes: int = 0
-    columns: Mapping[str, list[Any]] | None = None  # of tables that were altered, where the change is carried on
+    columns: Mapping[str, list[Any]] | None = (
+        None  # of tables that were altered, where the change is carried on
+    )
     reread: frozenset[str] = frozenset()  # tables that are to be read again from their beginning
-    definitions: Mapping[str, Any] | None = None  # what is recorded of tables beside their columns, in the database's own words
+    definitions: Mapping[str, Any] | None = (
+        None  # what is recorded of tables beside their columns, in the database's own words
+    )
 
 
 class CaptureSource(Source):
@@ -72,17 +83,33 @@ class CaptureSource(Source):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        properties = {**of_debezium(values["debezium"]), "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000))}
-        self.address: Address = parse_url(str(values["url"]), values["username"], values["password"], properties)
+        properties = {
+            **of_debezium(values["debezium"]),
+            "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000)),
+        }
+        self.address: Address = parse_url(
+            str(values["url"]), values["username"], values["password"], properties
+        )
         self.dialect: Dialect = dialect_of(self.system)
-        self._missing: dict[str, TableMissing] = {}  # tables that the job file names and the catalogue does not have
-        self._nothing_read: frozenset[str] = frozenset()  # tables of which nothing is read at the beginning of the range that is planned
+        self._missing: dict[
+            str, TableMissing
+        ] = {}  # tables that the job file names and the catalogue does not have
+        self._nothing_read: frozenset[str] = (
+            frozenset()
+        )  # tables of which nothing is read at the beginning of the range that is planned
         self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to the tasks; the tables too, so that a task need not look."""
-        own = {"values": self.values, "context": self.context, "address": self.address, "dialect": self.dialect}
-        return {**own, "captured": self.__dict__["captured"]} if "captured" in self.__dict__ else own
+        own = {
+            "values": self.values,
+            "context": self.context,
+            "address": self.address,
+            "dialect": self.dialect,
+        }
+        return (
+            {**own, "captured": self.__dict__["captured"]} if "captured" in self.__dict__ else own
+        )
 
     # What a database gives.
 
@@ -115,7 +142,9 @@ class CaptureSource(Source):
         """A position that is not before anything that a read which has ended can have seen."""
 
     @abstractmethod
-    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read_log(
+        self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The changes of (start, end] of these tables, as (path, batch)."""
 
     @abstractmethod
@@ -156,7 +185,9 @@ class CaptureSource(Source):
     @property
     def bounded(self) -> bool:
         """Only where a stop is asked for."""
-        return bool(self.values["stop.mode"] != "never" or self.values["startup.mode"] == "snapshot-only")
+        return bool(
+            self.values["stop.mode"] != "never" or self.values["startup.mode"] == "snapshot-only"
+        )
 
     def initial(self) -> Offset:
         """The log from where startup.mode says; tables unread where it says initial."""
@@ -166,8 +197,16 @@ class CaptureSource(Source):
         with self.session() as session:
             log, stop = self.log_begin(session), self.log_stop(session)
         snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
-        tables = {path: {"columns": self.columns_of(c), "read": None if snapshot else done()} for path, c in captured.items()}
-        return {"log": log, "tables": tables, "touched": [], **({"stop": stop} if stop is not None else {})}
+        tables = {
+            path: {"columns": self.columns_of(c), "read": None if snapshot else done()}
+            for path, c in captured.items()
+        }
+        return {
+            "log": log,
+            "tables": tables,
+            "touched": [],
+            **({"stop": stop} if stop is not None else {}),
+        }
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next range of the log, and the next chunks of tables that are not read yet, where the log is read to its end."""
@@ -185,36 +224,62 @@ class CaptureSource(Source):
                 tables[path]["definition"] = definition
             for path in look.reread:
                 tables[path]["read"] = None
-            todo = unfinished({p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured])
-            if look.caught_up and todo and not look.reread:  # chunks are counted from the progress at the beginning of the range
+            todo = unfinished(
+                {p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured]
+            )
+            if (
+                look.caught_up and todo and not look.reread
+            ):  # chunks are counted from the progress at the beginning of the range
                 self._plan_chunks(session, tables, todo, limit)
         self._more = not look.caught_up or any(not is_done(tables[path]["read"]) for path in todo)
-        moves = tables != known["tables"] or look.idle_bytes > IDLE_BYTES_MAX or any(known["tables"][p]["read"] for p in look.touched)
-        moves = moves or (not look.caught_up and look.log != known["log"])  # whoever stops before the end of the log must go on from there
-        reached = "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
+        moves = (
+            tables != known["tables"]
+            or look.idle_bytes > IDLE_BYTES_MAX
+            or any(known["tables"][p]["read"] for p in look.touched)
+        )
+        moves = moves or (
+            not look.caught_up and look.log != known["log"]
+        )  # whoever stops before the end of the log must go on from there
+        reached = (
+            "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
+        )
         if not (moves or reached):
             return start if known == start else known
         return {**known, "log": look.log, "tables": tables, "touched": sorted(look.touched)}
 
     def _with_new_tables(self, start: Offset) -> Offset:
         """Tables that match since the last start are read from their beginning."""
-        fresh = {p: {"columns": self.columns_of(c), "read": None} for p, c in self.captured.items() if p not in start["tables"]}
+        fresh = {
+            p: {"columns": self.columns_of(c), "read": None}
+            for p, c in self.captured.items()
+            if p not in start["tables"]
+        }
         if not fresh:
             return start
         gone = [path for path in start.get("gone", ()) if path not in fresh]
-        return {**start, "tables": {**start["tables"], **fresh}, **({"gone": gone} if "gone" in start else {})}
+        return {
+            **start,
+            "tables": {**start["tables"], **fresh},
+            **({"gone": gone} if "gone" in start else {}),
+        }
 
     def _without_gone(self, start: Offset) -> Offset:
         """Tables that the job file asks for and the catalogue does not have any more are left out once a person has said so, and are not asked about again."""
         known = start["tables"]
-        gone = [path for path in known if path not in self.captured and (path in self._missing or is_wanted(self.values, path))]
+        gone = [
+            path
+            for path in known
+            if path not in self.captured and (path in self._missing or is_wanted(self.values, path))
+        ]
         for path, missing in self._missing.items():
             if path not in known and path not in start.get("gone", ()):
                 raise missing
         at = self.position_text(start["log"])
         for path in gone:
             if self.accepted(path, at) is not ChangeChoice.SKIP:
-                raise TableChanged(path, GONE_WORDS, at, choices=(ChangeChoice.SKIP,)).of_job(self.context.job_id)
+                raise TableChanged(path, GONE_WORDS, at, choices=(ChangeChoice.SKIP,)).of_job(
+                    self.context.job_id
+                )
         if not gone:
             return start
         left = {path: entry for path, entry in known.items() if path not in gone}
@@ -226,7 +291,9 @@ class CaptureSource(Source):
 
     def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
         """The next range; a change that nobody has decided about stops the job with the commands that do."""
-        self._nothing_read = frozenset(path for path, entry in start["tables"].items() if entry["read"] is None)
+        self._nothing_read = frozenset(
+            path for path, entry in start["tables"].items() if entry["read"] is None
+        )
         try:
             return self.look(session, start, limit)
         except TableChanged as error:
@@ -247,10 +314,16 @@ class CaptureSource(Source):
                     f"the log has rows with {', '.join(lost)}, from before a change that the table has had since; "
                     "adopt delivers them without these values, reread brings the table as it is now"
                 )
-                raise TableChanged(path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)).of_job(self.context.job_id)
+                raise TableChanged(
+                    path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)
+                ).of_job(self.context.job_id)
             if choice is ChangeChoice.REREAD:
                 reread.add(path)
-        return replace(look, touched=look.touched - reread, reread=look.reread | reread) if reread else look
+        return (
+            replace(look, touched=look.touched - reread, reread=look.reread | reread)
+            if reread
+            else look
+        )
 
     def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
         """Columns of rows in the log that the pipeline does not have, or has with another type."""
@@ -261,13 +334,19 @@ class CaptureSource(Source):
             now = captured.info.column(str(name))
             if str(name) in flows and now is not None and now.native == native:
                 continue
-            if str(name) not in flows or self.dialect.data_type(NativeColumn(name=str(name), native=str(native))) != flows[str(name)]:
+            if (
+                str(name) not in flows
+                or self.dialect.data_type(NativeColumn(name=str(name), native=str(native)))
+                != flows[str(name)]
+            ):
                 lost.append(f"{name} {native}")
         return lost
 
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
         """What a person has decided about the change of a table at a position. A table of which nothing is read is read as it is then."""
-        return decided(self.context.accepted_changes, path, at) or (ChangeChoice.REREAD if path in self._nothing_read else None)
+        return decided(self.context.accepted_changes, path, at) or (
+            ChangeChoice.REREAD if path in self._nothing_read else None
+        )
 
     def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
         """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""
@@ -277,17 +356,23 @@ class CaptureSource(Source):
         names = {c.name for c in captured.table.columns}
         lacking = [str(c[0]) for c in columns if str(c[0]) not in names]
         if lacking:
-            raise ColumnsAdded(path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking))
+            raise ColumnsAdded(
+                path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking)
+            )
         if self._outdated(session, captured):
             raise ColumnsAdded(path, "other columns than it had when the pipeline started")
 
-    def _plan_chunks(self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit) -> None:
+    def _plan_chunks(
+        self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit
+    ) -> None:
         rows_each = int(self.values["snapshot.split.size"])
         left = budget(limit.rows, rows_each, self.context.parallelism)
         for path in todo:
             before = tables[path]["read"]
             key = self._split(path, (before or {}).get("order"))
-            tables[path]["read"] = next_cuts(session, self.relation(self.captured[path]), key, before, rows_each, left)
+            tables[path]["read"] = next_cuts(
+                session, self.relation(self.captured[path]), key, before, rows_each, left
+            )
             self._check_order(session, path, key)
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
@@ -296,7 +381,9 @@ class CaptureSource(Source):
     def _outdated(self, session: Session, captured: CaptureTable) -> bool:
         """Whether the catalogue has other columns than those that the pipeline was built with."""
         info = self.dialect.table_info(session, captured.info.name)
-        return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(captured)
+        return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(
+            captured
+        )
 
     def relation(self, captured: CaptureTable) -> str:
         """What the rows of a table are selected from."""
@@ -317,13 +404,21 @@ class CaptureSource(Source):
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
         """A split for each table that changed, as its changes must stay in order, and one for each chunk."""
-        log = [Split(path, payload, 1) for payload in self._log_payloads(start, end) for path in payload["tables"]]
+        log = [
+            Split(path, payload, 1)
+            for payload in self._log_payloads(start, end)
+            for path in payload["tables"]
+        ]
         return [*log, *self._chunk_splits(start, end)]
 
     def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
         """One read of the log for all tables, and a split for each chunk."""
         log = [
-            Split(JOINT_TABLE if len(payload["tables"]) > 1 else next(iter(payload["tables"])), payload, 1)
+            Split(
+                JOINT_TABLE if len(payload["tables"]) > 1 else next(iter(payload["tables"])),
+                payload,
+                1,
+            )
             for payload in self._log_payloads(start, end)
             if payload["tables"]
         ]
@@ -332,14 +427,26 @@ class CaptureSource(Source):
     def _log_payloads(self, start: Offset, end: Offset) -> Iterator[dict[str, Any]]:
         if start["log"] == end["log"]:
             return
-        known = {p: t for p, t in start["tables"].items() if t["read"] is not None and p in self.captured and p in end["touched"]}
-        yield {"log": [start["log"], end["log"]], "tables": {p: _known(t) for p, t in known.items()}}
+        known = {
+            p: t
+            for p, t in start["tables"].items()
+            if t["read"] is not None and p in self.captured and p in end["touched"]
+        }
+        yield {
+            "log": [start["log"], end["log"]],
+            "tables": {p: _known(t) for p, t in known.items()},
+        }
 
     def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
         for path, after in end["tables"].items():
             before = start["tables"].get(path, {"read": None})["read"]
             for chunk in chunks_between(before, after["read"]) if path in self.captured else ():
-                payload = {"chunk": [chunk.low, chunk.high], "order": after["read"].get("order"), "at": end["log"], "columns": after["columns"]}
+                payload = {
+                    "chunk": [chunk.low, chunk.high],
+                    "order": after["read"].get("order"),
+                    "at": end["log"],
+                    "columns": after["columns"],
+                }
                 yield Split(path, payload, int(self.values["snapshot.split.size"]) * 64)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -347,15 +454,29 @@ class CaptureSource(Source):
         if "chunk" in split.payload:
             yield from self._read_chunk(split.table, split.payload)
             return
-        wanted = split.payload["tables"] if split.table == JOINT_TABLE else {split.table: split.payload["tables"][split.table]}
+        wanted = (
+            split.payload["tables"]
+            if split.table == JOINT_TABLE
+            else {split.table: split.payload["tables"][split.table]}
+        )
         start, end = split.payload["log"]
         with ExitStack() as stack:
-            orders = {path: stack.enter_context(self._order(path, known)) for path, known in wanted.items() if known["upto"] is not None}
-            for path, batch in self.read_log(start, end, {p: t["columns"] for p, t in wanted.items()}):
+            orders = {
+                path: stack.enter_context(self._order(path, known))
+                for path, known in wanted.items()
+                if known["upto"] is not None
+            }
+            for path, batch in self.read_log(
+                start, end, {p: t["columns"] for p, t in wanted.items()}
+            ):
                 inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
                 settled = settle(batch, self.captured[path].table.primary_key, inside)
                 if settled.num_rows:
-                    yield settled.replace_schema_metadata({"table": path}) if split.table == JOINT_TABLE else settled
+                    yield (
+                        settled.replace_schema_metadata({"table": path})
+                        if split.table == JOINT_TABLE
+                        else settled
+                    )
 
     def _order(self, path: str, known: Mapping[str, Any]) -> Order:
         key = self._split(path, known.get("order"))
@@ -368,12 +489,17 @@ class CaptureSource(Source):
         table = self.captured[path].table
         schema, key = table_schema(table), table.primary_key
         whole = chunk == Chunk(None, None)
-        with Spool(schema) as spool, nullcontext() if whole else self._order(path, payload) as order:
+        with (
+            Spool(schema) as spool,
+            nullcontext() if whole else self._order(path, payload) as order,
+        ):
             failpoint("capture.chunk.before")
             for batch in self._rows(path, chunk, payload.get("order")):
                 spool.add(inserted(batch, schema))
             failpoint("capture.chunk.middle")
-            back = TakenBack(key, None if order is None else lambda batch: order.inside(batch, chunk))
+            back = TakenBack(
+                key, None if order is None else lambda batch: order.inside(batch, chunk)
+            )
             if self.takes_back:
                 with self.session() as session:
                     now = self.log_now(session)
@@ -390,11 +516,17 @@ class CaptureSource(Source):
     def _rows(self, path: str, chunk: Chunk, order: list[str] | None) -> Iterator[pa.RecordBatch]:
         captured = self.captured[path]
         types = {c.name: c.type for c in captured.table.columns}
-        selected = ", ".join(self.dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        selected = ", ".join(
+            self.dialect.expression(c, types[c.name]) for c in captured.info.columns
+        )
         key = self._split(path, order)
         condition = key.condition(chunk) if key is not None else ""
-        sql = f"select {selected} from {self.relation(captured)}" + (f" where {condition}" if condition else "")
-        return self.dialect.batches(self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"]))
+        sql = f"select {selected} from {self.relation(captured)}" + (
+            f" where {condition}" if condition else ""
+        )
+        return self.dialect.batches(
+            self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"])
+        )
 
     def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether there was more of the log, or of the tables, than the batch might take."""
@@ -405,9 +537,16 @@ class CaptureSource(Source):
         if not self.bounded:
             return False
         whole = all(is_done(t["read"]) for t in offset["tables"].values())
-        return whole and (self.values["stop.mode"] == "never" or ("stop" in offset and self.passed(offset["log"], offset["stop"])))
+        return whole and (
+            self.values["stop.mode"] == "never"
+            or ("stop" in offset and self.passed(offset["log"], offset["stop"]))
+        )
 
 
 def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What a task must know of a table that is read at least in part."""
-    return {"columns": entry["columns"], "upto": entry["read"]["upto"], "order": entry["read"].get("order")}
+    return {
+        "columns": entry["columns"],
+        "upto": entry["read"]["upto"],
+        "order": entry["read"].get("order"),
+    }

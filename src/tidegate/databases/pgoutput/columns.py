@@ -23,7 +23,9 @@ _INFINITE = (b"infinity", b"-infinity")
 def array_of(values: Any, kind: DataType, name: str) -> Any:
     """An array of a column's texts, which come as an array of bytes or as a list; what does not fit is an error that names the column."""
     try:
-        return _READERS.get(kind.name, _cast)(values if isinstance(values, pa.Array) else pa.array(values, pa.binary()), kind)
+        return _READERS.get(kind.name, _cast)(
+            values if isinstance(values, pa.Array) else pa.array(values, pa.binary()), kind
+        )
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, OverflowError) as error:
         raise ValueUnreadable(name, str(kind), str(error)) from None
 
@@ -45,7 +47,10 @@ def _boolean(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the othe
 
 
 def _bytes(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
-    return pa.array([None if v is None else bytes.fromhex(v[2:].decode("ascii")) for v in values.to_pylist()], pa.binary())
+    return pa.array(
+        [None if v is None else bytes.fromhex(v[2:].decode("ascii")) for v in values.to_pylist()],
+        pa.binary(),
+    )
 
 
 def _date(values: Any, kind: DataType) -> Any:
@@ -53,7 +58,10 @@ def _date(values: Any, kind: DataType) -> Any:
         return values.cast(pa.string()).cast(arrow_type(kind))
     except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
         texts: Texts = values.to_pylist()
-        return pa.array([None if v is None or v in _INFINITE else _days(v.decode("ascii")) for v in texts], pa.int32()).view(arrow_type(kind))
+        return pa.array(
+            [None if v is None or v in _INFINITE else _days(v.decode("ascii")) for v in texts],
+            pa.int32(),
+        ).view(arrow_type(kind))
 
 
 def _days(text: str) -> int:
@@ -84,7 +92,10 @@ def _timestamp(values: Any, kind: DataType) -> Any:
         return _without_zone(values, kind).cast(pa.string()).cast(pa.timestamp("us")).view(arrow)
     except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
         texts: Texts = values.to_pylist()
-        return pa.array([None if v is None or v in _INFINITE else _micros(v.decode("ascii")) for v in texts], pa.int64()).view(arrow)
+        return pa.array(
+            [None if v is None or v in _INFINITE else _micros(v.decode("ascii")) for v in texts],
+            pa.int64(),
+        ).view(arrow)
 
 
 def _without_zone(values: Any, kind: DataType) -> Any:
@@ -106,7 +117,9 @@ def _array(values: Any, kind: DataType) -> Any:
     """Elements are read as one column, and cut into lists again."""
     lists = [None if v is None else elements(v.decode("utf-8")) for v in values.to_pylist()]
     flat = [None if e is None else e.encode() for one in lists if one is not None for e in one]
-    inner = _READERS.get(kind.children[0].name, _cast)(pa.array(flat, pa.binary()), kind.children[0])
+    inner = _READERS.get(kind.children[0].name, _cast)(
+        pa.array(flat, pa.binary()), kind.children[0]
+    )
     offsets: list[int | None] = [0]
     at = 0
     for number, one in enumerate(lists):

@@ -28,9 +28,13 @@ class Layout:
         return tuple(name for name, _, _ in self.columns)
 
 
-def layout_of(columns: Sequence[Sequence[Any]], oid: int = 0, identity: str = "", key: Sequence[str] = ()) -> Layout:
+def layout_of(
+    columns: Sequence[Sequence[Any]], oid: int = 0, identity: str = "", key: Sequence[str] = ()
+) -> Layout:
     """From the columns that an offset keeps: [name, type in words, type, modifier, number], or the first two only."""
-    kept = tuple((str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns)
+    kept = tuple(
+        (str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns
+    )
     return Layout(columns=kept, oid=oid, identity=identity, key=tuple(key))
 
 
@@ -48,16 +52,31 @@ def same_columns(known: Layout, shown: Relation) -> bool:
 
 def _columns(known: Layout, shown: Relation) -> str:
     names = [name for name, _, _ in shown.columns]
-    new, gone = [n for n in names if n not in known.names], [n for n in known.names if n not in names]
+    new, gone = (
+        [n for n in names if n not in known.names],
+        [n for n in known.names if n not in names],
+    )
     if new or gone:
-        return " and ".join(filter(None, [f"it got {', '.join(new)}" if new else "", f"it lost {', '.join(gone)}" if gone else ""]))
+        return " and ".join(
+            filter(
+                None,
+                [
+                    f"it got {', '.join(new)}" if new else "",
+                    f"it lost {', '.join(gone)}" if gone else "",
+                ],
+            )
+        )
     if any(kind is None for _, kind, _ in known.columns):
         return ""
     types = {name: (kind, modifier) for name, kind, modifier in shown.columns}
     other = [name for name, kind, modifier in known.columns if types[name] != (kind, modifier)]
     if other:
         return f"the type of {', '.join(other)} was changed"
-    return "" if tuple(names) == known.names else f"its columns were {', '.join(known.names)} and are {', '.join(names)}, in this order"
+    return (
+        ""
+        if tuple(names) == known.names
+        else f"its columns were {', '.join(known.names)} and are {', '.join(names)}, in this order"
+    )
 
 
 def _identity(known: Layout, shown: Relation) -> str:

@@ -106,7 +106,12 @@ def _row_change(data: bytes) -> RowChange:
         before, at = _values(data, at + 1)
     if at < len(data) and data[at] == _NEW:
         after, at = _values(data, at + 1)
-    if at != len(data) or (after is None) != (kind == DELETE) or (before is None and kind == DELETE) or (before is not None and kind == INSERT):
+    if (
+        at != len(data)
+        or (after is None) != (kind == DELETE)
+        or (before is None and kind == DELETE)
+        or (before is not None and kind == INSERT)
+    ):
         raise ValueError("it does not end where it should")
     return RowChange(kind, number, before, after, whole)
 

@@ -44,7 +44,9 @@ class SlotTable:
     deferred: bool = False
 
 
-def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str) -> Iterator[Batch]:
+def read_range(
+    open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str
+) -> Iterator[Batch]:
     """The changes as (path, batch) in the order of the log, path by path."""
     if wanted.start >= wanted.end:
         return
@@ -56,7 +58,11 @@ def read_range(open_session: Open, wanted: SlotRange, tables: Mapping[str, SlotT
 
 def with_mask(address: bytes | None) -> bytes | None:
     """An address as a cast to text writes it, which is how a snapshot reads it: always with its mask."""
-    return address if address is None or b"/" in address else address + (b"/128" if b":" in address else b"/32")
+    return (
+        address
+        if address is None or b"/" in address
+        else address + (b"/128" if b":" in address else b"/32")
+    )
 
 
 class _Collector:
@@ -68,13 +74,23 @@ class _Collector:
         if what := difference(wanted.layout, relation):
             raise TableChanged(path, what, "a transaction")
         self._schema = table_schema(wanted.table)
-        found = [(self.names.index(c.name) if c.name in self.names else -1) for c in wanted.table.columns]
+        found = [
+            (self.names.index(c.name) if c.name in self.names else -1) for c in wanted.table.columns
+        ]
         self._present = [place >= 0 for place in found]
         self._inet = [place >= 0 and relation.columns[place][1] == INET for place in found]
         self.places = [place for place in found if place >= 0]
         self.rows: TableRows = (fast or pure).Rows(self.places, len(self.names), wanted.whole)
-        flowing = [c.name for c, present in zip(wanted.table.columns, self._present, strict=True) if present]
-        self._transaction = Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing)) if wanted.deferred else None
+        flowing = [
+            c.name
+            for c, present in zip(wanted.table.columns, self._present, strict=True)
+            if present
+        ]
+        self._transaction = (
+            Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing))
+            if wanted.deferred
+            else None
+        )
         self._settled_kinds = bytearray()
         self._settled: list[list[Any]] = [[] for _ in flowing]
 
@@ -87,7 +103,9 @@ class _Collector:
         """Keep the rows so far until the end of their transaction."""
         assert self._transaction is not None
         kinds, columns = self.rows.take()
-        self._transaction.add(kinds, [pure.texts(column, len(kinds)).to_pylist() for column in columns])
+        self._transaction.add(
+            kinds, [pure.texts(column, len(kinds)).to_pylist() for column in columns]
+        )
 
     def commit(self) -> int:
         """End the transaction; how many rows are ready."""
@@ -112,19 +130,29 @@ class _Collector:
     def _batch(self, kinds: bytes, columns: Sequence[Any]) -> pa.RecordBatch:
         texts = iter(columns)
         arrays: list[Any] = []
-        for column, present, inet in zip(self._wanted.table.columns, self._present, self._inet, strict=True):
+        for column, present, inet in zip(
+            self._wanted.table.columns, self._present, self._inet, strict=True
+        ):
             if not present:
                 arrays.append(absent(self._wanted.table, column, len(kinds)))
                 continue
             values = pure.texts(next(texts), len(kinds))
-            arrays.append(array_of([with_mask(v) for v in values.to_pylist()] if inet else values, column.type, column.name))
+            arrays.append(
+                array_of(
+                    [with_mask(v) for v in values.to_pylist()] if inet else values,
+                    column.type,
+                    column.name,
+                )
+            )
         arrays.append(pa.Array.from_buffers(pa.int8(), len(kinds), [None, pa.py_buffer(kinds)], 0))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def refused(self, data: bytes) -> Exception:
         """What is wrong with a message that was not taken."""
         try:
-            pure.Rows(self.places, len(self.names), self._wanted.whole).add(messages.row_change(data), len(data))
+            pure.Rows(self.places, len(self.names), self._wanted.whole).add(
+                messages.row_change(data), len(data)
+            )
         except pure.UnknownLarge as error:
             return IdentityMissing(self.path, ", ".join(self.names[n] for n in error.places))
         except pure.NotWhole:
@@ -137,11 +165,17 @@ class _Collector:
 class Reading:
     """One pass over the messages of a slot."""
 
-    def __init__(self, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str, fast: Any) -> None:
+    def __init__(
+        self, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str, fast: Any
+    ) -> None:
         self._tables, self._database, self._fast = tables, database, fast
-        self._intake: Taking = (fast or pure).Intake(wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX)
+        self._intake: Taking = (fast or pure).Intake(
+            wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX
+        )
         self._collectors: dict[int, _Collector] = {}
-        self._layouts: dict[int, Relation] = {}  # of rows that have not come yet: looked at when there are any
+        self._layouts: dict[
+            int, Relation
+        ] = {}  # of rows that have not come yet: looked at when there are any
         self._deferred = any(table.deferred for table in tables.values())
 
     def take(self, data: list[bytes]) -> Iterator[Batch]:
@@ -171,12 +205,18 @@ class Reading:
                 yield from self._all_taken(full)
             elif at < len(data):
                 yield from self._other(data[at])
-                at += data[at][:1] not in _CHANGES  # a row is tried again, now that its layout is there
+                at += (
+                    data[at][:1] not in _CHANGES
+                )  # a row is tried again, now that its layout is there
 
     def _full(self) -> list[int]:
         """The tables whose rows are enough for a batch."""
         whole = self._intake.total >= BUFFERED_BYTES_MAX
-        return [n for n, c in self._collectors.items() if c.rows.rows >= (1 if whole else BATCH_ROWS_MAX) or c.rows.held >= BATCH_BYTES_MAX]
+        return [
+            n
+            for n, c in self._collectors.items()
+            if c.rows.rows >= (1 if whole else BATCH_ROWS_MAX) or c.rows.held >= BATCH_BYTES_MAX
+        ]
 
     def _all_taken(self, numbers: list[int]) -> Iterator[Batch]:
         for collector in (self._collectors[number] for number in numbers):
@@ -228,7 +268,9 @@ class Reading:
         if path not in self._tables:
             self._intake.tables[number] = None
             return
-        collector = self._collectors[number] = _Collector(path, self._tables[path], relation, self._fast)
+        collector = self._collectors[number] = _Collector(
+            path, self._tables[path], relation, self._fast
+        )
         self._intake.tables[number] = collector.rows
 
     def _truncated(self, message: bytes) -> None:
@@ -239,7 +281,9 @@ class Reading:
 
     def rest(self) -> Iterator[Batch]:
         """What is collected and not taken yet."""
-        yield from self._all_taken([number for number, collector in self._collectors.items() if collector.rows.rows])
+        yield from self._all_taken(
+            [number for number, collector in self._collectors.items() if collector.rows.rows]
+        )
         for collector in self._collectors.values():
             if collector.deferred:
                 yield collector.path, collector.settled()

@@ -88,7 +88,12 @@ class Burst:
         offset = file.seek(0, os.SEEK_END)
         if file.write(b"".join(self.data)) != self.size:
             raise OSError("the disk is full")
-        self.file, self.offset, self.sizes, self.data = file, offset, array("I", map(len, self.data)), []
+        self.file, self.offset, self.sizes, self.data = (
+            file,
+            offset,
+            array("I", map(len, self.data)),
+            [],
+        )
 
 
 class ReplicationStream:
@@ -123,16 +128,26 @@ class ReplicationStream:
         copy = f"tidegate_{uuid.uuid4().hex}"
         self._check_standbys()
         self._run(f"set wal_sender_timeout = '{SENDER_TIMEOUT}'")
-        self._run(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(copy)}, true)")
+        self._run(
+            f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(copy)}, true)"
+        )
         name = _literal('"' + publication.replace('"', '""') + '"')
-        self._run(f"START_REPLICATION SLOT {copy} LOGICAL {lsn.text(start)} (proto_version '1', publication_names {name})")
+        self._run(
+            f"START_REPLICATION SLOT {copy} LOGICAL {lsn.text(start)} (proto_version '1', publication_names {name})"
+        )
 
     def _check_standbys(self) -> None:
         """A server that takes any reader for a synchronous standby would let its commits wait for us."""
-        result = self._run("select current_setting('synchronous_standby_names'), current_setting('application_name')")
-        standbys, name = (str(result.get_value(0, column) or b"", "utf-8").lower() for column in (0, 1))
+        result = self._run(
+            "select current_setting('synchronous_standby_names'), current_setting('application_name')"
+        )
+        standbys, name = (
+            str(result.get_value(0, column) or b"", "utf-8").lower() for column in (0, 1)
+        )
         if "*" in standbys or (name and name in standbys):
-            raise DatabaseTrouble(str(self._address), f"a stream would be a synchronous standby of {standbys}")
+            raise DatabaseTrouble(
+                str(self._address), f"a stream would be a synchronous standby of {standbys}"
+            )
 
     def _run(self, statement: str) -> Any:
         try:
@@ -163,7 +178,9 @@ class ReplicationStream:
             if number < self._first + len(self._bursts):
                 burst = self._bursts[number - self._first]
                 low, high = burst.first_from(start), burst.first_from(end)
-                layouts.update((layout[1:5], layout) for index, layout in burst.layouts if index < low)
+                layouts.update(
+                    (layout[1:5], layout) for index, layout in burst.layouts if index < low
+                )
                 if low < high:
                     yield announced(burst.messages()[low:high], layouts)
                 if self._ahead < AHEAD_BYTES_MAX and time.monotonic() - self._pulled_s > AHEAD_S:
@@ -256,7 +273,9 @@ class ReplicationStream:
         """Until something comes, for a moment; the server is asked how far it is."""
         now_s = time.monotonic()
         if now_s - self._heard_s > SILENCE_S_MAX:
-            raise psycopg.OperationalError(f"the replication stream is silent for {SILENCE_S_MAX:g} s")
+            raise psycopg.OperationalError(
+                f"the replication stream is silent for {SILENCE_S_MAX:g} s"
+            )
         if now_s - self._asked_s > (ASK_S if self._answered else REPORT_S):
             self._report(ask=True)
         poller = select.poll()
@@ -324,7 +343,9 @@ class ReplicationStream:
 
 def announced(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
     """The messages, with layouts from before them that their rows need; those are taken out of `layouts`."""
-    if not layouts or not any(head[1:] in layouts or head[:1] == b"T" for head in {message[:5] for message in data}):
+    if not layouts or not any(
+        head[1:] in layouts or head[:1] == b"T" for head in {message[:5] for message in data}
+    ):
         return data
     found: list[bytes] = []
     for message in data:

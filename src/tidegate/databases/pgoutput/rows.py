@@ -154,7 +154,11 @@ class Intake:
                     return number + 1
             elif kind == messages.BEGIN:
                 self.inside = self._start <= messages.begin(message)[0] < self._end
-            elif kind == messages.RELATION or not message or (kind == messages.TRUNCATE and self.inside):
+            elif (
+                kind == messages.RELATION
+                or not message
+                or (kind == messages.TRUNCATE and self.inside)
+            ):
                 return number
         return len(data)
 
@@ -164,7 +168,11 @@ class Intake:
             return False
         rows.add(messages.row_change(message), len(message))
         self.total += len(message)
-        return rows.rows >= self._rows_max or rows.held >= self._bytes_max or self.total >= self._total_max
+        return (
+            rows.rows >= self._rows_max
+            or rows.held >= self._bytes_max
+            or self.total >= self._total_max
+        )
 
 
 def texts(column: Any, count: int) -> Any:
@@ -172,7 +180,12 @@ def texts(column: Any, count: int) -> Any:
     if isinstance(column, list):
         return pa.array(column, pa.binary())
     valid, offsets, data, nulls = column
-    return pa.Array.from_buffers(pa.binary(), count, [pa.py_buffer(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+    return pa.Array.from_buffers(
+        pa.binary(),
+        count,
+        [pa.py_buffer(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)],
+        nulls,
+    )
 
 
 def unframed(chunks: list[bytes]) -> list[bytes] | None:

@@ -42,7 +42,9 @@ class StreamUnavailable(Exception):
 class _Holder:
     """The stream of this process for one slot, and the socket through which others read it."""
 
-    def __init__(self, address: Address, slot: str, publication: str, listener: socket.socket) -> None:
+    def __init__(
+        self, address: Address, slot: str, publication: str, listener: socket.socket
+    ) -> None:
         self._address, self._slot, self._publication = address, slot, publication
         self._listener = listener
         self._secret = _digest(address, slot, publication, address.password)
@@ -80,7 +82,9 @@ class _Holder:
                 self._drop()
                 if begun:
                     raise
-                if fresh or attempt == 2:  # a stream that was open before may have been cut off meanwhile
+                if (
+                    fresh or attempt == 2
+                ):  # a stream that was open before may have been cut off meanwhile
                     raise StreamUnavailable(str(error)) from error
             else:
                 return
@@ -100,7 +104,9 @@ class _Holder:
         while not self.ended:
             with suppress(OSError):
                 peer, _ = self._listener.accept()
-                threading.Thread(target=self._answer, args=(peer,), name=f"range-of-{self._slot}", daemon=True).start()
+                threading.Thread(
+                    target=self._answer, args=(peer,), name=f"range-of-{self._slot}", daemon=True
+                ).start()
             self._keep_alive()
 
     def _keep_alive(self) -> None:
@@ -146,7 +152,10 @@ class _Holder:
             except StreamUnavailable as error:
                 ended = {"unavailable": str(error)}
             except TidegateError as error:
-                ended = {"failed": getattr(error, "why", str(error)), "code": getattr(error, "code", "")}
+                ended = {
+                    "failed": getattr(error, "why", str(error)),
+                    "code": getattr(error, "code", ""),
+                }
             text = json.dumps(ended).encode()
             peer.sendall(_HEAD.pack(0, len(text)) + text)
 
@@ -163,7 +172,9 @@ _guard = threading.Lock()
 _holders: dict[str, _Holder] = {}
 
 
-def shared_lists(address: Address, slot: str, publication: str, start: int, end: int) -> Generator[list[bytes], None, None]:
+def shared_lists(
+    address: Address, slot: str, publication: str, start: int, end: int
+) -> Generator[list[bytes], None, None]:
     """The messages of a range, many at a time; StreamUnavailable before the first of them."""
     name = _digest(address, slot, publication, "")
     with _guard:
@@ -177,7 +188,15 @@ def shared_lists(address: Address, slot: str, publication: str, start: int, end:
     if holder is not None:
         yield from holder.lists(start, end)
     else:
-        yield from _asked(name, address, {"start": start, "end": end, "secret": _digest(address, slot, publication, address.password)})
+        yield from _asked(
+            name,
+            address,
+            {
+                "start": start,
+                "end": end,
+                "secret": _digest(address, slot, publication, address.password),
+            },
+        )
 
 
 def close_streams() -> None:
@@ -188,7 +207,9 @@ def close_streams() -> None:
         _holders.clear()
 
 
-def _asked(name: str, address: Address, request: dict[str, Any]) -> Generator[list[bytes], None, None]:
+def _asked(
+    name: str, address: Address, request: dict[str, Any]
+) -> Generator[list[bytes], None, None]:
     """From the process that holds the stream."""
     begun = False
     try:
@@ -208,8 +229,12 @@ def _asked(name: str, address: Address, request: dict[str, Any]) -> Generator[li
                     yield many
     except OSError as error:
         if begun:
-            raise DatabaseTrouble(str(address), f"the process that holds the replication stream ended: {error}") from None
-        raise StreamUnavailable(f"the process that holds the stream does not answer: {error}") from None
+            raise DatabaseTrouble(
+                str(address), f"the process that holds the replication stream ended: {error}"
+            ) from None
+        raise StreamUnavailable(
+            f"the process that holds the stream does not answer: {error}"
+        ) from None
     if "unavailable" in many:
         raise StreamUnavailable(many["unavailable"])
     if "failed" in many:
@@ -263,7 +288,15 @@ def _is_ours(peer: socket.socket) -> bool:
 
 
 def _digest(address: Address, slot: str, publication: str, password: str) -> str:
-    known = [str(address), address.user, sorted(address.properties.items()), slot, publication, __version__, password]
+    known = [
+        str(address),
+        address.user,
+        sorted(address.properties.items()),
+        slot,
+        publication,
+        __version__,
+        password,
+    ]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 

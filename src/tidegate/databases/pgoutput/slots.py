@@ -74,8 +74,12 @@ def publish(session: Session, publication: str, tables: Mapping[str, int]) -> No
     )
     failpoint("postgrescdc.publication.before")
     if not found:
-        session.execute(f"create publication {name} for table {', '.join(tables)} with (publish_via_partition_root = true)")
-    elif lacking := [table for table, oid in tables.items() if oid not in found[0][2] and not found[0][1]]:
+        session.execute(
+            f"create publication {name} for table {', '.join(tables)} with (publish_via_partition_root = true)"
+        )
+    elif lacking := [
+        table for table, oid in tables.items() if oid not in found[0][2] and not found[0][1]
+    ]:
         session.execute(f"alter publication {name} add table {', '.join(lacking)}")
     failpoint("postgrescdc.publication.after")
 
@@ -87,7 +91,9 @@ def advance(session: Session, name: str, position: int) -> bool:
         return True
     failpoint("postgrescdc.advance.before")
     try:
-        session.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (name, lsn.text(position)))
+        session.execute(
+            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (name, lsn.text(position))
+        )
     except DatabaseTrouble as error:
         if error.code != IN_USE:
             raise

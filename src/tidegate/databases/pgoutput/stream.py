@@ -71,7 +71,9 @@ def message_lists(open_session: Open, wanted: SlotRange) -> Generator[list[bytes
     try:
         yield from shared_lists(address, wanted.slot, wanted.publication, wanted.start, wanted.end)
     except StreamUnavailable as error:
-        _log.warning("replication_stream_unavailable: slot %s is read without it: %s", wanted.slot, error)
+        _log.warning(
+            "replication_stream_unavailable: slot %s is read without it: %s", wanted.slot, error
+        )
     else:
         return
     with open_session() as session:
@@ -94,7 +96,11 @@ def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
     """Whether the server would decode much that lies before the range."""
     sql = "select confirmed_flush_lsn::text, restart_lsn::text from pg_replication_slots where slot_name = %s"
     found = session.query(sql, (wanted.slot,))
-    begins, restarts = (lsn.number(str(position or "0/0")) for position in found[0]) if found else (wanted.start, wanted.start)
+    begins, restarts = (
+        (lsn.number(str(position or "0/0")) for position in found[0])
+        if found
+        else (wanted.start, wanted.start)
+    )
     if begins > wanted.start:  # the server would leave out what lies before it, and say nothing
         why = f"the replication slot {wanted.slot!r} was moved on by somebody else"
         raise PositionGone(lsn.text(wanted.start), lsn.text(begins), why)
@@ -127,7 +133,15 @@ def _notice_lost_readers(session: PostgresSession) -> None:
 
 def _begin_of(session: PostgresSession, slot: str) -> int:
     """Where the reading of a slot begins; 0 where it says nothing."""
-    return lsn.number(str(session.one("select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s", (slot,)) or "0/0"))
+    return lsn.number(
+        str(
+            session.one(
+                "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s",
+                (slot,),
+            )
+            or "0/0"
+        )
+    )
 
 
 def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
@@ -137,16 +151,27 @@ def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
         return wanted.slot
     session.reusable = False  # the copy ends with the connection
     if _begin_of(session, copy) < wanted.start:
-        session.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", (copy, lsn.text(wanted.start)))
+        session.execute(
+            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (copy, lsn.text(wanted.start))
+        )
     return copy
 
 
 def _peek(session: PostgresSession, wanted: SlotRange, slot: str) -> Iterator[list[bytes]]:
     """Messages as the server sends them."""
     call = "pg_logical_slot_peek_binary_changes({}, {}, null, 'proto_version', '1', 'publication_names', {})"
-    text = call.format(_literal(slot), _literal(lsn.text(wanted.end)), _literal('"' + wanted.publication.replace('"', '""') + '"'))
+    text = call.format(
+        _literal(slot),
+        _literal(lsn.text(wanted.end)),
+        _literal('"' + wanted.publication.replace('"', '""') + '"'),
+    )
     try:
-        with session.connection.cursor() as cursor, cursor.copy(f"copy (select data from {text}) to stdout (format binary)".encode()) as copy:
+        with (
+            session.connection.cursor() as cursor,
+            cursor.copy(
+                f"copy (select data from {text}) to stdout (format binary)".encode()
+            ) as copy,
+        ):
             yield from rows_of_copy(chunks_of(copy, session.connection.pgconn), compiled())
     except psycopg.Error as error:
         raise ours(session.address, error.sqlstate, str(error)) from None

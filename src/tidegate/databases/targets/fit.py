@@ -97,7 +97,11 @@ KEPT = Fit()
 def fit(kind: DataType, holds: Holds, source_fraction: int | None = None) -> Fit:
     """Compare an incoming type with a target's column. `source_fraction`: digits of a second at the source, where known."""
     if holds.keeps is Keeps.ANY or kind.name is TypeName.NULL:
-        return Fit(check=Check(CheckKind.TEXT_AS_NUMBER)) if holds.numeric_texts and kind.name is TypeName.STRING else KEPT
+        return (
+            Fit(check=Check(CheckKind.TEXT_AS_NUMBER))
+            if holds.numeric_texts and kind.name is TypeName.STRING
+            else KEPT
+        )
     match kind.name:
         case TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
             return _whole(kind.name, holds)
@@ -124,7 +128,9 @@ def _whole(name: TypeName, holds: Holds) -> Fit:
     match holds.keeps:
         case Keeps.WHOLE if holds.low > -(2**bits) or holds.high < 2**bits - 1:
             return Fit(check=Check(CheckKind.RANGE, holds.low, holds.high))
-        case Keeps.DECIMAL if holds.scale is not None and holds.digits - holds.scale < _WHOLE_DIGITS[name]:
+        case Keeps.DECIMAL if (
+            holds.scale is not None and holds.digits - holds.scale < _WHOLE_DIGITS[name]
+        ):
             limit = 10 ** max(holds.digits - holds.scale, 0) - 1
             return Fit(check=Check(CheckKind.RANGE, -limit, limit))
         case Keeps.FLOAT if holds.digits < bits:
@@ -156,17 +162,30 @@ def _decimal(kind: DataType, holds: Holds) -> Fit:
     unbounded = (kind.precision, kind.scale) == (DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
     scale = 0 if holds.keeps in (Keeps.WHOLE, Keeps.BOOLEAN) else holds.scale
     match holds.keeps:
-        case Keeps.WHOLE | Keeps.DECIMAL | Keeps.BOOLEAN if scale is not None and scale < kind.scale:
+        case Keeps.WHOLE | Keeps.DECIMAL | Keeps.BOOLEAN if (
+            scale is not None and scale < kind.scale
+        ):
             if unbounded:  # the column of the source says nothing about its digits
                 return Fit(check=Check(CheckKind.SCALE, scale))
-            return Fit(f"numbers are rounded to {scale} digits after the point" if scale else "numbers are rounded to whole ones")
-        case Keeps.DECIMAL if scale is None and 0 < (holds.digits if kind.scale else holds.whole_digits) < kind.precision:
+            return Fit(
+                f"numbers are rounded to {scale} digits after the point"
+                if scale
+                else "numbers are rounded to whole ones"
+            )
+        case Keeps.DECIMAL if (
+            scale is None
+            and 0 < (holds.digits if kind.scale else holds.whole_digits) < kind.precision
+        ):
             return Fit(f"numbers are rounded to about {holds.digits} digits")
         case Keeps.FLOAT:
             digits = 6 if holds.digits < 53 else 15
             if holds.scale is not None and holds.scale < kind.scale:
                 return Fit(f"numbers are rounded to {holds.scale} digits after the point")
-            return Fit(f"numbers are rounded to about {digits} digits") if kind.precision > digits else KEPT
+            return (
+                Fit(f"numbers are rounded to about {digits} digits")
+                if kind.precision > digits
+                else KEPT
+            )
         case _:
             return KEPT
 
@@ -185,7 +204,11 @@ def _time(name: TypeName, holds: Holds, source_fraction: int | None) -> Fit:
             return Fit("moments lose their zone")
         case Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT if holds.fraction < MICROSECONDS:
             if source_fraction is not None and source_fraction > holds.fraction:
-                return Fit(f"fractions of a second are rounded to {holds.fraction} digits" if holds.fraction else "fractions of a second are cut off")
+                return Fit(
+                    f"fractions of a second are rounded to {holds.fraction} digits"
+                    if holds.fraction
+                    else "fractions of a second are cut off"
+                )
             return Fit(check=Check(CheckKind.FRACTION, holds.fraction))
         case Keeps.WHOLE | Keeps.DECIMAL | Keeps.FLOAT | Keeps.BOOLEAN:
             return Fit("times become numbers")
@@ -198,7 +221,13 @@ def _bytes(holds: Holds) -> Fit:
         case Keeps.TEXT:
             return Fit("bytes become text")
         case Keeps.BYTES if holds.length:
-            return Fit(check=Check(CheckKind.FIXED_LENGTH if holds.fixed else CheckKind.LENGTH, holds.length, holds.length))
+            return Fit(
+                check=Check(
+                    CheckKind.FIXED_LENGTH if holds.fixed else CheckKind.LENGTH,
+                    holds.length,
+                    holds.length,
+                )
+            )
         case _:
             return KEPT
 

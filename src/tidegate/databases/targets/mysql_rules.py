@@ -7,7 +7,15 @@ from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds, Keeps
-from tidegate.databases.targets.rules import KeyTooLong, Origin, Origins, Relation, TargetRules, UniqueIndex, qualified_names
+from tidegate.databases.targets.rules import (
+    KeyTooLong,
+    Origin,
+    Origins,
+    Relation,
+    TargetRules,
+    UniqueIndex,
+    qualified_names,
+)
 from tidegate.databases.types import base_and_sizes
 from tidegate.model.types import Column, TypeName
 
@@ -16,7 +24,13 @@ INDEX_BYTES_MAX = 3072
 CHARACTER_BYTES = 4
 OTHER_KEY_BYTES = 32
 """More than any number or moment takes in an index."""
-STRICT = ("STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE", "ERROR_FOR_DIVISION_BY_ZERO", "NO_AUTO_VALUE_ON_ZERO")
+STRICT = (
+    "STRICT_ALL_TABLES",
+    "NO_ZERO_IN_DATE",
+    "NO_ZERO_DATE",
+    "ERROR_FOR_DIVISION_BY_ZERO",
+    "NO_AUTO_VALUE_ON_ZERO",
+)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 _KEEPS = {
     "date": Keeps.DATE,
@@ -29,7 +43,14 @@ _KEEPS = {
     "varbinary": Keeps.BYTES,
 }
 _DECIMALS = ("decimal", "numeric", "dec", "fixed")
-_LARGE = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "tinyblob": 255, "blob": 65_535, "mediumblob": 16_777_215}
+_LARGE = {
+    "tinytext": 255,
+    "text": 65_535,
+    "mediumtext": 16_777_215,
+    "tinyblob": 255,
+    "blob": 65_535,
+    "mediumblob": 16_777_215,
+}
 # Codes that tell of a value that has become another one: null, out of range, truncated, wrong, too long, default.
 _CHANGED = (1048, 1263, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1441, 3140)
 _EXACT = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
@@ -45,7 +66,12 @@ where unique_constraint_schema = %s and referenced_table_name = %s and delete_ru
 def exact_collation(session: Session) -> str:
     """The collation that tells all texts apart; of servers without one that minds blanks at the end, the one that minds all else."""
     names = ", ".join(f"'{name}'" for name in _EXACT)
-    found = {str(name) for (name,) in session.query(f"select collation_name from information_schema.collations where collation_name in ({names})")}
+    found = {
+        str(name)
+        for (name,) in session.query(
+            f"select collation_name from information_schema.collations where collation_name in ({names})"
+        )
+    }
     return next((name for name in _EXACT if name in found), "utf8mb4_bin")
 
 
@@ -63,23 +89,45 @@ class MySqlRules(TargetRules):
         """By the whole type; texts in a character set that lacks characters are refused by the server."""
         text = column.native.lower()
         base, sizes = base_and_sizes(text)
-        base = base.removesuffix(" zerofill").removesuffix(" unsigned").removesuffix(" signed").strip()
+        base = (
+            base.removesuffix(" zerofill").removesuffix(" unsigned").removesuffix(" signed").strip()
+        )
         unsigned = "unsigned" in text or "zerofill" in text
         if base in _BITS:
             bits = _BITS[base]
-            return Holds(keeps=Keeps.WHOLE, low=0 if unsigned else -(2 ** (bits - 1)), high=2 ** (bits if unsigned else bits - 1) - 1)
+            return Holds(
+                keeps=Keeps.WHOLE,
+                low=0 if unsigned else -(2 ** (bits - 1)),
+                high=2 ** (bits if unsigned else bits - 1) - 1,
+            )
         if base == "year":
-            return Holds(keeps=Keeps.WHOLE, low=1901, high=2155)  # below 100 is taken for the end of a year
+            return Holds(
+                keeps=Keeps.WHOLE, low=1901, high=2155
+            )  # below 100 is taken for the end of a year
         if base in _DECIMALS:
-            return Holds(keeps=Keeps.DECIMAL, digits=sizes[0] if sizes else 10, scale=sizes[1] if len(sizes) > 1 else 0)
+            return Holds(
+                keeps=Keeps.DECIMAL,
+                digits=sizes[0] if sizes else 10,
+                scale=sizes[1] if len(sizes) > 1 else 0,
+            )
         if base in ("float", "double", "double precision", "real"):
-            return Holds(keeps=Keeps.FLOAT, digits=24 if base == "float" else 53, scale=sizes[1] if len(sizes) > 1 else None)
+            return Holds(
+                keeps=Keeps.FLOAT,
+                digits=24 if base == "float" else 53,
+                scale=sizes[1] if len(sizes) > 1 else None,
+            )
         if base in _LARGE:
-            return Holds(keeps=Keeps.TEXT if "text" in base else Keeps.BYTES)  # the server refuses longer ones
+            return Holds(
+                keeps=Keeps.TEXT if "text" in base else Keeps.BYTES
+            )  # the server refuses longer ones
         keeps = _KEEPS.get(base, Keeps.TEXT if base == "longtext" else Keeps.ANY)
         size = sizes[0] if sizes else 0
         if keeps in (Keeps.TEXT, Keeps.BYTES):
-            return Holds(keeps=keeps, length=size or (1 if base in _KEEPS else 0), fixed=base in ("char", "binary"))
+            return Holds(
+                keeps=keeps,
+                length=size or (1 if base in _KEEPS else 0),
+                fixed=base in ("char", "binary"),
+            )
         # A datetime takes moments in UTC: it is what a new table has for them.
         return Holds(keeps=keeps, fraction=size, zoned=keeps is Keeps.MOMENT)
 
@@ -98,14 +146,23 @@ class MySqlRules(TargetRules):
             indexes.setdefault(index, []).append(column)
             if part is not None:
                 prefixed.add(index)
-        uniques = tuple(UniqueIndex(name=name, columns=tuple(columns), whole=name not in prefixed) for name, columns in indexes.items())
+        uniques = tuple(
+            UniqueIndex(name=name, columns=tuple(columns), whole=name not in prefixed)
+            for name, columns in indexes.items()
+        )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, place))
-        return Relation(info=info, kind=self.kind_of(session, info.name), uniques=uniques, cascades=cascades)
+        return Relation(
+            info=info, kind=self.kind_of(session, info.name), uniques=uniques, cascades=cascades
+        )
 
     def merges_keys(self, column: NativeColumn, origin: Origin | None) -> str:
         """A collation that passes over cases or accents, unless the source has the same one."""
         collation = column.collation.lower()
-        if not collation or collation.endswith("_bin") or (origin is not None and origin.collation.lower() == collation):
+        if (
+            not collation
+            or collation.endswith("_bin")
+            or (origin is not None and origin.collation.lower() == collation)
+        ):
             return ""
         return f"its collation {column.collation} passes over cases or accents"
 
@@ -118,38 +175,68 @@ class MySqlRules(TargetRules):
 
     def new_type(self, column: Column, native: str, origin: Origin | None) -> str:
         """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a server itself."""
-        if column.type.name is not TypeName.TIMESTAMP_TZ or (origin is not None and base_and_sizes(origin.native)[0] == "timestamp"):
+        if column.type.name is not TypeName.TIMESTAMP_TZ or (
+            origin is not None and base_and_sizes(origin.native)[0] == "timestamp"
+        ):
             return native
         return "datetime(6)"
 
-    def key_types(self, columns: Sequence[Column], natives: Sequence[str], origins: Origins, session: Session, *, indexed: bool) -> list[str]:
+    def key_types(
+        self,
+        columns: Sequence[Column],
+        natives: Sequence[str],
+        origins: Origins,
+        session: Session,
+        *,
+        indexed: bool,
+    ) -> list[str]:
         """Texts and bytes as wide as the source's, or as an index allows; told apart by all of their bytes."""
-        sized = [n for n, column in enumerate(columns) if column.type.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)]
+        sized = [
+            n
+            for n, column in enumerate(columns)
+            if column.type.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)
+        ]
         if not sized:
             return list(natives)
         texts = [columns[n].type.name is TypeName.STRING for n in sized]
         collation = exact_collation(session) if any(texts) else ""
         if not indexed:
-            wide = {n: f"longtext character set utf8mb4 collate {collation}" for n, text in zip(sized, texts, strict=True) if text}
+            wide = {
+                n: f"longtext character set utf8mb4 collate {collation}"
+                for n, text in zip(sized, texts, strict=True)
+                if text
+            }
             return [wide.get(n, native) for n, native in enumerate(natives)]
         widths = [CHARACTER_BYTES if text else 1 for text in texts]
-        known = [origins[columns[n].name].length if columns[n].name in origins else 0 for n in sized]
+        known = [
+            origins[columns[n].name].length if columns[n].name in origins else 0 for n in sized
+        ]
         room = INDEX_BYTES_MAX - OTHER_KEY_BYTES * (len(columns) - len(sized))
         taken = sum(length * width for length, width in zip(known, widths, strict=True))
         if taken > room:
-            told = ", ".join(f"{columns[n].name} ({origins[columns[n].name].native})" for n, length in zip(sized, known, strict=True) if length)
+            told = ", ".join(
+                f"{columns[n].name} ({origins[columns[n].name].native})"
+                for n, length in zip(sized, known, strict=True)
+                if length
+            )
             raise KeyTooLong(f"the key {told} needs {taken} bytes, and an index holds {room}")
         free = known.count(0)
         each = (room - taken) // free if free else 0
         found = list(natives)
         for n, text, width, length in zip(sized, texts, widths, known, strict=True):
             size = length or each // width
-            found[n] = f"varchar({size}) character set utf8mb4 collate {collation}" if text else f"varbinary({size})"
+            found[n] = (
+                f"varchar({size}) character set utf8mb4 collate {collation}"
+                if text
+                else f"varbinary({size})"
+            )
         return found
 
     def verify(self, session: Session) -> None:
         """A zero is a zero also where a column counts by itself. A proxy may have taken modes away that every session of ours sets."""
-        session.execute("set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+        session.execute(
+            "set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"
+        )
         modes = str(session.one("select @@session.sql_mode")).upper().split(",")
         if lacking := [mode for mode in STRICT if mode not in modes]:
             why = f"the session lacks the sql_mode {', '.join(lacking)} although it was set: values that do not fit would be changed"
@@ -157,4 +244,11 @@ class MySqlRules(TargetRules):
 
     def changed_values(self, session: Session) -> str:
         """Even in strict mode numbers are rounded, blanks are cut, and LOAD DATA LOCAL only warns."""
-        return next((f"{message} ({code})" for _, code, message in session.query("show warnings") if int(code) in _CHANGED), "")
+        return next(
+            (
+                f"{message} ({code})"
+                for _, code, message in session.query("show warnings")
+                if int(code) in _CHANGED
+            ),
+            "",
+        )

@@ -33,9 +33,7 @@ from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, pl
 left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number and a.attnum > 0
 where i.indrelid = to_regclass(%s) and (i.indisunique or i.indisexclusion) and k.place <= i.indnkeyatts
 order by i.indisprimary desc, i.indexrelid, k.place"""
-_CASCADES = (
-    "select conrelid::regclass || ' (' || conname || ')' from pg_constraint where confrelid = to_regclass(%s) and confdeltype in ('c', 'n', 'd') order by 1"
-)
+_CASCADES = "select conrelid::regclass || ' (' || conname || ')' from pg_constraint where confrelid = to_regclass(%s) and confdeltype in ('c', 'n', 'd') order by 1"
 _LOOSE = """
 select a.attname from pg_attribute a join pg_collation c on c.oid = a.attcollation
 where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped and not c.collisdeterministic"""
@@ -62,22 +60,41 @@ class PostgresRules(TargetRules):
     def holds(self, column: NativeColumn) -> Holds:
         """By the whole type, a list by its elements."""
         if column.native.endswith("[]"):
-            element = self.holds(NativeColumn(name=column.name, native=column.native.removesuffix("[]")))
+            element = self.holds(
+                NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
+            )
             return Holds(keeps=Keeps.TEXT, element=element)
         base, sizes = plain(column.native), base_and_sizes(column.native)[1]
         if base in _WHOLE:
-            return Holds(keeps=Keeps.WHOLE, low=-(2 ** (_WHOLE[base] - 1)), high=2 ** (_WHOLE[base] - 1) - 1)
+            return Holds(
+                keeps=Keeps.WHOLE, low=-(2 ** (_WHOLE[base] - 1)), high=2 ** (_WHOLE[base] - 1) - 1
+            )
         if base == "numeric":
-            return Holds(keeps=Keeps.DECIMAL, digits=sizes[0] if sizes else 0, scale=(sizes[1] if len(sizes) > 1 else 0) if sizes else None)
+            return Holds(
+                keeps=Keeps.DECIMAL,
+                digits=sizes[0] if sizes else 0,
+                scale=(sizes[1] if len(sizes) > 1 else 0) if sizes else None,
+            )
         if base in _TIMES:
             return Holds(keeps=_TIMES[base], fraction=sizes[0] if sizes else 6)
         if base in ("character varying", "character", "bpchar"):
-            return Holds(keeps=Keeps.TEXT, length=sizes[0] if sizes else 0, fixed=base != "character varying")
+            return Holds(
+                keeps=Keeps.TEXT, length=sizes[0] if sizes else 0, fixed=base != "character varying"
+            )
         return _OTHERS.get(base, Holds(keeps=Keeps.ANY))
 
     def kind_of(self, session: Session, name: TableName) -> str:
         """By the server's own catalogue."""
-        return _KINDS.get(str(session.one("select relkind::text from pg_class where oid = to_regclass(%s)", (_quoted(name),)) or ""), "")
+        return _KINDS.get(
+            str(
+                session.one(
+                    "select relkind::text from pg_class where oid = to_regclass(%s)",
+                    (_quoted(name),),
+                )
+                or ""
+            ),
+            "",
+        )
 
     def relation(self, session: Session, info: TableInfo) -> Relation:
         """By the server's own catalogue."""
@@ -87,10 +104,19 @@ class PostgresRules(TargetRules):
         for index, column, usable in session.query(_UNIQUES, (path,)):
             indexes.setdefault(index, []).append(column)
             whole[index] = bool(usable)
-        uniques = tuple(UniqueIndex(name=name, columns=tuple(columns), whole=whole[name]) for name, columns in indexes.items())
+        uniques = tuple(
+            UniqueIndex(name=name, columns=tuple(columns), whole=whole[name])
+            for name, columns in indexes.items()
+        )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, (path,)))
         loose = frozenset(str(name) for (name,) in session.query(_LOOSE, (path,)))
-        return Relation(info=info, kind=self.kind_of(session, info.name), uniques=uniques, cascades=cascades, loose=loose)
+        return Relation(
+            info=info,
+            kind=self.kind_of(session, info.name),
+            uniques=uniques,
+            cascades=cascades,
+            loose=loose,
+        )
 
     def merges_keys(self, column: NativeColumn, origin: Origin | None) -> str:  # noqa: ARG002  # the source has another type
         """Only a type that passes over cases; collations that do are told by `Relation.loose`."""
@@ -99,7 +125,9 @@ class PostgresRules(TargetRules):
     def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:
         """Texts of a fixed length, unless those of the source are such too."""
         padded = ("character", "bpchar", "char")
-        return plain(column.native) in padded and (origin is None or plain(origin.native) not in padded)
+        return plain(column.native) in padded and (
+            origin is None or plain(origin.native) not in padded
+        )
 
 
 def _quoted(name: TableName) -> str:

@@ -27,7 +27,9 @@ class UniqueIndex:
 
     def is_of(self, key: Sequence[str]) -> bool:
         """Whether it is the index of a key."""
-        return self.whole and {(name or "").lower() for name in self.columns} == {name.lower() for name in key}
+        return self.whole and {(name or "").lower() for name in self.columns} == {
+            name.lower() for name in key
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

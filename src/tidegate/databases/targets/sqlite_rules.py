@@ -24,31 +24,64 @@ class SqliteRules(TargetRules):
         """By the affinity of the declared type, as SQLite finds it."""
         declared = column.native.upper()
         if "INT" in declared:
-            return Holds(keeps=Keeps.DECIMAL, digits=REAL_DIGITS, whole_digits=INTEGER_DIGITS, scale=None, numeric_texts=True)
+            return Holds(
+                keeps=Keeps.DECIMAL,
+                digits=REAL_DIGITS,
+                whole_digits=INTEGER_DIGITS,
+                scale=None,
+                numeric_texts=True,
+            )
         if any(word in declared for word in ("CHAR", "CLOB", "TEXT", "BLOB")) or not declared:
             return Holds(keeps=Keeps.ANY)
         if any(word in declared for word in ("REAL", "FLOA", "DOUB")):
             return Holds(keeps=Keeps.FLOAT, digits=53, numeric_texts=True)
         if any(word in declared for word in ("DATE", "TIME")):
             return Holds(keeps=Keeps.ANY, numeric_texts=True)
-        return Holds(keeps=Keeps.DECIMAL, digits=REAL_DIGITS, whole_digits=INTEGER_DIGITS, scale=None, numeric_texts=True)
+        return Holds(
+            keeps=Keeps.DECIMAL,
+            digits=REAL_DIGITS,
+            whole_digits=INTEGER_DIGITS,
+            scale=None,
+            numeric_texts=True,
+        )
 
     def kind_of(self, session: Session, name: TableName) -> str:
         """By the schema of the file."""
-        kind = str(session.one("select type from sqlite_master where type in ('table', 'view') and name = %s collate nocase", (name.table,)) or "")
+        kind = str(
+            session.one(
+                "select type from sqlite_master where type in ('table', 'view') and name = %s collate nocase",
+                (name.table,),
+            )
+            or ""
+        )
         return "" if kind == "table" else kind
 
     def relation(self, session: Session, info: TableInfo) -> Relation:
         """By the schema of the file."""
         quoted = '"' + info.name.table.replace('"', '""') + '"'
-        uniques = [UniqueIndex(name="primary key", columns=info.primary_key)] if info.primary_key else []
+        uniques = (
+            [UniqueIndex(name="primary key", columns=info.primary_key)] if info.primary_key else []
+        )
         loose: set[str] = set()
         for _, index, unique, origin, partial, *_ in session.query(f"pragma index_list({quoted})"):
             if not unique:
                 continue
             name = '"' + str(index).replace('"', '""') + '"'
             parts = [row for row in session.query(f"pragma index_xinfo({name})") if row[5]]
-            loose |= {str(row[2]) for row in parts if row[2] is not None and str(row[4]).upper() != "BINARY"}
+            loose |= {
+                str(row[2])
+                for row in parts
+                if row[2] is not None and str(row[4]).upper() != "BINARY"
+            }
             if origin != "pk":
-                uniques.append(UniqueIndex(name=str(index), columns=tuple(row[2] for row in parts), whole=not partial))
-        return Relation(info=info, kind=self.kind_of(session, info.name), uniques=tuple(uniques), loose=frozenset(loose))
+                uniques.append(
+                    UniqueIndex(
+                        name=str(index), columns=tuple(row[2] for row in parts), whole=not partial
+                    )
+                )
+        return Relation(
+            info=info,
+            kind=self.kind_of(session, info.name),
+            uniques=tuple(uniques),
+            loose=frozenset(loose),
+        )

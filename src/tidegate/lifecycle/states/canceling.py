@@ -10,7 +10,9 @@ from tidegate.model.records import JobStatus, PipelineStatus
 NAME = JobStatus.CANCELING
 GOES_TO = frozenset({JobStatus.CANCELED, JobStatus.FINISHED})
 DEADLINE: Deadline | None = Deadline(
-    ms=ladder_ms, then=frozenset({JobStatus.CANCELED}), what="ask, interrupt, terminate, kill; a forced stop begins with the kill"
+    ms=ladder_ms,
+    then=frozenset({JobStatus.CANCELED}),
+    what="ask, interrupt, terminate, kill; a forced stop begins with the kill",
 )
 
 
@@ -23,4 +25,8 @@ def decide(view: JobView) -> Decision:
         failure = pipeline_failure(view) if view.driven else None
         return Go(to=JobStatus.CANCELED, failure=failure, proof=gone.proof)
     pressed = press(view, first_order(view))
-    return Go(to=JobStatus.CANCELED, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+    return (
+        Go(to=JobStatus.CANCELED, failure=pressed.failure)
+        if isinstance(pressed, Overdue)
+        else pressed
+    )

@@ -8,7 +8,9 @@ from tidegate.model.records import JobStatus
 NAME = JobStatus.CREATED
 GOES_TO = frozenset({JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.CANCELED, JobStatus.FAILING})
 DEADLINE: Deadline | None = Deadline(
-    ms=lambda limits: limits.accept_ms, then=frozenset({JobStatus.PENDING}), what="from the first look of a leader, which moves it on at once"
+    ms=lambda limits: limits.accept_ms,
+    then=frozenset({JobStatus.PENDING}),
+    what="from the first look of a leader, which moves it on at once",
 )
 
 

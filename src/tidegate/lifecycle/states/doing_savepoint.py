@@ -11,10 +11,19 @@ from tidegate.model.records import CheckpointHealth, JobStatus, Order, PipelineS
 
 NAME = JobStatus.DOING_SAVEPOINT
 GOES_TO = frozenset(
-    {JobStatus.SAVEPOINT_DONE, JobStatus.RUNNING, JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING},
+    {
+        JobStatus.SAVEPOINT_DONE,
+        JobStatus.RUNNING,
+        JobStatus.FINISHED,
+        JobStatus.FAILING,
+        JobStatus.RECOVERING,
+        JobStatus.CANCELING,
+    },
 )
 DEADLINE: Deadline | None = Deadline(
-    ms=lambda limits: limits.savepoint_ms, then=frozenset({JobStatus.RUNNING}), what="until there is a savepoint; without one the job goes on, and says why"
+    ms=lambda limits: limits.savepoint_ms,
+    then=frozenset({JobStatus.RUNNING}),
+    what="until there is a savepoint; without one the job goes on, and says why",
 )
 
 
@@ -37,7 +46,11 @@ def _done(view: JobView, gone: object) -> Decision:
     if isinstance(gone, Gone):
         return Go(to=JobStatus.SAVEPOINT_DONE, proof=gone.proof)
     pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
-    return Go(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+    return (
+        Go(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure)
+        if isinstance(pressed, Overdue)
+        else pressed
+    )
 
 
 def _undone(view: JobView) -> Decision:
@@ -63,7 +76,8 @@ def overdue(view: JobView) -> str:
     open_parts = [
         str(p.pipeline)
         for p in view.pipelines
-        if p.status is not PipelineStatus.FINISHED and not (p.savepoint and p.savepoint.id == wanted and p.savepoint.copied)
+        if p.status is not PipelineStatus.FINISHED
+        and not (p.savepoint and p.savepoint.id == wanted and p.savepoint.copied)
     ]
     waits = f"; pipeline {', '.join(open_parts)} has not come to a checkpoint" if open_parts else ""
     return f"it was not done within {view.limits.savepoint_ms // 1000} s{waits}"

@@ -9,7 +9,9 @@ from tidegate.model.records import JobStatus, Order, PipelineStatus, Wish
 NAME = JobStatus.FAILING
 GOES_TO = frozenset({JobStatus.FAILED, JobStatus.FINISHED})
 DEADLINE: Deadline | None = Deadline(
-    ms=ladder_ms, then=frozenset({JobStatus.FAILED}), what="ask, interrupt, terminate, kill; a driver that has stalled is killed at once"
+    ms=ladder_ms,
+    then=frozenset({JobStatus.FAILED}),
+    what="ask, interrupt, terminate, kill; a driver that has stalled is killed at once",
 )
 
 
@@ -18,7 +20,19 @@ def decide(view: JobView) -> Decision:
     gone = life(view)
     if isinstance(gone, Gone):
         finished = view.driven and view.outcome is PipelineStatus.FINISHED
-        return Go(to=JobStatus.FINISHED if finished else JobStatus.FAILED, reason="" if finished else view.state.reason, proof=gone.proof)
-    first = Order.KILL if view.wish is Wish.FORCE_STOP or view.standing in (None, Order.RUN) else Order.STOP
+        return Go(
+            to=JobStatus.FINISHED if finished else JobStatus.FAILED,
+            reason="" if finished else view.state.reason,
+            proof=gone.proof,
+        )
+    first = (
+        Order.KILL
+        if view.wish is Wish.FORCE_STOP or view.standing in (None, Order.RUN)
+        else Order.STOP
+    )
     pressed = press(view, first)
-    return Go(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+    return (
+        Go(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure)
+        if isinstance(pressed, Overdue)
+        else pressed
+    )

@@ -36,13 +36,19 @@ def decide(view: JobView) -> Decision:
     if _waits(view):
         return Stay(reason=_why(view))
     if isinstance(view.place, NoPlace):
-        return _rejected(view, view.place.reason) if view.place.rejected else Stay(reason=view.place.reason)
+        return (
+            _rejected(view, view.place.reason)
+            if view.place.rejected
+            else Stay(reason=view.place.reason)
+        )
     return Go(to=JobStatus.SCHEDULED, worker=view.place.worker)
 
 
 def _waits(view: JobView) -> bool:
     """Until the time on the wall, but never longer than the longest pause: a clock that was set back must not hold a job."""
-    return view.now_ms < view.state.not_before_ms and view.state_age_ms < backoff_ms_max(view.record.plan.env.retry_interval_s)
+    return view.now_ms < view.state.not_before_ms and view.state_age_ms < backoff_ms_max(
+        view.record.plan.env.retry_interval_s
+    )
 
 
 def _why(view: JobView) -> str:
@@ -53,5 +59,11 @@ def _why(view: JobView) -> str:
 
 def _rejected(view: JobView, reason: str) -> Go:
     """Nothing of it lives, so there is nothing to wait for."""
-    failure = Failure(at_ms=view.now_ms, generation=view.state.generation, condition="no-place", domain="external", message=reason)
+    failure = Failure(
+        at_ms=view.now_ms,
+        generation=view.state.generation,
+        condition="no-place",
+        domain="external",
+        message=reason,
+    )
     return Go(to=JobStatus.FAILED, reason=reason, failure=failure)

@@ -11,14 +11,18 @@ from tidegate.model.records import JobStatus, Order, PipelineStatus
 NAME = JobStatus.RECOVERING
 GOES_TO = frozenset({JobStatus.PENDING, JobStatus.FINISHED, JobStatus.FAILING, JobStatus.CANCELING})
 DEADLINE: Deadline | None = Deadline(
-    ms=lambda limits: limits.kill_ms, then=frozenset({JobStatus.FAILING}), what="from the order to kill the old driver to the proof that it is dead"
+    ms=lambda limits: limits.kill_ms,
+    then=frozenset({JobStatus.FAILING}),
+    what="from the order to kill the old driver to the proof that it is dead",
 )
 
 
 def decide(view: JobView) -> Decision:
     """Nothing starts before the old driver is dead. What it has managed to say in its last moments holds."""
     gone = life(view)
-    outcome = view.outcome if view.driven else None  # what an earlier incarnation left says nothing about this one
+    outcome = (
+        view.outcome if view.driven else None
+    )  # what an earlier incarnation left says nothing about this one
     if isinstance(gone, Gone) and outcome is PipelineStatus.FINISHED:
         return Go(to=JobStatus.FINISHED, proof=gone.proof)
     if view.stop_wanted:
@@ -27,6 +31,13 @@ def decide(view: JobView) -> Decision:
         if outcome is PipelineStatus.FAILED:
             return fail(view, pipeline_failure(view), order=Order.KILL, proof=gone.proof)
         pause_ms = backoff_ms(view.record.plan.env.retry_interval_s, view.state.restarts)
-        return Go(to=JobStatus.PENDING, reason=view.state.reason, not_before_ms=view.now_ms + pause_ms if pause_ms else 0, proof=gone.proof)
+        return Go(
+            to=JobStatus.PENDING,
+            reason=view.state.reason,
+            not_before_ms=view.now_ms + pause_ms if pause_ms else 0,
+            proof=gone.proof,
+        )
     pressed = press(view, Order.KILL)
-    return fail(view, pressed.failure, order=Order.KILL) if isinstance(pressed, Overdue) else pressed
+    return (
+        fail(view, pressed.failure, order=Order.KILL) if isinstance(pressed, Overdue) else pressed
+    )

@@ -8,7 +8,15 @@ from tidegate.lifecycle.view import JobView, Watcher
 from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Order, PipelineStatus
 
 NAME = JobStatus.RUNNING
-GOES_TO = frozenset({JobStatus.FINISHED, JobStatus.FAILING, JobStatus.RECOVERING, JobStatus.CANCELING, JobStatus.DOING_SAVEPOINT})
+GOES_TO = frozenset(
+    {
+        JobStatus.FINISHED,
+        JobStatus.FAILING,
+        JobStatus.RECOVERING,
+        JobStatus.CANCELING,
+        JobStatus.DOING_SAVEPOINT,
+    }
+)
 DEADLINE: Deadline | None = None
 
 
@@ -35,7 +43,13 @@ def decide(view: JobView) -> Decision:
 def stalled(view: JobView) -> Failure:
     """No progress, as a failure."""
     message = f"stalled: {view.health.reason}" if view.health.reason else "stalled"
-    return Failure(at_ms=view.now_ms, generation=view.state.generation, condition="stalled", domain="external", message=message)
+    return Failure(
+        at_ms=view.now_ms,
+        generation=view.state.generation,
+        condition="stalled",
+        domain="external",
+        message=message,
+    )
 
 
 def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
@@ -45,7 +59,11 @@ def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
     if outcome is PipelineStatus.CANCELED:
         return resume(view)
     pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
-    return Go(to=JobStatus.FINISHED, failure=pressed.failure) if isinstance(pressed, Overdue) else pressed
+    return (
+        Go(to=JobStatus.FINISHED, failure=pressed.failure)
+        if isinstance(pressed, Overdue)
+        else pressed
+    )
 
 
 def watched(view: JobView) -> Stay:
@@ -55,7 +73,9 @@ def watched(view: JobView) -> Stay:
             return Stay(worker=view.adopter)
         case Watcher.GONE:
             worker = view.assignment.worker if view.assignment else "its worker"
-            return Stay(reason=f"{worker} is gone and no other worker sees that host; the driver gives signs of life and goes on")
+            return Stay(
+                reason=f"{worker} is gone and no other worker sees that host; the driver gives signs of life and goes on"
+            )
         case Watcher.NONE:
             return Stay(order=Order.RUN, worker=hand(view))
         case _:

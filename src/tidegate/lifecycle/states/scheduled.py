@@ -8,7 +8,15 @@ from tidegate.lifecycle.view import JobView, Watcher
 from tidegate.model.records import Failure, JobStatus, PipelineStatus
 
 NAME = JobStatus.SCHEDULED
-GOES_TO = frozenset({JobStatus.RUNNING, JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING, JobStatus.FINISHED})
+GOES_TO = frozenset(
+    {
+        JobStatus.RUNNING,
+        JobStatus.RECOVERING,
+        JobStatus.FAILING,
+        JobStatus.CANCELING,
+        JobStatus.FINISHED,
+    }
+)
 DEADLINE: Deadline | None = Deadline(
     ms=lambda limits: limits.start_ms,
     then=frozenset({JobStatus.RECOVERING, JobStatus.FAILING}),
@@ -34,5 +42,13 @@ def _waiting(view: JobView) -> Decision:
         return elsewhere(view, f"{worker} was lost before it had started the driver")
     if view.state_age_ms >= view.limits.start_ms:
         message = f"the driver did not start within {view.limits.start_ms // 1000} s"
-        return restart(view, Failure(at_ms=view.now_ms, generation=view.state.generation, condition="start-timeout", message=message))
+        return restart(
+            view,
+            Failure(
+                at_ms=view.now_ms,
+                generation=view.state.generation,
+                condition="start-timeout",
+                message=message,
+            ),
+        )
     return Stay(reason=view.state.reason)

@@ -16,7 +16,18 @@ from functools import lru_cache
 from tidegate.plugin.javaregex.chars import JavaRegexError
 from tidegate.plugin.javaregex.grammar import Reader
 
-__all__ = ["JavaRegex", "JavaRegexError", "NotForNames", "complaint", "for_names", "name_complaint", "parsed", "places", "quoted", "replacement_complaint"]
+__all__ = [
+    "JavaRegex",
+    "JavaRegexError",
+    "NotForNames",
+    "complaint",
+    "for_names",
+    "name_complaint",
+    "parsed",
+    "places",
+    "quoted",
+    "replacement_complaint",
+]
 
 
 class NotForNames(ValueError):

@@ -63,7 +63,9 @@ class Characters:
     def _skip_comments(self) -> None:
         while self.at < len(self.chars) and not self.quoted[self.at]:
             if self.chars[self.at] == "#":
-                while self.at < len(self.chars) and self.chars[self.at] not in "\n\r\x85\u2028\u2029":
+                while (
+                    self.at < len(self.chars) and self.chars[self.at] not in "\n\r\x85\u2028\u2029"
+                ):
                     self.at += 1
                 if self.at >= len(self.chars):
                     self.tail += "\n"

@@ -54,7 +54,9 @@ class Reader(Members):
                 pieces.append(self._quantified(atom))
         most = [piece.most for piece in pieces]
         longest = None if None in most else sum(m for m in most if m is not None)
-        return Piece("".join(piece.text for piece in pieces), sum(piece.least for piece in pieces), longest)
+        return Piece(
+            "".join(piece.text for piece in pieces), sum(piece.least for piece in pieces), longest
+        )
 
     def _atom(self, sign: str) -> Piece | None:
         """None for flags, which cannot be repeated."""
@@ -110,7 +112,12 @@ class Reader(Members):
             return piece
         self.at += 1
         low, high, text = self._bounds(sign)
-        if piece.single and piece.least == piece.most == 1 and sign in ("*", "+") and self.sign() not in ("?", "+"):
+        if (
+            piece.single
+            and piece.least == piece.most == 1
+            and sign in ("*", "+")
+            and self.sign() not in ("?", "+")
+        ):
             high = _REPEATS_MAX  # Java takes this for a length that has an end, and so allows it in a look behind
         for mark in ("?", "+"):
             if self.sign() == mark:
@@ -126,7 +133,9 @@ class Reader(Members):
             return low, high, sign
         body = re.match(r"(\d+)(,(\d*))?\}", "".join(self.chars[self.at : self.at + 30]))
         if body is None:
-            raise self.wrong("{ begins a repetition such as {2}, {2,} or {2,5}; write \\{ for the character")
+            raise self.wrong(
+                "{ begins a repetition such as {2}, {2,} or {2,5}; write \\{ for the character"
+            )
         low = int(body[1])
         high = low if body[2] is None else int(body[3]) if body[3] else None
         if low > _REPEATS_MAX or (high is not None and (high < low or high > _REPEATS_MAX)):
@@ -175,7 +184,9 @@ class Reader(Members):
     def _behind(self, head: str) -> Piece:
         inside = self._inside()
         if inside.most is None:
-            raise self.wrong("what is looked for behind has no greatest length: write {0,100} instead of * and +")
+            raise self.wrong(
+                "what is looked for behind has no greatest length: write {0,100} instead of * and +"
+            )
         if inside.least != inside.most:
             self.only("what it looks for behind has several lengths")
         return Piece(f"(?{head}{inside.text})", 0, 0)
@@ -183,7 +194,9 @@ class Reader(Members):
     def _named(self) -> Piece:
         name = self.until(">", "the name of a group is not closed with >")
         if not _NAME.fullmatch(name):
-            raise self.wrong(f"{name!r} is no name of a group: letters and digits of ASCII, a letter first")
+            raise self.wrong(
+                f"{name!r} is no name of a group: letters and digits of ASCII, a letter first"
+            )
         if name in self.names:
             raise self.wrong(f"there are two groups {name!r}")
         return self._capture(name)
@@ -227,7 +240,11 @@ class Reader(Members):
     def _reference(self, begin: int) -> Piece:
         number = int(self.chars[self.at])
         self.at += 1
-        while self.at < len(self.chars) and self.chars[self.at] in "0123456789" and not self.quoted[self.at]:
+        while (
+            self.at < len(self.chars)
+            and self.chars[self.at] in "0123456789"
+            and not self.quoted[self.at]
+        ):
             longer = number * 10 + int(self.chars[self.at])
             if longer > self.groups:
                 break

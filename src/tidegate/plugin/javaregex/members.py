@@ -89,7 +89,9 @@ class Members(Characters):
             case "N":
                 return unicodedata.lookup(found[1])
         code = int(found[1], 16)
-        low = re.match(r"\\u(d[c-f][0-9a-f]{2})", "".join(self.chars[self.at : self.at + 6]), re.IGNORECASE)
+        low = re.match(
+            r"\\u(d[c-f][0-9a-f]{2})", "".join(self.chars[self.at : self.at + 6]), re.IGNORECASE
+        )
         if 0xD800 <= code < 0xDC00 and low:  # two halves of one character
             self.at += 6
             return chr(0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00)
@@ -142,7 +144,9 @@ class Members(Characters):
             return first
         if self.sign() == "-":
             after = self.at + 1
-            open_end = after < len(self.chars) and (self.quoted[after] or self.chars[after] not in "[]")
+            open_end = after < len(self.chars) and (
+                self.quoted[after] or self.chars[after] not in "[]"
+            )
             if open_end:
                 self.at = after
                 last = self._member_character()

@@ -38,8 +38,22 @@ _BINARY_NAMES = """
     assigned noncharacter_code_point noncharactercodepoint digit alnum blank graph print word join_control joincontrol
 """
 _BINARY = frozenset(_BINARY_NAMES.split())
-_PYTHON_BINARY = {"alphabetic": r"[^\W\d_]", "letter": r"[^\W\d_]", "digit": r"\d", "word": r"\w", "white_space": r"\s", "whitespace": r"\s"}
-_KEYS = {"sc": "script", "script": "script", "blk": "block", "block": "block", "gc": "category", "general_category": "category"}
+_PYTHON_BINARY = {
+    "alphabetic": r"[^\W\d_]",
+    "letter": r"[^\W\d_]",
+    "digit": r"\d",
+    "word": r"\w",
+    "white_space": r"\s",
+    "whitespace": r"\s",
+}
+_KEYS = {
+    "sc": "script",
+    "script": "script",
+    "blk": "block",
+    "block": "block",
+    "gc": "category",
+    "general_category": "category",
+}
 _NAME = re.compile(r"[A-Za-z0-9_ -]+")
 
 

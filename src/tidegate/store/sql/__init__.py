@@ -19,15 +19,25 @@ class Queries:
 
     def statements(self, name: str) -> list[str]:
         """The statements of a query that has several."""
-        return [statement for part in self._texts[name].split(";\n") if (statement := part.strip().rstrip(";"))]
+        return [
+            statement
+            for part in self._texts[name].split(";\n")
+            if (statement := part.strip().rstrip(";"))
+        ]
 
 
 @cache
 def load_queries(file: str) -> Queries:
     """Read a file of this folder."""
     texts: dict[str, str] = {}
-    for block in resources.files(__name__).joinpath(file).read_text(encoding="utf-8").split("-- name:")[1:]:
+    for block in (
+        resources.files(__name__).joinpath(file).read_text(encoding="utf-8").split("-- name:")[1:]
+    ):
         name, _, body = block.partition("\n")
         assert name.strip() not in texts, f"{file} has two queries {name.strip()}"
-        texts[name.strip()] = "\n".join(line for line in body.splitlines() if not line.startswith("--")).strip().rstrip(";")
+        texts[name.strip()] = (
+            "\n".join(line for line in body.splitlines() if not line.startswith("--"))
+            .strip()
+            .rstrip(";")
+        )
     return Queries(file, texts)

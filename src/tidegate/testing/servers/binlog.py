@@ -31,7 +31,14 @@ class BinlogServer(DatabaseServer):
     def connect(self, database: str | None = None) -> "pymysql.Connection[Any]":
         """A connection of the administrator, in autocommit."""
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user="root", database=database, autocommit=True, charset="utf8mb4", ssl_disabled=True, connect_timeout=60
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            database=database,
+            autocommit=True,
+            charset="utf8mb4",
+            ssl_disabled=True,
+            connect_timeout=60,
         )
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
@@ -54,7 +61,9 @@ class BinlogServer(DatabaseServer):
         connection = self.connect()
         try:
             with connection.cursor() as cursor:
-                cursor.execute("create user tidegate@'127.0.0.1' identified by %s", (self.password,))
+                cursor.execute(
+                    "create user tidegate@'127.0.0.1' identified by %s", (self.password,)
+                )
                 cursor.execute("grant all on *.* to tidegate@'127.0.0.1'")
         finally:
             connection.close()

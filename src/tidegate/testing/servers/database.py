@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 START_TIMEOUT_S = 180.0
-PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections, so that a port is still free after a restart
+PORTS = range(
+    20_000, 32_000
+)  # below those that the kernel gives to outgoing connections, so that a port is still free after a restart
 
 
 class ServerMissing(Exception):
@@ -63,21 +65,35 @@ class DatabaseServer(ABC):
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.remove()
 
     def start(self) -> None:
         """Start on the data that is there, and wait until it takes connections."""
         assert self._process is None, "the server runs already"
         with (self._base / "out").open("ab") as out:
-            self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self._base, start_new_session=True)
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self._base,
+                start_new_session=True,
+            )
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
                 return self.probe()
             except self.refuses as error:
                 if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise RuntimeError(f"the {self.called} server does not start: {error}\n{self.log()}") from error
+                    raise RuntimeError(
+                        f"the {self.called} server does not start: {error}\n{self.log()}"
+                    ) from error
                 time.sleep(0.02)  # between two looks at another process
 
     def stop(self) -> None:
@@ -102,7 +118,11 @@ class DatabaseServer(ABC):
 
     def log(self) -> str:
         """What the server has said."""
-        return "".join(path.read_text(errors="replace") for path in (self._base / "out", self._base / "log") if path.exists())
+        return "".join(
+            path.read_text(errors="replace")
+            for path in (self._base / "out", self._base / "log")
+            if path.exists()
+        )
 
 
 def free_port() -> int:

@@ -23,7 +23,9 @@ STARTS_MAX = 5  # a free port may be taken by somebody else before etcd has it
 class EtcdServer:
     """One server, running when it is made. Not `alone`: one of several, which the caller starts and waits for."""
 
-    def __init__(self, directory: Path, *, name: str = "one", options: Sequence[str] = (), alone: bool = True) -> None:
+    def __init__(
+        self, directory: Path, *, name: str = "one", options: Sequence[str] = (), alone: bool = True
+    ) -> None:
         self.directory, self.name, self.options = directory, name, tuple(options)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port, self.peer_port = free_ports(2)
@@ -49,20 +51,48 @@ class EtcdServer:
     def launch(self) -> None:
         """Start it without waiting."""
         client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        ends_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # even if the tests are killed
-        command = [*ends_with_us, "etcd", "--name", self.name, "--data-dir", str(self.directory / "data"), "--logger", "zap"]
-        command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        ends_with_us = (
+            ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        )  # even if the tests are killed
+        command = [
+            *ends_with_us,
+            "etcd",
+            "--name",
+            self.name,
+            "--data-dir",
+            str(self.directory / "data"),
+            "--logger",
+            "zap",
+        ]
+        command += [
+            "--listen-client-urls",
+            client,
+            "--advertise-client-urls",
+            client,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+        ]
         command += ["--initial-cluster", self.cluster, "--log-level", "warn", *self.options]
         with (self.directory / "etcd.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
 
     def wait_until_ready(self) -> None:
         """Until it answers, with a leader."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._healthy():
-            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self.process is None
+                or self.process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 self.kill()
-                raise RuntimeError(f"etcd did not start: {(self.directory / 'etcd.log').read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"etcd did not start: {(self.directory / 'etcd.log').read_text(errors='replace')[-2000:]}"
+                )
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -90,7 +120,12 @@ class EtcdServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
 
     def _start_on_free_ports(self) -> None:
@@ -126,7 +161,10 @@ class EtcdCluster:
 
     def __init__(self, directory: Path) -> None:
         options = ("--heartbeat-interval", "50", "--election-timeout", "500")
-        self.servers = [EtcdServer(directory / name, name=name, options=options, alone=False) for name in ("one", "two", "three")]
+        self.servers = [
+            EtcdServer(directory / name, name=name, options=options, alone=False)
+            for name in ("one", "two", "three")
+        ]
         together = ",".join(server.cluster for server in self.servers)
         for server in self.servers:
             server.cluster = together
@@ -160,7 +198,12 @@ class EtcdCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
 
 

@@ -59,14 +59,22 @@ class Line:
         self._spawn(self._accept)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         hang_up(self._listener)
         self.unmute()
         for pair in self._pairs:
             pair.cut()
         for thread in self._threads:
             thread.join(PATIENCE_S)
-        for end in [self._listener, *(end for pair in self._pairs for end in (pair.client, pair.server))]:
+        for end in [
+            self._listener,
+            *(end for pair in self._pairs for end in (pair.client, pair.server)),
+        ]:
             end.close()
 
     def trouble(self, kind: Trouble) -> None:

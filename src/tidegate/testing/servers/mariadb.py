@@ -19,9 +19,13 @@ SMALL = ("--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M:autoex
 
 def find_server() -> str:
     """The program mariadbd."""
-    found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/libexec")
+    found = shutil.which("mariadbd") or shutil.which(
+        "mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/libexec"
+    )
     if found is None:
-        raise ServerMissing("no MariaDB server was found; `make setup` installs one (Debian, Ubuntu: apt-get install mariadb-server-core)")
+        raise ServerMissing(
+            "no MariaDB server was found; `make setup` installs one (Debian, Ubuntu: apt-get install mariadb-server-core)"
+        )
     return found
 
 
@@ -33,15 +37,34 @@ def _template() -> Path:
     """
     data = _scratch() / "template"
     data.mkdir()
-    statements = ["create database if not exists mysql;", "use mysql;", "set @auth_root_socket=null;"]
+    statements = [
+        "create database if not exists mysql;",
+        "use mysql;",
+        "set @auth_root_socket=null;",
+    ]
     for name in SYSTEM_TABLES:
-        found = next((path for word in ("mysql", "mariadb") for path in _share().glob(f"{word}_{name}.sql")), None)
+        found = next(
+            (path for word in ("mysql", "mariadb") for path in _share().glob(f"{word}_{name}.sql")),
+            None,
+        )
         if found is None:
-            raise ServerMissing(f"{_share()} has no file for {name}; it comes with the package mariadb-server-core")
+            raise ServerMissing(
+                f"{_share()} has no file for {name}; it comes with the package mariadb-server-core"
+            )
         statements.append(found.read_text(encoding="utf-8"))
-    command = [find_server(), "--no-defaults", *as_root(), "--bootstrap", f"--datadir={data}", "--log-warnings=0", "--enforce-storage-engine="]
+    command = [
+        find_server(),
+        "--no-defaults",
+        *as_root(),
+        "--bootstrap",
+        f"--datadir={data}",
+        "--log-warnings=0",
+        "--enforce-storage-engine=",
+    ]
     command += ["--max_allowed_packet=8M", "--net_buffer_length=16K", *SMALL]
-    done = subprocess.run(command, input="\n".join(statements), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input="\n".join(statements), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"mariadbd --bootstrap failed: {done.stderr or done.stdout}")
     return data
@@ -50,7 +73,14 @@ def _template() -> Path:
 def _share() -> Path:
     """Where the server's own SQL files are."""
     prefix = Path(find_server()).resolve().parent.parent
-    return next((prefix / "share" / name for name in ("mysql", "mariadb") if (prefix / "share" / name).is_dir()), prefix / "share")
+    return next(
+        (
+            prefix / "share" / name
+            for name in ("mysql", "mariadb")
+            if (prefix / "share" / name).is_dir()
+        ),
+        prefix / "share",
+    )
 
 
 @cache
@@ -67,8 +97,20 @@ class MariaDbServer(BinlogServer):
     called = "MariaDB"
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
-        own = {"log-bin": "binlog", "binlog-format": "ROW", "binlog-row-image": "FULL", "binlog-row-metadata": "FULL", "server-id": "1"}
-        self._settings = {**own, "gtid-strict-mode": "1", "local-infile": "1", "performance-schema": "0", **(settings or {})}
+        own = {
+            "log-bin": "binlog",
+            "binlog-format": "ROW",
+            "binlog-row-image": "FULL",
+            "binlog-row-metadata": "FULL",
+            "server-id": "1",
+        }
+        self._settings = {
+            **own,
+            "gtid-strict-mode": "1",
+            "local-infile": "1",
+            "performance-schema": "0",
+            **(settings or {}),
+        }
         self._program = find_server()
         super().__init__(Path(tempfile.mkdtemp(prefix="server-", dir=_scratch())))
         _alive.add(self)
@@ -79,9 +121,23 @@ class MariaDbServer(BinlogServer):
 
     def command(self) -> list[str]:
         """The server in the foreground."""
-        places = {"datadir": self._data, "socket": self._base / "s", "pid-file": self._base / "pid", "log-error": self._base / "log"}
+        places = {
+            "datadir": self._data,
+            "socket": self._base / "s",
+            "pid-file": self._base / "pid",
+            "log-error": self._base / "log",
+        }
         settings = [f"--{name}={value}" for name, value in {**places, **self._settings}.items()]
-        command = ["setpriv", "--pdeathsig", "KILL", self._program, "--no-defaults", *as_root(), f"--port={self.port}", "--bind-address=127.0.0.1"]
+        command = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            self._program,
+            "--no-defaults",
+            *as_root(),
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+        ]
         return [*command, "--skip-name-resolve", *SMALL, *settings]
 
     def remove(self) -> None:

@@ -47,7 +47,9 @@ def installation() -> Path:
     if root.is_dir():
         return root
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise ServerMissing("there is no MySQL server for the tests: this machine has no apt-get to fetch one with")
+        raise ServerMissing(
+            "there is no MySQL server for the tests: this machine has no apt-get to fetch one with"
+        )
     with locked("fetch") as directory:
         if not root.is_dir():
             _unpack(_fetched(directory), directory / "unpacking", root)
@@ -61,10 +63,16 @@ def _fetched(directory: Path) -> list[Path]:
         (place / name).mkdir(parents=True, exist_ok=True)
     (place / "status").touch()  # nothing is installed: all packages that are needed are fetched
     (place / "sources.list").write_text(f"deb {_site()} {SUITE} main\n")
-    apt = ["apt-get", "-qq", *(word for pair in _settings(place).items() for word in ("-o", "=".join(pair)))]
+    apt = [
+        "apt-get",
+        "-qq",
+        *(word for pair in _settings(place).items() for word in ("-o", "=".join(pair))),
+    ]
     _run([*apt, "update"])
     _run([*apt, "--yes", "--no-install-recommends", "--download-only", "install", PACKAGE])
-    return sorted(path for path in (place / "archives").glob("*.deb") if not path.name.startswith(_NOT_NEEDED))
+    return sorted(
+        path for path in (place / "archives").glob("*.deb") if not path.name.startswith(_NOT_NEEDED)
+    )
 
 
 def _settings(place: Path) -> dict[str, str]:
@@ -92,7 +100,9 @@ def _site() -> str:
     sites = _run(["apt-get", "indextargets", "--format", "$(SITE)"]).split()
     found = sorted({site for site in sites if "security" not in site})
     if not found:
-        raise ServerMissing("there is no MySQL server for the tests: apt-get knows no site to fetch one from")
+        raise ServerMissing(
+            "there is no MySQL server for the tests: apt-get knows no site to fetch one from"
+        )
     return found[0]
 
 
@@ -108,12 +118,21 @@ def _unpack(packages: list[Path], into: Path, root: Path) -> None:
 
 def _run(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=FETCH_TIMEOUT_S)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=FETCH_TIMEOUT_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerMissing(f"there is no MySQL server for the tests: {error}") from None
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise ServerMissing(f"there is no MySQL server for the tests: {command[0]} cannot fetch one: {said[-1][:300]}")
+        raise ServerMissing(
+            f"there is no MySQL server for the tests: {command[0]} cannot fetch one: {said[-1][:300]}"
+        )
     return done.stdout
 
 

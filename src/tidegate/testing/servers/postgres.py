@@ -25,10 +25,14 @@ def find_binaries() -> Path:
     """The folder with initdb and postgres, the newest first."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if found:
-        return max(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)])
+        return max(
+            found, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)]
+        )
     initdb = shutil.which("initdb")
     if initdb is None:
-        raise ServerMissing("no PostgreSQL server was found; `make setup` installs one (Debian, Ubuntu: apt-get install postgresql)")
+        raise ServerMissing(
+            "no PostgreSQL server was found; `make setup` installs one (Debian, Ubuntu: apt-get install postgresql)"
+        )
     return Path(initdb).resolve().parent
 
 
@@ -41,7 +45,13 @@ class PostgresServer(DatabaseServer):
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
         # Shared memory in the data directory: what a kill -9 leaves behind goes with it.
-        own = {"listen_addresses": "127.0.0.1", "max_connections": "60", "fsync": "on", "jit": "off", "dynamic_shared_memory_type": "mmap"}
+        own = {
+            "listen_addresses": "127.0.0.1",
+            "max_connections": "60",
+            "fsync": "on",
+            "jit": "off",
+            "dynamic_shared_memory_type": "mmap",
+        }
         self._settings = {**own, **(settings or {})}
         self._binaries = find_binaries()
         super().__init__(Path(tempfile.mkdtemp(prefix="tidegate-postgres-")))
@@ -53,8 +63,20 @@ class PostgresServer(DatabaseServer):
 
     def command(self) -> list[str]:
         """The server in the foreground."""
-        settings = [part for name, value in {**self._settings, "port": str(self.port)}.items() for part in ("-c", f"{name}={value}")]
-        return [*self._as_server(), str(self._binaries / "postgres"), "-D", str(self._data), "-k", str(self._base), *settings]
+        settings = [
+            part
+            for name, value in {**self._settings, "port": str(self.port)}.items()
+            for part in ("-c", f"{name}={value}")
+        ]
+        return [
+            *self._as_server(),
+            str(self._binaries / "postgres"),
+            "-D",
+            str(self._data),
+            "-k",
+            str(self._base),
+            *settings,
+        ]
 
     def probe(self) -> None:
         """Connect once."""
@@ -112,13 +134,19 @@ class PostgresServer(DatabaseServer):
 
     def _as_server(self) -> list[str]:
         """The server refuses to be root, and must not outlive the tests."""
-        user = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        user = (
+            ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        )
         return ["setpriv", "--pdeathsig", "QUIT", *user]
 
     def _children(self) -> list[int]:
         """All of them: the kernel's own list of children leaves some out while others end."""
         assert self._process is not None
-        return [pid for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if _parent(pid) == self._process.pid]
+        return [
+            pid
+            for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+            if _parent(pid) == self._process.pid
+        ]
 
 
 @contextmanager

@@ -32,7 +32,11 @@ class SeaweedServer:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         keys = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
-        identity = {"name": "test", "credentials": [keys], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
+        identity = {
+            "name": "test",
+            "credentials": [keys],
+            "actions": ["Admin", "Read", "List", "Tagging", "Write"],
+        }
         (directory / "s3.json").write_text(json.dumps({"identities": [identity]}))
         self.process: subprocess.Popen[bytes] | None = None
         for start in range(1, STARTS_MAX + 1):
@@ -51,7 +55,11 @@ class SeaweedServer:
     @property
     def options(self) -> dict[str, str]:
         """The storage's options of an engine's file."""
-        return {"fs.s3a.endpoint": self.endpoint, "fs.s3a.access.key": ACCESS_KEY, "fs.s3a.secret.key": SECRET_KEY}
+        return {
+            "fs.s3a.endpoint": self.endpoint,
+            "fs.s3a.access.key": ACCESS_KEY,
+            "fs.s3a.secret.key": SECRET_KEY,
+        }
 
     def bucket(self) -> str:
         """A new bucket."""
@@ -64,24 +72,63 @@ class SeaweedServer:
     def start(self) -> None:
         """Start it, also again, with the data and at the address that it had."""
         master, master_rpc, volume, volume_rpc, filer, filer_rpc, s3, s3_rpc = self.ports
-        ends_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # even if the tests are killed
-        command = [*ends_with_us, str(Path(sys.executable).parent / "weed"), "-logtostderr=true", "server", f"-dir={self.directory}"]
-        command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-volume.max=0", "-master.volumeSizeLimitMB=1024"]
-        command += [f"-master.port={master}", f"-master.port.grpc={master_rpc}", f"-volume.port={volume}", f"-volume.port.grpc={volume_rpc}"]
+        ends_with_us = (
+            ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        )  # even if the tests are killed
+        command = [
+            *ends_with_us,
+            str(Path(sys.executable).parent / "weed"),
+            "-logtostderr=true",
+            "server",
+            f"-dir={self.directory}",
+        ]
+        command += [
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-master.telemetry=false",
+            "-volume.max=0",
+            "-master.volumeSizeLimitMB=1024",
+        ]
+        command += [
+            f"-master.port={master}",
+            f"-master.port.grpc={master_rpc}",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={volume_rpc}",
+        ]
         command += ["-filer", f"-filer.port={filer}", f"-filer.port.grpc={filer_rpc}"]
-        command += ["-s3", f"-s3.port={s3}", f"-s3.port.grpc={s3_rpc}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.directory / 's3.json'}"]
+        command += [
+            "-s3",
+            f"-s3.port={s3}",
+            f"-s3.port.grpc={s3_rpc}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            f"-s3.config={self.directory / 's3.json'}",
+        ]
         with (self.directory / "weed.log").open("ab") as log:
             private = {**os.environ, "TMPDIR": str(self.directory)}  # it leaves a socket there
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=private)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=private,
+            )
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
         """Until it answers to a put, not only to a list: volumes come last."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._ready():
-            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self.process is None
+                or self.process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 self.kill()
-                raise RuntimeError(f"SeaweedFS did not start: {(self.directory / 'weed.log').read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"SeaweedFS did not start: {(self.directory / 'weed.log').read_text(errors='replace')[-2000:]}"
+                )
             time.sleep(POLL_S)
 
     def _ready(self) -> bool:
@@ -98,7 +145,12 @@ class SeaweedServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
 
 

@@ -26,7 +26,9 @@ MASTER_CLASS = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 
 
-def until(seen: Callable[[], bool], what: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
+def until(
+    seen: Callable[[], bool], what: Callable[[], str], patience_s: float = PATIENCE_S
+) -> None:
     """Wait for something that another process does; `what` tells how far it came."""
     end = time.monotonic() + patience_s
     while not seen():
@@ -53,7 +55,13 @@ class SparkProcess:
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*_beginning(), *arguments], cwd=self.work, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*_beginning(), *arguments],
+                cwd=self.work,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self.reference = reference(self.process.pid)
 
@@ -99,7 +107,17 @@ class SparkCluster:
 
     def __enter__(self) -> "SparkCluster":
         try:
-            master = self._start("master", LOOPBACK, MASTER_CLASS, "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
+            master = self._start(
+                "master",
+                LOOPBACK,
+                MASTER_CLASS,
+                "--host",
+                LOOPBACK,
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
+            )
             self.url = master.says(r"Starting Spark master at (spark://\S+)")
             self.add_workers(self.workers_wanted)
         except BaseException:
@@ -107,7 +125,12 @@ class SparkCluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.end()
 
     def add_workers(self, count: int) -> Sequence[SparkProcess]:
@@ -115,8 +138,22 @@ class SparkCluster:
         added = []
         for _ in range(count):
             number = len(self._started)
-            name, host = f"worker-{number}", f"127.0.0.{number + 1}"  # hosts of their own, as far as Spark can tell
-            options = ("--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(self.place / name))
+            name, host = (
+                f"worker-{number}",
+                f"127.0.0.{number + 1}",
+            )  # hosts of their own, as far as Spark can tell
+            options = (
+                "--host",
+                host,
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(self.place / name),
+            )
             added.append(self._start(name, host, WORKER_CLASS, *options, self.url))
         for worker in added:
             worker.says(r"Successfully registered with master (\S+)")
@@ -148,18 +185,32 @@ class SparkCluster:
 
 def quick_java_options() -> str:
     """For JVMs that live for seconds: the quick compiler, and the classes that the start-up cache has kept."""
-    cached = startup_cache.find(startup_cache.installed(), find_java(os.environ), gateway.spark_home())
-    return " ".join(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *(startup_cache.options(cached) if cached else [])])
+    cached = startup_cache.find(
+        startup_cache.installed(), find_java(os.environ), gateway.spark_home()
+    )
+    return " ".join(
+        [
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            *(startup_cache.options(cached) if cached else []),
+        ]
+    )
 
 
 def _beginning() -> list[str]:
     """The command line before the class."""
-    cached = startup_cache.find(startup_cache.installed(), find_java(os.environ), gateway.spark_home())
+    cached = startup_cache.find(
+        startup_cache.installed(), find_java(os.environ), gateway.spark_home()
+    )
     if cached is None:
         return [str(gateway.spark_home() / "bin" / "spark-class")]
     filled: list[str] = []
     for part in cached.command[:-1]:  # the last one is the class
-        filled += quick_java_options().split() if part == startup_cache.OPTIONS_HERE else [part.replace(startup_cache.MEMORY_HERE, MEMORY)]
+        filled += (
+            quick_java_options().split()
+            if part == startup_cache.OPTIONS_HERE
+            else [part.replace(startup_cache.MEMORY_HERE, MEMORY)]
+        )
     return filled
 
 

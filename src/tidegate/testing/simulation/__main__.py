@@ -12,7 +12,10 @@ import sys
 import time
 from collections import Counter
 
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "TIDEGATE_FAILPOINT": ""}  # the order of sets is part of a seed; failpoints are places where something may happen
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "TIDEGATE_FAILPOINT": "",
+}  # the order of sets is part of a seed; failpoints are places where something may happen
 
 HANGS_AFTER_S = 60  # a world takes a tenth of a second
 SWEPT_EVERY = 20  # worlds: what they leave is collected at once, and not looked through again and again while they last
@@ -22,7 +25,11 @@ def main() -> int:
     """Run the worlds that the command line asks for."""
     options = _options()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
-        os.execve(sys.executable, [sys.executable, "-m", "tidegate.testing.simulation", *sys.argv[1:]], {**os.environ, **ENVIRONMENT})
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tidegate.testing.simulation", *sys.argv[1:]],
+            {**os.environ, **ENVIRONMENT},
+        )
     from tidegate.testing.simulation import installed, mutations
     from tidegate.testing.simulation.world import World
 
@@ -45,14 +52,24 @@ def main() -> int:
                 print("\n".join(world.said), file=sys.stderr)
             print(f"seed {seed}, {world.weather}\n{complaint}", file=sys.stderr)
             mutation = f" --mutation {options.mutation}" if options.mutation else ""
-            print(f"again: python -m tidegate.testing.simulation --seed {seed}{mutation} --trace", file=sys.stderr)
+            print(
+                f"again: python -m tidegate.testing.simulation --seed {seed}{mutation} --trace",
+                file=sys.stderr,
+            )
             return 1
         totals.update(world.checker.counts)
         totals.update(
-            transactions=world.checker.transactions, processes=world.next_number() - 1, seconds=round(world.turns.now_s), switches=world.turns.switches
+            transactions=world.checker.transactions,
+            processes=world.next_number() - 1,
+            seconds=round(world.turns.now_s),
+            switches=world.turns.switches,
         )
     took_s = time.monotonic() - began_s
-    print(json.dumps({"worlds": options.count, "took_s": round(took_s, 1), **dict(sorted(totals.items()))}))
+    print(
+        json.dumps(
+            {"worlds": options.count, "took_s": round(took_s, 1), **dict(sorted(totals.items()))}
+        )
+    )
     return 0
 
 
@@ -61,7 +78,11 @@ def _watch_over(seed: int) -> None:
 
     def hangs(*_: object) -> None:
         faulthandler.dump_traceback()
-        print(f"seed {seed} hangs\nagain: python -m tidegate.testing.simulation --seed {seed} --trace", file=sys.stderr, flush=True)
+        print(
+            f"seed {seed} hangs\nagain: python -m tidegate.testing.simulation --seed {seed} --trace",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(1)
 
     signal.signal(signal.SIGALRM, hangs)
@@ -72,8 +93,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tidegate.testing.simulation")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
-    parser.add_argument("--trace", action="store_true", help="print all that happened in a world that broke")
-    parser.add_argument("--mutation", default="", help="break the product on purpose first; see mutations.py")
+    parser.add_argument(
+        "--trace", action="store_true", help="print all that happened in a world that broke"
+    )
+    parser.add_argument(
+        "--mutation", default="", help="break the product on purpose first; see mutations.py"
+    )
     return parser.parse_args()
 
 

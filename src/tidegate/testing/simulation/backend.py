@@ -35,7 +35,9 @@ from tidegate.store.base import Answers, Delete, Entry, Put, Store
 from tidegate.store.encoding import OPERATIONS_MAX
 from tidegate.store.errors import Conflict, StoreUnavailable
 
-ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+ENCODER = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
 TOKENS = itertools.count(1)
 Witness = Callable[[Mapping[tuple[str, str], "tuple[ReadRow | None, ReadRow | None]"]], None]
 
@@ -90,7 +92,10 @@ class WatchedBackend:
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         """Several questions at once."""
-        return [self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each) for each in questions]
+        return [
+            self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
+            for each in questions
+        ]
 
     def revision(self) -> int:
         """The newest one."""
@@ -99,7 +104,9 @@ class WatchedBackend:
     def apply(self, transaction: Transaction) -> int:
         """Judge and write."""
         if transaction.token.id in self._voids:
-            raise StoreUnavailable("the transaction came after it had been given up; nothing was written")
+            raise StoreUnavailable(
+                "the transaction came after it had been given up; nothing was written"
+            )
         for check in transaction.checks:
             row = self.read(check.map, check.key)
             found = row.version if row else 0
@@ -119,7 +126,9 @@ class WatchedBackend:
                 del rows[write.key]
                 after, kind = None, ChangeKind.DELETE
             else:
-                after = rows[write.key] = ReadRow(write.key, write.text, self._revision, document_of(write.text))
+                after = rows[write.key] = ReadRow(
+                    write.key, write.text, self._revision, document_of(write.text)
+                )
                 kind = ChangeKind.PUT
             seen[write.map, write.key] = (before, after)
             changes.append(Change(write.map, write.key, self._revision, kind))
@@ -158,8 +167,12 @@ class WatchedBackend:
         by_rows = self._log[-kept - 1].version if len(self._log) > kept else 0
         self._floor = max(self._floor, by_rows, self._revision - kept)
         self._log = self._log[bisect.bisect_right(self._log, self._floor, key=_version) :]
-        self._outcomes = {token: revision for token, revision in self._outcomes.items() if revision > self._floor}
-        self._voids = {token: revision for token, revision in self._voids.items() if revision >= self._floor}
+        self._outcomes = {
+            token: revision for token, revision in self._outcomes.items() if revision > self._floor
+        }
+        self._voids = {
+            token: revision for token, revision in self._voids.items() if revision >= self._floor
+        }
 
     def close(self) -> None:
         """Nothing is open."""
@@ -182,11 +195,18 @@ class QuickStore(Store):
 
     def list(self, map: str, prefix: str = "") -> "list[Entry]":
         """The entries whose key begins with `prefix`."""
-        return [Entry(row.key, row.value, row.version) for row in self.backend.scan(map, prefix) if isinstance(row, ReadRow)]
+        return [
+            Entry(row.key, row.value, row.version)
+            for row in self.backend.scan(map, prefix)
+            if isinstance(row, ReadRow)
+        ]
 
     def ask(self, questions: Sequence[Question]) -> Answers:
         """Several questions at once."""
-        return [[Entry(row.key, row.value, row.version) for row in rows if isinstance(row, ReadRow)] for rows in self.backend.ask(questions)]
+        return [
+            [Entry(row.key, row.value, row.version) for row in rows if isinstance(row, ReadRow)]
+            for rows in self.backend.ask(questions)
+        ]
 
     def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
         """What happened to some maps after revision `since`."""
@@ -196,9 +216,14 @@ class QuickStore(Store):
 
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
         """If all checks hold, make all writes; the revision."""
-        encoded = tuple(Write(w.map, w.key, ENCODER.encode(w.value) if isinstance(w, Put) else None) for w in writes)
+        encoded = tuple(
+            Write(w.map, w.key, ENCODER.encode(w.value) if isinstance(w, Put) else None)
+            for w in writes
+        )
         assert len(encoded) <= OPERATIONS_MAX >= len(checks), "no store takes so much at once"
-        assert len({(w.map, w.key) for w in encoded}) == len(encoded), "no store takes an entry twice"
+        assert len({(w.map, w.key) for w in encoded}) == len(encoded), (
+            "no store takes an entry twice"
+        )
         transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
         return self._saw(self._apply(transaction) if writes else self.backend.apply(transaction))
 

@@ -29,7 +29,12 @@ from tidegate.model.records import (
     Wish,
 )
 from tidegate.testing.simulation.backend import ReadRow
-from tidegate.testing.simulation.processes import DriverProcess, Process, ServerProcess, WorkerProcess
+from tidegate.testing.simulation.processes import (
+    DriverProcess,
+    Process,
+    ServerProcess,
+    WorkerProcess,
+)
 from tidegate.testing.simulation.turns import Actor
 
 if TYPE_CHECKING:
@@ -66,7 +71,9 @@ class Asked:
     initialization_ms: int
     stop: bool
     status: str = SavepointStatus.WANTED
-    forgotten: bool = False  # by the store, with the history of the job, and the storage has nothing of it
+    forgotten: bool = (
+        False  # by the store, with the history of the job, and the storage has nothing of it
+    )
 
 
 @dataclass(eq=False)
@@ -79,7 +86,9 @@ class Checker:
     begun: dict[tuple[str, str, int], Any] = field(default_factory=dict)
     completed_by: dict[tuple[str, str, int], int] = field(default_factory=dict)
     initial: dict[tuple[str, int], Any] = field(default_factory=dict)  # by lineage and pipeline
-    heard_s: dict[int, float] = field(default_factory=dict)  # when a driver last gave a sign of life, by pid
+    heard_s: dict[int, float] = field(
+        default_factory=dict
+    )  # when a driver last gave a sign of life, by pid
     beat_s: dict[str, float] = field(default_factory=dict)  # when a holder last did, by office
     finished_lineages: dict[str, Incarnation] = field(default_factory=dict)
     by_hand: set[int] = field(default_factory=set)  # jobs whose entries somebody wrote by hand
@@ -109,11 +118,17 @@ class Checker:
     def gone(self, path: str) -> None:
         """A checkpoint is being deleted: nobody may need it any more."""
         job, pipeline, checkpoint = path.split("/")
-        place, state, cleanup = self.row(PIPELINES, f"{job}/{pipeline}"), self.row(STATES, job), self.row(CLEANUP, job)
+        place, state, cleanup = (
+            self.row(PIPELINES, f"{job}/{pipeline}"),
+            self.row(STATES, job),
+            self.row(CLEANUP, job),
+        )
         if place is None or path not in {ref["path"] for ref in place.value["retained"]}:
             return
         ended = state is None or state.value["status"] in TERMINAL
-        if not (ended and cleanup is not None and cleanup.value["checkpoints_below"] > int(checkpoint)):
+        if not (
+            ended and cleanup is not None and cleanup.value["checkpoints_below"] > int(checkpoint)
+        ):
             self.broken(f"checkpoint {path} is retained, and was deleted")
 
     def leads(self, actor: Actor, what: str) -> None:
@@ -137,11 +152,15 @@ class Checker:
         if after is None:
             assert before is not None
             if before.value["status"] not in TERMINAL or self.row(JOBS, key) is not None:
-                self.broken(f"the state of job {key} was deleted while it was {before.value['status']}")
+                self.broken(
+                    f"the state of job {key} was deleted while it was {before.value['status']}"
+                )
             return
         old, new = before.value if before else None, after.value
         if old is not None and new["generation"] < old["generation"]:
-            self.broken(f"the generation of job {key} went back from {old['generation']} to {new['generation']}")
+            self.broken(
+                f"the generation of job {key} went back from {old['generation']} to {new['generation']}"
+            )
         if old is None or old["initialization_ms"] != new["initialization_ms"]:
             self._new_state(actor, key, old, new)
         elif old["status"] in TERMINAL:
@@ -150,10 +169,15 @@ class Checker:
         elif old["status"] != new["status"]:
             self._moved(key, old, new, seen)
         incarnation = self.incarnations.get((int(key), new["initialization_ms"]))
-        if incarnation is not None and new["restarts"] > incarnation.document["plan"]["env"]["retry_times"]:
+        if (
+            incarnation is not None
+            and new["restarts"] > incarnation.document["plan"]["env"]["retry_times"]
+        ):
             self.broken(f"job {key} has been restarted {new['restarts']} times")
 
-    def _new_state(self, actor: Actor, key: str, old: dict[str, Any] | None, new: dict[str, Any]) -> None:
+    def _new_state(
+        self, actor: Actor, key: str, old: dict[str, Any] | None, new: dict[str, Any]
+    ) -> None:
         if new["status"] == JobStatus.UNKNOWABLE and int(key) in self.by_hand:
             return
         if not _by_command(actor) or new["status"] != JobStatus.CREATED:
@@ -166,7 +190,10 @@ class Checker:
     def _moved(self, key: str, old: dict[str, Any], new: dict[str, Any], seen: Seen) -> None:
         status = JobStatus(new["status"])
         self.count(status)
-        self.world.note(f"job {key}", f"{old['status']} -> {status}, generation {new['generation']}, restarts {new['restarts']}: {new['reason']}")
+        self.world.note(
+            f"job {key}",
+            f"{old['status']} -> {status}, generation {new['generation']}, restarts {new['restarts']}: {new['reason']}",
+        )
         if status not in MACHINE[JobStatus(old["status"])].GOES_TO:
             self.broken(f"job {key} went from {old['status']} to {status}")
         incarnation = self.incarnations[int(key), new["initialization_ms"]]
@@ -177,7 +204,9 @@ class Checker:
         if status.terminal:
             self._ended(key, new, incarnation, seen)
 
-    def _started(self, key: str, old: dict[str, Any], new: dict[str, Any], incarnation: Incarnation) -> None:
+    def _started(
+        self, key: str, old: dict[str, Any], new: dict[str, Any], incarnation: Incarnation
+    ) -> None:
         if new["generation"] <= old["generation"]:
             self.broken(f"job {key} was started again under generation {old['generation']}")
         if incarnation.wish in STOPS:
@@ -185,12 +214,21 @@ class Checker:
         if incarnation.ended:
             self.broken(f"job {key} was started after it had ended")
         worker = self._worker_of(key)
-        taken = sum(isinstance(row, ReadRow) and row.value["worker"] == worker for row in self.world.backend.scan(ASSIGNMENTS, ""))
+        taken = sum(
+            isinstance(row, ReadRow) and row.value["worker"] == worker
+            for row in self.world.backend.scan(ASSIGNMENTS, "")
+        )
         if taken > self.world.slots:
             self.count("overbooked")  # adopted drivers may be more than there are slots for
-        stale = [p for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow) and p.value["generation"] != new["generation"]]
+        stale = [
+            p
+            for p in self.world.backend.scan(PIPELINES, f"{key}/")
+            if isinstance(p, ReadRow) and p.value["generation"] != new["generation"]
+        ]
         if stale:
-            self.broken(f"generation {new['generation']} of job {key} was started, and its pipelines are of generation {stale[0].value['generation']}")
+            self.broken(
+                f"generation {new['generation']} of job {key} was started, and its pipelines are of generation {stale[0].value['generation']}"
+            )
 
     def _worker_of(self, key: str) -> str:
         assignment = self.row(ASSIGNMENTS, key)
@@ -199,18 +237,31 @@ class Checker:
     def _counted(self, key: str, old: dict[str, Any], incarnation: Incarnation) -> None:
         """Restarts without progress, counted by us: the budget must hold whatever the leaders remember."""
         driver = self.row(DRIVERS, key)
-        statuses = {p.value["status"] for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)}
-        if driver is None or driver.value["generation"] != old["generation"] or (statuses <= {"CANCELED", "FINISHED"} and "CANCELED" in statuses):
+        statuses = {
+            p.value["status"]
+            for p in self.world.backend.scan(PIPELINES, f"{key}/")
+            if isinstance(p, ReadRow)
+        }
+        if (
+            driver is None
+            or driver.value["generation"] != old["generation"]
+            or (statuses <= {"CANCELED", "FINISHED"} and "CANCELED" in statuses)
+        ):
             return
         moved_on = incarnation.progress != incarnation.progress_counted
         incarnation.row_failures = 1 if moved_on else incarnation.row_failures + 1
         incarnation.progress_counted = incarnation.progress
         if incarnation.row_failures > incarnation.document["plan"]["env"]["retry_times"]:
-            self.broken(f"job {key} was restarted {incarnation.row_failures} times in a row without getting on")
+            self.broken(
+                f"job {key} was restarted {incarnation.row_failures} times in a row without getting on"
+            )
 
     def _ended(self, key: str, new: dict[str, Any], incarnation: Incarnation, seen: Seen) -> None:
         outcome, cleanup = seen.get((FINISHED, key), (None, None))[1], self.row(CLEANUP, key)
-        if outcome is None or (outcome.value["status"], outcome.value["initialization_ms"]) != (new["status"], new["initialization_ms"]):
+        if outcome is None or (outcome.value["status"], outcome.value["initialization_ms"]) != (
+            new["status"],
+            new["initialization_ms"],
+        ):
             self.broken(f"job {key} ended as {new['status']} without an outcome that says so")
         if cleanup is None or cleanup.value["initialization_ms"] != new["initialization_ms"]:
             self.broken(f"job {key} ended and nobody is to clean up after it")
@@ -219,14 +270,29 @@ class Checker:
         if incarnation.ended:
             self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
         request = self.row(SAVEPOINTS, key)
-        saved = request is not None and request.value["initialization_ms"] == new["initialization_ms"] and request.value["stop"]
-        if new["status"] == JobStatus.SAVEPOINT_DONE and not (saved and request is not None and request.value["status"] == SavepointStatus.DONE):
+        saved = (
+            request is not None
+            and request.value["initialization_ms"] == new["initialization_ms"]
+            and request.value["stop"]
+        )
+        if new["status"] == JobStatus.SAVEPOINT_DONE and not (
+            saved and request is not None and request.value["status"] == SavepointStatus.DONE
+        ):
             self.broken(f"job {key} ended with a savepoint that is not there")
-        incarnation.ended, incarnation.resumable = new["status"], cleanup is not None and cleanup.value["resumable"]
+        incarnation.ended, incarnation.resumable = (
+            new["status"],
+            cleanup is not None and cleanup.value["resumable"],
+        )
         if outcome is not None and new["status"] == JobStatus.FINISHED:
-            wanted = sum(a["options"].get("rows", 0) for p in incarnation.document["plan"]["pipelines"] for a in p["actions"])
+            wanted = sum(
+                a["options"].get("rows", 0)
+                for p in incarnation.document["plan"]["pipelines"]
+                for a in p["actions"]
+            )
             if outcome.value["rows_read"] != wanted:
-                self.broken(f"job {key} says that it has read {outcome.value['rows_read']} rows of {wanted}")
+                self.broken(
+                    f"job {key} says that it has read {outcome.value['rows_read']} rows of {wanted}"
+                )
             self.finished_lineages[incarnation.document["lineage"]] = incarnation
 
     # -- running-job-info ----------------------------------------------------------------------------------------------------------------------
@@ -263,8 +329,12 @@ class Checker:
         if after is None:
             return self.left(actor, key, before, after, seen)
         writer, new, old = actor.owner, after.value, before.value if before else None
-        if isinstance(writer, DriverProcess) and (old is None or not writer.order.generation == old["generation"] == new["generation"]):
-            self.broken(f"{actor.name} wrote pipeline {key}, which is of generation {old['generation'] if old else None}")
+        if isinstance(writer, DriverProcess) and (
+            old is None or not writer.order.generation == old["generation"] == new["generation"]
+        ):
+            self.broken(
+                f"{actor.name} wrote pipeline {key}, which is of generation {old['generation'] if old else None}"
+            )
         if isinstance(writer, ServerProcess) and not _by_command(actor):
             self.leads(actor, f"pipeline {key}")
         if old is None:
@@ -292,7 +362,11 @@ class Checker:
         if old["checkpoints"] == new["checkpoints"] and old["confirmed_ms"] == new["confirmed_ms"]:
             return
         state = self.row(STATES, key.partition("/")[0])
-        incarnation = self.incarnations.get((new["job_id"], state.value["initialization_ms"])) if state else None
+        incarnation = (
+            self.incarnations.get((new["job_id"], state.value["initialization_ms"]))
+            if state
+            else None
+        )
         if incarnation is not None:
             incarnation.progress += 1
 
@@ -303,14 +377,21 @@ class Checker:
 
     def _pending(self, key: str, new: dict[str, Any]) -> None:
         pending = new["pending"]
-        if self.begun.setdefault((new["lineage"], key, pending["checkpoint"]), pending["ranges"]) != pending["ranges"]:
+        if (
+            self.begun.setdefault((new["lineage"], key, pending["checkpoint"]), pending["ranges"])
+            != pending["ranges"]
+        ):
             self.broken(f"batch {pending['checkpoint']} of pipeline {key} got other ranges")
 
-    def _completed(self, key: str, old: dict[str, Any], new: dict[str, Any], ref: dict[str, Any]) -> None:
+    def _completed(
+        self, key: str, old: dict[str, Any], new: dict[str, Any], ref: dict[str, Any]
+    ) -> None:
         name = (new["lineage"], key, ref["checkpoint"])
         self.count("checkpoints")
         if self.completed_by.setdefault(name, ref["generation"]) != ref["generation"]:
-            self.broken(f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}")
+            self.broken(
+                f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}"
+            )
         if old["pending"] is None or old["pending"]["checkpoint"] != ref["checkpoint"]:
             self.broken(f"checkpoint {name} was completed without having begun")
         if ref["path"] not in self.world.storage.directories:
@@ -324,21 +405,41 @@ class Checker:
             return self.left(actor, key, before, after, seen)
         new, old = after.value, before.value if before else None
         if old is not None and old["generation"] > new["generation"]:
-            self.broken(f"the driver of job {key} went back from generation {old['generation']} to {new['generation']}")
-        if old is not None and old["generation"] == new["generation"] and old["process"] != new["process"]:
+            self.broken(
+                f"the driver of job {key} went back from generation {old['generation']} to {new['generation']}"
+            )
+        if (
+            old is not None
+            and old["generation"] == new["generation"]
+            and old["process"] != new["process"]
+        ):
             self.broken(f"generation {new['generation']} of job {key} got a second driver")
         if isinstance(actor.owner, DriverProcess):
             self._registered(actor.owner, key, new)
-        elif new["end"] is not None and (old is None or old["end"] is None or old["generation"] != new["generation"]):
+        elif new["end"] is not None and (
+            old is None or old["end"] is None or old["generation"] != new["generation"]
+        ):
             self._buried(actor, key, new)
 
     def _registered(self, driver: DriverProcess, key: str, new: dict[str, Any]) -> None:
         state = self.row(STATES, key)
         self.heard_s[driver.number] = self.world.turns.now_s
-        if state is None or state.value["generation"] != new["generation"] or state.value["status"] in TERMINAL:
-            self.broken(f"{driver.name} registered, and the job is {state.value['status'] if state else 'gone'}")
+        if (
+            state is None
+            or state.value["generation"] != new["generation"]
+            or state.value["status"] in TERMINAL
+        ):
+            self.broken(
+                f"{driver.name} registered, and the job is {state.value['status'] if state else 'gone'}"
+            )
         for other in self.world.drivers.values():
-            if other is not driver and other.alive and other.registered and other.order.job_id == driver.order.job_id and not other.excused:
+            if (
+                other is not driver
+                and other.alive
+                and other.registered
+                and other.order.job_id == driver.order.job_id
+                and not other.excused
+            ):
                 self.broken(f"{driver.name} registered while {other.name} lives")
 
     def _buried(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
@@ -346,12 +447,16 @@ class Checker:
         self.count(f"ended: {proof}")
         if proof != "lease expired":
             if driver.alive:
-                self.broken(f"{actor.name} reports the death of {driver.name} ({proof}), which lives")
+                self.broken(
+                    f"{actor.name} reports the death of {driver.name} ({proof}), which lives"
+                )
             return
         self.leads(actor, f"the end of {driver.name}")
         silent_s = self.world.turns.now_s - self.heard_s.get(driver.number, 0.0)
         if driver.alive and silent_s < self.world.settings.worker.lease_ms / 1000 / CLOCKS:
-            self.broken(f"{driver.name} of job {key} counts as dead after a silence of {silent_s:.2f} s")
+            self.broken(
+                f"{driver.name} of job {key} counts as dead after a silence of {silent_s:.2f} s"
+            )
         driver.excused = True
 
     def metrics(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
@@ -360,7 +465,11 @@ class Checker:
             return self.left(actor, key, before, after, seen)
         assert isinstance(actor.owner, DriverProcess)
         driver = self.row(DRIVERS, key.partition("/")[0])
-        if driver is None or driver.value["process"]["pid"] != actor.owner.number or driver.value["end"] is not None:
+        if (
+            driver is None
+            or driver.value["process"]["pid"] != actor.owner.number
+            or driver.value["end"] is not None
+        ):
             self.broken(f"{actor.name} wrote figures without being the driver on record")
         self.heard_s[actor.owner.number] = self.world.turns.now_s
 
@@ -368,7 +477,9 @@ class Checker:
         """The leader's, and of a job that is there."""
         self.leads(actor, f"the assignment of job {key}")
         job = self.row(JOBS, key)
-        if after is not None and (job is None or job.value["initialization_ms"] != after.value["initialization_ms"]):
+        if after is not None and (
+            job is None or job.value["initialization_ms"] != after.value["initialization_ms"]
+        ):
             self.broken(f"job {key} was assigned and is not there, or is another incarnation")
 
     def lease(self, actor: Actor, key: str, before: Row, after: Row, _: Seen) -> None:
@@ -382,17 +493,25 @@ class Checker:
         if old is None or old["holder"] == name:
             return
         settings = self.world.settings
-        lease_s = (settings.coordinator.lease_ms if key == COORDINATOR else settings.worker.lease_ms) / 1000
+        lease_s = (
+            settings.coordinator.lease_ms if key == COORDINATOR else settings.worker.lease_ms
+        ) / 1000
         silent_s = self.world.turns.now_s - self.beat_s.get(key, 0.0)
         if silent_s < lease_s / CLOCKS:
-            self.broken(f"{actor.name} took {key} from {old['holder']} after a silence of {silent_s:.2f} s")
+            self.broken(
+                f"{actor.name} took {key} from {old['holder']} after a silence of {silent_s:.2f} s"
+            )
 
     def beat(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
         """Only the holder speaks."""
         lease = self.row(LEASES, key)
         if after is None:
             return
-        if lease is None or not isinstance(actor.owner, Process) or lease.value["holder"] != actor.owner.name:
+        if (
+            lease is None
+            or not isinstance(actor.owner, Process)
+            or lease.value["holder"] != actor.owner.name
+        ):
             self.broken(f"{actor.name} renewed {key}, which it does not hold")
         self.beat_s[key] = self.world.turns.now_s
 
@@ -424,7 +543,9 @@ class Checker:
         if known is None or known.forgotten:
             return self._asked(actor, key, new)
         if known.status != SavepointStatus.WANTED:
-            return self.broken(f"savepoint {known.id} of job {key} was {known.status}, and was touched again")
+            return self.broken(
+                f"savepoint {known.id} of job {key} was {known.status}, and was touched again"
+            )
         if new["stop"] != known.stop and (known.stop or not _by_command(actor)):
             self.broken(f"{actor.name} changed whether job {key} ends with savepoint {known.id}")
         known.stop, known.status = new["stop"], new["status"]
@@ -433,31 +554,47 @@ class Checker:
 
     def _forget_savepoints(self, job_id: int) -> None:
         for known in self.savepoints.values():
-            if known.job_id == job_id and known.status != SavepointStatus.WANTED and not self.world.savepoints.stands(job_id, known.id):
+            if (
+                known.job_id == job_id
+                and known.status != SavepointStatus.WANTED
+                and not self.world.savepoints.stands(job_id, known.id)
+            ):
                 known.forgotten = True
 
     def _asked(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
-        if not _by_command(actor) or new["status"] != SavepointStatus.WANTED or self.row(JOBS, key) is None:
+        if (
+            not _by_command(actor)
+            or new["status"] != SavepointStatus.WANTED
+            or self.row(JOBS, key) is None
+        ):
             self.broken(f"{actor.name} made a request for savepoint {new['id']} of job {key}")
         for other in self.savepoints.values():
             if other.job_id == int(key) and other.status == SavepointStatus.WANTED:
-                self.broken(f"savepoint {other.id} of job {key} was wanted, and {new['id']} took its place")
+                self.broken(
+                    f"savepoint {other.id} of job {key} was wanted, and {new['id']} took its place"
+                )
             # Clocks step back: ids grow among those that the store or the storage has, and one that came to nothing is forgotten in the end.
             if other.job_id == int(key) and not other.forgotten and int(other.id) >= int(new["id"]):
                 self.broken(f"savepoint {new['id']} of job {key} came after {other.id}")
         self.count("savepoints")
-        self.savepoints[int(key), new["id"]] = Asked(int(key), new["id"], new["initialization_ms"], new["stop"])
+        self.savepoints[int(key), new["id"]] = Asked(
+            int(key), new["id"], new["initialization_ms"], new["stop"]
+        )
 
     def _answered(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
         self.count(f"savepoint: {new['status']}")
         if isinstance(actor.owner, DriverProcess):
             state = self.row(STATES, key)
             if state is None or state.value["generation"] != actor.owner.order.generation:
-                self.broken(f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does not drive any more")
+                self.broken(
+                    f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does not drive any more"
+                )
         else:
             self.leads(actor, f"savepoint {new['id']} of job {key}")
             if new["status"] == SavepointStatus.DONE:
-                self.broken(f"{actor.name} says that savepoint {new['id']} of job {key} is done, which only its driver can know")
+                self.broken(
+                    f"{actor.name} says that savepoint {new['id']} of job {key} is done, which only its driver can know"
+                )
         if new["status"] == SavepointStatus.FAILED and not new["reason"]:
             self.broken(f"savepoint {new['id']} of job {key} failed, and nobody says why")
         if new["status"] == SavepointStatus.DONE:
@@ -466,13 +603,23 @@ class Checker:
     def _whole(self, key: str, new: dict[str, Any]) -> None:
         """Every pipeline is in it, with a checkpoint that was completed."""
         parts = self.world.savepoints.sealed.get((int(key), new["id"]))
-        pipelines = [p.value for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)]
+        pipelines = [
+            p.value for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)
+        ]
         if parts is None or {p["pipeline"] for p in pipelines} - set(parts):
-            return self.broken(f"savepoint {new['id']} of job {key} is done, and not all of it is there")
+            return self.broken(
+                f"savepoint {new['id']} of job {key} is done, and not all of it is there"
+            )
         for pipeline in pipelines:
-            name = (pipeline["lineage"], f"{key}/{pipeline['pipeline']}", parts[pipeline["pipeline"]])
+            name = (
+                pipeline["lineage"],
+                f"{key}/{pipeline['pipeline']}",
+                parts[pipeline["pipeline"]],
+            )
             if name not in self.completed_by:
-                self.broken(f"savepoint {new['id']} of job {key} holds checkpoint {name}, which was never completed")
+                self.broken(
+                    f"savepoint {new['id']} of job {key} holds checkpoint {name}, which was never completed"
+                )
 
     def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:
         """The leader's."""

@@ -7,7 +7,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.store.backend import Changes, Committed, Compacted, Forgotten, MapSize, Question, Row, Token, Transaction, Void
+from tidegate.store.backend import (
+    Changes,
+    Committed,
+    Compacted,
+    Forgotten,
+    MapSize,
+    Question,
+    Row,
+    Token,
+    Transaction,
+    Void,
+)
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 from tidegate.testing.faulty_store import Fault
 from tidegate.testing.simulation.processes import Host, Process
@@ -62,7 +73,9 @@ class Front:
         held, self.held = self.held, []
         for transaction, sender in held:
             with contextlib.suppress(Conflict, StoreUnavailable):
-                self.world.turns.inline(Actor(sender.owner, sender.name, functools.partial(self._arrive, transaction)))
+                self.world.turns.inline(
+                    Actor(sender.owner, sender.name, functools.partial(self._arrive, transaction))
+                )
 
     def read(self, map: str, key: str) -> Row | None:
         """The entry as of now."""
@@ -157,13 +170,24 @@ class Blows:
         self._again()
 
     def _again(self) -> None:
-        self.world.turns.at(self.world.turns.now_s + self.world.weather.events_s * 2 * self.rng.random(), self.world.event(self._blow))
+        self.world.turns.at(
+            self.world.turns.now_s + self.world.weather.events_s * 2 * self.rng.random(),
+            self.world.event(self._blow),
+        )
 
     def _blow(self) -> None:
         if self.world.kind:
             return
         self._again()
-        blows = [self._kill, self._kill, self._leaders, self._freeze, self._freeze, self._hang, self._hang]
+        blows = [
+            self._kill,
+            self._kill,
+            self._leaders,
+            self._freeze,
+            self._freeze,
+            self._hang,
+            self._hang,
+        ]
         blows += [self._cut, self._cut_all, self._host, self._part, self._everything]
         if self.world.weather.clock_steps:
             blows += [self._clock, self._clock]
@@ -186,7 +210,11 @@ class Blows:
     def _freeze(self) -> None:
         victims = self._victims()
         leading: list[Process] = [s for s in self.world.servers if s.alive and s.leading]
-        victim = self.rng.choice(leading if leading and self.rng.random() < 0.5 else victims) if victims else None
+        victim = (
+            self.rng.choice(leading if leading and self.rng.random() < 0.5 else victims)
+            if victims
+            else None
+        )
         if victim is not None:
             victim.frozen_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
             self.world.note(victim.name, f"frozen until {victim.frozen_s:.1f}")
@@ -227,7 +255,10 @@ class Blows:
         self.world.note(host.name, "power cut")
         for process in [p for p in self.world.processes if p.alive and p.host is host]:
             self.world.kill(process, "power cut")
-        self.world.turns.at(self.world.turns.now_s + self.rng.choice([2.0, 6.0, 15.0]), self.world.event(lambda: self._power_on(host)))
+        self.world.turns.at(
+            self.world.turns.now_s + self.rng.choice([2.0, 6.0, 15.0]),
+            self.world.event(lambda: self._power_on(host)),
+        )
 
     def _power_on(self, host: Host) -> None:
         if not host.up:

@@ -37,7 +37,10 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
         result: T = known[1]
         return result
     result = _read(kind, data, what)
-    _records[id(data), kind] = (data, result)  # the document is kept too, so that its id stays its own
+    _records[id(data), kind] = (
+        data,
+        result,
+    )  # the document is kept too, so that its id stays its own
     return result
 
 
@@ -51,7 +54,9 @@ class _Ear(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Tell the world."""
         if not record.name.startswith(QUIET):
-            self.logged(record.name, record.getMessage(), record.exc_info[1] if record.exc_info else None)
+            self.logged(
+                record.name, record.getMessage(), record.exc_info[1] if record.exc_info else None
+            )
 
 
 def prepare() -> None:
@@ -59,7 +64,11 @@ def prepare() -> None:
     assert failpoint._armed is not None
     failpoint.arm(",".join(f"{name}=raise" for name in failpoint_names()))
     for name, module in list(sys.modules.items()):
-        if name.startswith("tidegate.") and module is not sys.modules[__name__] and getattr(module, _read.__name__, None) is _read:
+        if (
+            name.startswith("tidegate.")
+            and module is not sys.modules[__name__]
+            and getattr(module, _read.__name__, None) is _read
+        ):
             setattr(module, _read.__name__, from_document)
     logger = logging.getLogger("tidegate")
     logger.setLevel(logging.ERROR)
@@ -78,7 +87,13 @@ class _Chance:
 
 
 @contextlib.contextmanager
-def world(at: Callable[[str], None], target: parts.Target, me: Callable[[], Any], rng: random.Random, logged: Logged) -> Iterator[None]:
+def world(
+    at: Callable[[str], None],
+    target: parts.Target,
+    me: Callable[[], Any],
+    rng: random.Random,
+    logged: Logged,
+) -> Iterator[None]:
     """The surroundings of one world."""
 
     def build(job: JobRecord, plan: PipelinePlan) -> Graph:

@@ -61,12 +61,20 @@ HOLDS_ALWAYS = Check(LEASES, "nobody", 0)
 def leader_writes_without_its_lease() -> None:
     """Transitions do not carry the leader's lease."""
     real = Recorder._transact
-    _put(Recorder, "_transact", lambda self, _, known, changes: real(self, HOLDS_ALWAYS, known, changes))
+    _put(
+        Recorder,
+        "_transact",
+        lambda self, _, known, changes: real(self, HOLDS_ALWAYS, known, changes),
+    )
 
 
 def worker_is_expired_at_once() -> None:
     """A worker loses its lease after a fifth of it."""
-    _put(watch, "silent", lambda seen, timing: seen.lease_version > 0 and seen.unchanged_s >= timing.lease_s / 5)
+    _put(
+        watch,
+        "silent",
+        lambda seen, timing: seen.lease_version > 0 and seen.unchanged_s >= timing.lease_s / 5,
+    )
 
 
 def leader_is_overthrown_early() -> None:
@@ -91,8 +99,17 @@ def driver_registers_for_any_generation() -> None:
         key = str(order.job_id)
         me = getattr(registration, "reference")(0)  # noqa: B009  # what the world has put there
         driver = store.get(DRIVERS, key)
-        mine = DriverRecord(job_id=order.job_id, generation=order.generation, process=me, worker=order.worker, started_ms=now_ms)
-        store.transact([Check(DRIVERS, key, driver.version if driver else 0)], [Put(DRIVERS, key, to_document(mine))])
+        mine = DriverRecord(
+            job_id=order.job_id,
+            generation=order.generation,
+            process=me,
+            worker=order.worker,
+            started_ms=now_ms,
+        )
+        store.transact(
+            [Check(DRIVERS, key, driver.version if driver else 0)],
+            [Put(DRIVERS, key, to_document(mine))],
+        )
 
     _put(processes, "register", register)
 
@@ -102,7 +119,10 @@ def cleanup_without_the_owner_guard() -> None:
 
     def leftovers(store: Store, record: CleanupRecord, _: bool) -> tuple[list[Check], list[Delete]]:
         key = str(record.job_id)
-        entries: list[tuple[str, Entry | None]] = [(DRIVERS, store.get(DRIVERS, key)), *((METRICS, entry) for entry in store.list(METRICS, f"{key}/"))]
+        entries: list[tuple[str, Entry | None]] = [
+            (DRIVERS, store.get(DRIVERS, key)),
+            *((METRICS, entry) for entry in store.list(METRICS, f"{key}/")),
+        ]
         return [], [Delete(map, entry.key) for map, entry in entries if entry is not None]
 
     _put(cleanup, "leftovers", leftovers)
@@ -113,7 +133,11 @@ def zombie_is_started_again() -> None:
 
     def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
         known = self.picture.known(job_id)
-        if known.record is not None and known.state is not None and known.state.value.status.terminal:
+        if (
+            known.record is not None
+            and known.state is not None
+            and known.state.value.status.terminal
+        ):
             go = Go(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none"))
             self.recorder._schedule(leading.check(), self.view(known, places), known, go)
             return True
@@ -145,7 +169,9 @@ def submit_over_a_running_job() -> None:
     def blind(store: Store, job_id: int) -> Known:
         return replace(look(store, job_id), record=None)
 
-    def unchecked(self: commands.Commands, *arguments: Any, **more: Any) -> tuple[list[Check], list[Put | Delete]]:
+    def unchecked(
+        self: commands.Commands, *arguments: Any, **more: Any
+    ) -> tuple[list[Check], list[Put | Delete]]:
         checks, made = writes(self, *arguments, **more)
         return [check for check in checks if check.map != JOBS], made
 
@@ -156,14 +182,23 @@ def submit_over_a_running_job() -> None:
 def stay_does_not_repeat_its_order() -> None:
     """What a state orders is written only when the status changes."""
     real = Recorder.stay
-    _put(Recorder, "stay", lambda self, lease, known, view, decision: real(self, lease, known, view, Stay(reason=decision.reason)))
+    _put(
+        Recorder,
+        "stay",
+        lambda self, lease, known, view, decision: real(
+            self, lease, known, view, Stay(reason=decision.reason)
+        ),
+    )
 
 
 def pipelines_keep_their_generation() -> None:
     """A start fences the job, and not its pipelines."""
 
     def transact(self: Recorder, lease: Check, known: Known, changes: Changes) -> None:
-        started = any(isinstance(w, Put) and w.map == STATES and w.value["status"] == JobStatus.SCHEDULED for w in changes.writes)
+        started = any(
+            isinstance(w, Put) and w.map == STATES and w.value["status"] == JobStatus.SCHEDULED
+            for w in changes.writes
+        )
         writes = [w for w in changes.writes if not (started and w.map == PIPELINES)]
         real(self, lease, known, Changes(checks=changes.checks, writes=writes))
 
@@ -175,7 +210,11 @@ def restart_without_proof_of_death() -> None:
     """Whoever waits to start a driver does not look for the one before."""
     waiting = (JobStatus.RECOVERING, JobStatus.PENDING)
     real = JobView.driver_lives
-    _put(JobView, "driver_lives", property(lambda view: view.state.status not in waiting and getattr(real, "__get__")(view)))  # noqa: B009  # a property
+    _put(
+        JobView,
+        "driver_lives",
+        property(lambda view: view.state.status not in waiting and real.__get__(view)),
+    )  # a property
 
 
 def wish_is_overwritten_by_the_leader() -> None:
@@ -185,7 +224,15 @@ def wish_is_overwritten_by_the_leader() -> None:
         if known.record is None or any(w.map == JOBS for w in changes.writes):
             return real(self, lease, known, changes)
         record = replace(known.record.value, intent=JobIntent())
-        real(self, lease, known, Changes(checks=changes.checks, writes=[*changes.writes, Put(JOBS, str(known.job_id), to_document(record))]))
+        real(
+            self,
+            lease,
+            known,
+            Changes(
+                checks=changes.checks,
+                writes=[*changes.writes, Put(JOBS, str(known.job_id), to_document(record))],
+            ),
+        )
 
     real = Recorder._transact
     _put(Recorder, "_transact", transact)
@@ -217,7 +264,10 @@ def numbers_begin_anew_when_the_history_is_forgotten() -> None:
     """A job id that the store has forgotten begins at 1, whatever is left on disk."""
 
     def numbers(known: Known, *_: CheckpointStorage | Origin) -> Numbers:
-        return Numbers(next_checkpoint=registry.next_checkpoint(known), last_generation=registry.last_generation(known))
+        return Numbers(
+            next_checkpoint=registry.next_checkpoint(known),
+            last_generation=registry.last_generation(known),
+        )
 
     _put(prepare, "numbers_of", numbers)
 
@@ -225,7 +275,13 @@ def numbers_begin_anew_when_the_history_is_forgotten() -> None:
 def finished_pipeline_counts_as_progress_for_ever() -> None:
     """What an earlier generation has finished fills the retry budget of every later one."""
     real = retry._completed
-    _put(retry, "_completed", lambda pipeline, generation: real(pipeline, generation) or pipeline.status is PipelineStatus.FINISHED)
+    _put(
+        retry,
+        "_completed",
+        lambda pipeline, generation: (
+            real(pipeline, generation) or pipeline.status is PipelineStatus.FINISHED
+        ),
+    )
 
 
 def unfinished_turn_forgets_what_it_saw() -> None:
@@ -246,7 +302,10 @@ def figures_of_a_driver_that_nobody_knows() -> None:
     """Figures are written without being the driver on record."""
 
     def step(self: MetricsWriter) -> None:
-        puts = [Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(m)) for m in (meter.read() for meter in self.meters)]
+        puts = [
+            Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(m))
+            for m in (meter.read() for meter in self.meters)
+        ]
         self.store.transact([], puts)
 
     _put(MetricsWriter, "step", step)
@@ -265,8 +324,15 @@ def history_takes_the_newer_incarnation_along() -> None:
         outcome = self.store.get(FINISHED, key)
         if outcome is not None and self.store.get(CLEANUP, key) is None:
             names = [Delete(NAMES, registry.name_key(outcome.value["name"]))]
-            parts = [Delete(map, entry.key) for map in (PIPELINES, MONITOR) for entry in self.store.list(map, f"{key}/")]
-            self.store.transact([lease, Check(FINISHED, key, outcome.version)], [Delete(FINISHED, key), Delete(STATES, key), *parts, *names])
+            parts = [
+                Delete(map, entry.key)
+                for map in (PIPELINES, MONITOR)
+                for entry in self.store.list(map, f"{key}/")
+            ]
+            self.store.transact(
+                [lease, Check(FINISHED, key, outcome.version)],
+                [Delete(FINISHED, key), Delete(STATES, key), *parts, *names],
+            )
 
     _put(housekeeping.Housekeeper, "_expire", expire)
 
@@ -274,7 +340,9 @@ def history_takes_the_newer_incarnation_along() -> None:
 def cleanup_forgets_the_checkpoints() -> None:
     """A cleanup takes the keys away, and leaves the directories."""
 
-    def carry_out(store: Store, storage: CheckpointStorage, job_id: int, *, checks: Sequence[Check] = ()) -> None:
+    def carry_out(
+        store: Store, storage: CheckpointStorage, job_id: int, *, checks: Sequence[Check] = ()
+    ) -> None:
         real(store, _Keeps(storage.files), job_id, checks=checks)
 
     real = cleanup.carry_out_cleanup
@@ -284,9 +352,13 @@ def cleanup_forgets_the_checkpoints() -> None:
 def savepoint_is_sealed_without_the_others() -> None:
     """Whoever has given its part writes the head, whether the other pipelines have or not."""
 
-    def point(self: SavepointDesk, wanted: SavepointRequest, state: PipelineState) -> SavedPoint | None:
+    def point(
+        self: SavepointDesk, wanted: SavepointRequest, state: PipelineState
+    ) -> SavedPoint | None:
         there = real(self, wanted, state)
-        return there or SavedPoint(checkpoint=state.latest.checkpoint if state.latest else 0, path="")
+        return there or SavedPoint(
+            checkpoint=state.latest.checkpoint if state.latest else 0, path=""
+        )
 
     real = SavepointDesk._point
     _put(SavepointDesk, "_point", point)
@@ -340,13 +412,19 @@ def apply(name: str) -> None:
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
-    assert hasattr(owner, name), f"{owner} has no {name} any more: the mutation must follow the code"
+    assert hasattr(owner, name), (
+        f"{owner} has no {name} any more: the mutation must follow the code"
+    )
     setattr(owner, name, value)
 
 
 def _everywhere(name: str, real: object, value: object) -> None:
     """In every module that has imported it."""
-    modules = [module for key, module in list(sys.modules.items()) if key.startswith("tidegate.") and key != __name__]
+    modules = [
+        module
+        for key, module in list(sys.modules.items())
+        if key.startswith("tidegate.") and key != __name__
+    ]
     found = [module for module in modules if getattr(module, name, None) is real]
     assert found, f"nobody uses {name} any more"
     for module in found:

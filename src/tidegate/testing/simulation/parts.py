@@ -80,7 +80,11 @@ class SimSource(Source):
         total = self.values["rows"] if self.bounded else self.target.available
         left = min(total - start["at"], limit.rows if limit.rows is not None else total)
         single = self.bounded and limit.rows is None
-        return {**start, "at": start["at"] + ((left if single else self.target.rng.randint(1, left)) if left > 0 else 0)}
+        return {
+            **start,
+            "at": start["at"]
+            + ((left if single else self.target.rng.randint(1, left)) if left > 0 else 0),
+        }
 
     def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked
         """Not asked for."""
@@ -110,7 +114,10 @@ class SimCommitter(Committer):
 
     def open(self, resume: Resume) -> None:
         """Fence, and drop what is newer."""
-        self.shelf, self.generation = self.target.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()), resume.generation
+        self.shelf, self.generation = (
+            self.target.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()),
+            resume.generation,
+        )
         self.target.at("sink.open.before")
         self._fence()
         self.shelf.generation = self.generation
@@ -123,14 +130,18 @@ class SimCommitter(Committer):
         """Once."""
         self.target.at("sink.commit.before")
         self._fence()
-        outcome = self._once(commit, sorted(i for message in commit.messages for i in message["ids"]))
+        outcome = self._once(
+            commit, sorted(i for message in commit.messages for i in message["ids"])
+        )
         self.target.at("sink.commit.after")
         return outcome
 
     def retain(self, oldest: int) -> None:
         """Records that no restore point needs may go."""
         if self.shelf.generation == self.generation:
-            self.shelf.records = {c: offsets for c, offsets in self.shelf.records.items() if c >= oldest}
+            self.shelf.records = {
+                c: offsets for c, offsets in self.shelf.records.items() if c >= oldest
+            }
 
     def _fence(self) -> None:
         if self.shelf.generation > self.generation:
@@ -145,7 +156,9 @@ class SimCommitter(Committer):
             shelf.rows[n], shelf.records[n] = ids, commit.offsets
             return Committed()
         if n not in shelf.records:
-            self.target.broken(f"a batch was repeated after it was sure that it never would be: {what}")
+            self.target.broken(
+                f"a batch was repeated after it was sure that it never would be: {what}"
+            )
         if shelf.records[n] != commit.offsets or shelf.rows[n] != ids:
             self.target.broken(f"a batch was repeated with other offsets or rows: {what}")
         return AlreadyCommitted()
@@ -175,7 +188,10 @@ class Mood:
 
     def become(self, env: JobEnv) -> None:
         """As the job is. A single batch may take what it takes, so one that hangs would never be found out."""
-        self.name, self.hangs = str(env.custom_parameters["mood"]), env.checkpoint_interval_ms is not None
+        self.name, self.hangs = (
+            str(env.custom_parameters["mood"]),
+            env.checkpoint_interval_ms is not None,
+        )
 
     @property
     def deaf(self) -> bool:
@@ -192,14 +208,26 @@ class Mood:
         if self.name == "hanging":
             return "hang"
         if self.name == "moody" and not self.calm():
-            return self.rng.choice(["write", "write", "write", "write", "raise", "exit", "hang" if self.hangs else "raise"])
+            return self.rng.choice(
+                [
+                    "write",
+                    "write",
+                    "write",
+                    "write",
+                    "raise",
+                    "exit",
+                    "hang" if self.hangs else "raise",
+                ]
+            )
         return "write"
 
 
 class SimEngine:
     """Runs batches in simulated time. `pause` and `leave` are the process's."""
 
-    def __init__(self, mood: Mood, pause: Callable[[float], None], leave: Callable[[int], None]) -> None:
+    def __init__(
+        self, mood: Mood, pause: Callable[[float], None], leave: Callable[[int], None]
+    ) -> None:
         self.mood, self.pause, self.leave = mood, pause, leave
         self.cancelled: set[int] = set()
 
@@ -218,7 +246,9 @@ class SimEngine:
         if act == "raise":
             raise TransientError("stumbled")
         ranges = {name: r for name, r in batch.ranges.items() if name in graph.sources}
-        ids = [r.start["first"] + i for r in ranges.values() for i in range(r.start["at"], r.end["at"])]
+        ids = [
+            r.start["first"] + i for r in ranges.values() for i in range(r.start["at"], r.end["at"])
+        ]
         return Written(
             rows_read={name: r.end["at"] - r.start["at"] for name, r in ranges.items()},
             messages={name: [{"rows": len(ids), "ids": ids}] for name in graph.sinks},
@@ -246,10 +276,21 @@ def build(job: JobRecord, plan: PipelinePlan, target: Target) -> Graph:
     """The operators of one pipeline; in place of pipeline.graph.build."""
     nodes = {}
     for action in plan.actions:
-        context = OperatorContext(job_id=job.job_id, job_name=job.name, pipeline=plan.id, operator=action.operator, mode=job.plan.env.mode, parallelism=1)
-        operator: SimSource | SimSink = (SimSource if action.kind is BlockKind.SOURCE else SimSink)(dict(action.options), context)
+        context = OperatorContext(
+            job_id=job.job_id,
+            job_name=job.name,
+            pipeline=plan.id,
+            operator=action.operator,
+            mode=job.plan.env.mode,
+            parallelism=1,
+        )
+        operator: SimSource | SimSink = (SimSource if action.kind is BlockKind.SOURCE else SimSink)(
+            dict(action.options), context
+        )
         operator.target = target
-        nodes[action.operator] = Node(action=action, connector=cast(Connector, None), operator=operator)
+        nodes[action.operator] = Node(
+            action=action, connector=cast(Connector, None), operator=operator
+        )
     return Graph(pipeline=plan.id, nodes=nodes)
 
 
@@ -257,4 +298,10 @@ def expected(job: JobRecord, pipeline: int, initial: Mapping[str, Any]) -> list[
     """All rows that the sinks of a bounded pipeline hold in the end."""
     assert job.plan.env.mode is JobMode.BATCH
     plan = next(p for p in job.plan.pipelines if p.id == pipeline)
-    return sorted(i for a in plan.of_kind(BlockKind.SOURCE) for i in range(initial[a.operator]["first"], initial[a.operator]["first"] + a.options["rows"]))
+    return sorted(
+        i
+        for a in plan.of_kind(BlockKind.SOURCE)
+        for i in range(
+            initial[a.operator]["first"], initial[a.operator]["first"] + a.options["rows"]
+        )
+    )

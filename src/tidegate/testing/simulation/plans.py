@@ -15,7 +15,9 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
     interval = streaming or mood == "hanging" or rng.random() < 0.8
     env = JobEnv(
         mode=JobMode.STREAMING if streaming else JobMode.BATCH,
-        retry_times=rng.choice([0, 1, 2, 3, 20]) if mood in ("good", "moody") else rng.choice([0, 1, 2]),
+        retry_times=rng.choice([0, 1, 2, 3, 20])
+        if mood in ("good", "moody")
+        else rng.choice([0, 1, 2]),
         retry_interval_s=rng.choice([0, 1]),
         checkpoint_interval_ms=rng.choice([1000, 2000]) if interval else None,
         checkpoint_timeout_ms=3000,
@@ -24,7 +26,11 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
         retain_after_cancel=rng.choice([None, True, False, False]),
         custom_parameters={"mood": mood},
     )
-    return Plan(job_name=name, env=env, pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)))
+    return Plan(
+        job_name=name,
+        env=env,
+        pipelines=tuple(_drawn_pipeline(rng, n) for n in range(1, rng.choice([1, 1, 2]) + 1)),
+    )
 
 
 def _drawn_pipeline(rng: random.Random, number: int) -> PipelinePlan:
@@ -35,13 +41,23 @@ def _drawn_pipeline(rng: random.Random, number: int) -> PipelinePlan:
             label=name,
             kind=BlockKind.SOURCE,
             plugin="SimSource",
-            options={"base": number * 1_000_000 + n * 100_000, "rows": rng.choice([0, 1, 5, 9, 14, 20, 25])},
+            options={
+                "base": number * 1_000_000 + n * 100_000,
+                "rows": rng.choice([0, 1, 5, 9, 14, 20, 25]),
+            },
             fusable=True,
         )
         for n, name in enumerate(names)
     ]
     sink = f"Sink[{number}0]"
     action = Action(
-        operator=sink, label=sink, kind=BlockKind.SINK, plugin="SimSink", options={}, inputs=tuple(names), delivery=Delivery.EXACTLY_ONCE, fusable=True
+        operator=sink,
+        label=sink,
+        kind=BlockKind.SINK,
+        plugin="SimSink",
+        options={},
+        inputs=tuple(names),
+        delivery=Delivery.EXACTLY_ONCE,
+        fusable=True,
     )
     return PipelinePlan(id=number, actions=(*sources, action))

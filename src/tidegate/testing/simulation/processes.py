@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +28,16 @@ from tidegate.model.document import from_document
 from tidegate.model.engine import DriverOrder
 from tidegate.model.errors import Fenced, TerminalError, TransientError
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus, ProcessRef, ServerRecord, WorkerRecord
+from tidegate.model.records import (
+    JOBS,
+    PIPELINES,
+    JobRecord,
+    PipelineState,
+    PipelineStatus,
+    ProcessRef,
+    ServerRecord,
+    WorkerRecord,
+)
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import Surroundings
@@ -48,7 +58,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HOME = Home(Path("/simulated"))
 ANNOUNCING = 7  # servers announce themselves in every so many-th world: nothing is decided by it, and it is a write more in every turn
-LIMITS = Limits(start_ms=15_000, ask_ms=4_000, interrupt_ms=3_000, terminate_ms=2_000, kill_ms=15_000, linger_ms=4_000, savepoint_ms=20_000)
+LIMITS = Limits(
+    start_ms=15_000,
+    ask_ms=4_000,
+    interrupt_ms=3_000,
+    terminate_ms=2_000,
+    kill_ms=15_000,
+    linger_ms=4_000,
+    savepoint_ms=20_000,
+)
 
 
 class Exit(Killed):
@@ -90,7 +108,9 @@ class Process:
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ref = ProcessRef(pid=self.number, started=self.number, boot=self.host.boot, host=self.host.name)
+        self.ref = ProcessRef(
+            pid=self.number, started=self.number, boot=self.host.boot, host=self.host.name
+        )
         self.born_s = self.world.turns.now_s
         self.store = self.world.front(self)
 
@@ -121,8 +141,12 @@ class ServerProcess(Process):
         self.picture = Picture(self.store, clock)
         self.commands = Commands(self.store, world.storage, settings, clock)
         self.commands.savepoints = world.savepoints
-        self.elector = Elector(self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock)
-        self.announcement = Announcement(self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock)
+        self.elector = Elector(
+            self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock
+        )
+        self.announcement = Announcement(
+            self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock
+        )
         recorder = Recorder(self.store, world.storage, settings, clock, EventLog())
         self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
         self.reconciler.limits = LIMITS
@@ -173,8 +197,16 @@ class WorkerProcess(Process):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        me = WorkerRecord(id=self.name, host=self.host.name, boot=self.host.boot, process=self.ref, slots=self.world.slots)
-        self.worker = Worker(self.store, self.world.settings, me, HOME, SimLauncher(self), self.host.clock)
+        me = WorkerRecord(
+            id=self.name,
+            host=self.host.name,
+            boot=self.host.boot,
+            process=self.ref,
+            slots=self.world.slots,
+        )
+        self.worker = Worker(
+            self.store, self.world.settings, me, HOME, SimLauncher(self), self.host.clock
+        )
         self.every("turn", 0.6, self._turn)
 
     def leave(self) -> None:
@@ -202,7 +234,14 @@ class SimLauncher:
     def start(self, order: DriverOrder, *, plain: bool) -> Grip:  # noqa: ARG002  # none waits here
         """A new process."""
         world = self.worker.world
-        driver = DriverProcess(world, "driver", f"driver-{order.job_id}-g{order.generation}", self.worker.host, world.next_number(), order=order)
+        driver = DriverProcess(
+            world,
+            "driver",
+            f"driver-{order.job_id}-g{order.generation}",
+            self.worker.host,
+            world.next_number(),
+            order=order,
+        )
         world.join(driver)
         return SimGrip(driver.ref, driver, self.worker, child=True)
 
@@ -214,7 +253,9 @@ class SimLauncher:
         """Only the scratch files of the dead may go."""
         driver = self.worker.world.drivers[process.pid]
         if driver.alive:
-            self.worker.world.broken(f"the scratch files of {driver.name} were removed while it lived (job {job_id}, generation {generation})")
+            self.worker.world.broken(
+                f"the scratch files of {driver.name} were removed while it lived (job {job_id}, generation {generation})"
+            )
 
     def tend(self) -> None:
         """Nothing waits."""
@@ -264,7 +305,9 @@ class DriverProcess(Process):
 
     order: DriverOrder = field(kw_only=True)
     code: int = -9
-    excused: bool = False  # nobody could see it, and it was silent for a lease: it may be alive, and is fenced
+    excused: bool = (
+        False  # nobody could see it, and it was silent for a lease: it may be alive, and is fenced
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -275,14 +318,23 @@ class DriverProcess(Process):
         self.meters: list[Meter] = []
         self.mood = Mood(random.Random(world.rng.random()), lambda: world.kind)
         self.engine = SimEngine(self.mood, self._work, self._leave)
-        self._main = world.turns.spawn(self, f"{self.name}.main", world.contained(self, self._drive), world.rng.choice([0.2, 0.2, 0.5, 2.0, 6.0]))
+        self._main = world.turns.spawn(
+            self,
+            f"{self.name}.main",
+            world.contained(self, self._drive),
+            world.rng.choice([0.2, 0.2, 0.5, 2.0, 6.0]),
+        )
 
     def kill_soon(self) -> None:
         """At once, mostly; a process that hangs in the kernel takes its time."""
         if not self.dying:
             self.dying = True
-            delay_s = self.world.rng.choice([0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 3.0, 10.0, 25.0])
-            self.world.turns.at(self.world.turns.now_s + delay_s, lambda: self.world.kill(self, "SIGKILL"))
+            delay_s = self.world.rng.choice(
+                [0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 3.0, 10.0, 25.0]
+            )
+            self.world.turns.at(
+                self.world.turns.now_s + delay_s, lambda: self.world.kill(self, "SIGKILL")
+            )
 
     def _leave(self, code: int) -> None:
         self.code = code
@@ -327,10 +379,19 @@ class DriverProcess(Process):
             self._leave(1)
         self.desk = SimDesk(self.store, job, self.world.savepoints, self.host.clock)
         self._patiently(self.desk.step)
-        plans = [plan for plan in job.plan.pipelines if not self._patiently(lambda plan=plan: self._finished(plan.id))]  # type: ignore[misc]  # a bound default
+        plans = [
+            plan
+            for plan in job.plan.pipelines
+            if not self._patiently(partial(self._finished, plan.id))
+        ]
         for plan in plans:
             self._begin(job, plan)
-        watch = StoreWatch(self.store, self.order, Reins(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)), self.host.clock)
+        watch = StoreWatch(
+            self.store,
+            self.order,
+            Reins(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)),
+            self.host.clock,
+        )
         metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
         turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step, self.desk.step]
         while len(self.results) < len(plans):
@@ -365,12 +426,22 @@ class DriverProcess(Process):
 
     def _finished(self, pipeline: int) -> bool:
         entry = self.store.get(PIPELINES, pipeline_key(self.order.job_id, pipeline))
-        return entry is not None and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED
+        return (
+            entry is not None
+            and from_document(PipelineState, entry.value).status is PipelineStatus.FINISHED
+        )
 
     def _begin(self, job: JobRecord, plan: PipelinePlan) -> None:
         meter = Meter(plan.id, self.order.generation, self.host.clock)
         self.meters.append(meter)
-        ledger = Ledger(self.store, job.job_id, plan.id, self.order.generation, clock=self.host.clock, abandon=self.abandon)
+        ledger = Ledger(
+            self.store,
+            job.job_id,
+            plan.id,
+            self.order.generation,
+            clock=self.host.clock,
+            abandon=self.abandon,
+        )
         around = Surroundings(
             job=job,
             storage=self.world.storage,
@@ -388,7 +459,10 @@ class DriverProcess(Process):
             except Exception as error:
                 self.world.expected(self, error)
                 self.results[plan.id] = error
-            if self.results[plan.id] is not PipelineStatus.FINISHED and self.results[plan.id] is not PipelineStatus.CANCELED:
+            if (
+                self.results[plan.id] is not PipelineStatus.FINISHED
+                and self.results[plan.id] is not PipelineStatus.CANCELED
+            ):
                 self.stop.set()
 
         self.world.turns.spawn(self, f"{self.name}.{plan.id}", self.world.contained(self, work))

@@ -49,7 +49,19 @@ LINGER_S = 70.0
 AGAIN = 0.3  # of the worlds
 AGAIN_S = 20.0
 KIND_LEISURE = 1.4  # turns are as much rarer while nothing goes wrong: worlds are many
-MAPS = (JOBS, STATES, PIPELINES, METRICS, MONITOR, CLEANUP, FINISHED, NAMES, ASSIGNMENTS, DRIVERS, SAVEPOINTS)
+MAPS = (
+    JOBS,
+    STATES,
+    PIPELINES,
+    METRICS,
+    MONITOR,
+    CLEANUP,
+    FINISHED,
+    NAMES,
+    ASSIGNMENTS,
+    DRIVERS,
+    SAVEPOINTS,
+)
 
 
 class Reckoning:
@@ -64,7 +76,9 @@ class Reckoning:
         self.world.leisure = KIND_LEISURE
         self._until(self._unrested, REST_WITHIN_S, self._rested)
 
-    def _until(self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]) -> None:
+    def _until(
+        self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]
+    ) -> None:
         world, end_s = self.world, self.world.turns.now_s + within_s
 
         def look() -> None:
@@ -79,12 +93,22 @@ class Reckoning:
 
     def _unrested(self) -> list[str]:
         """Jobs that are neither ended, nor healthy, nor waiting for a slot with a reason."""
-        left = [f"{actor.name} has not been answered" for actor in self.world.users.waiting if actor.owner.alive]
+        left = [
+            f"{actor.name} has not been answered"
+            for actor in self.world.users.waiting
+            if actor.owner.alive
+        ]
         for key, row in self.world.backend.entries.get(JOBS, {}).items():
             state = self.world.backend.read(STATES, key)
             wish = Wish(row.value["intent"]["wish"])
-            if state is None or wish is not Wish.RUN or not self._settled(key, state.value, row.value):
-                left.append(f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}")
+            if (
+                state is None
+                or wish is not Wish.RUN
+                or not self._settled(key, state.value, row.value)
+            ):
+                left.append(
+                    f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}"
+                )
         return left
 
     def _settled(self, key: str, state: dict[str, Any], record: dict[str, Any]) -> bool:
@@ -92,15 +116,27 @@ class Reckoning:
             return "slots" in str(state["reason"])
         streaming = record["plan"]["env"]["mode"] == JobMode.STREAMING
         driver = self.world.backend.read(DRIVERS, key)
-        lives = driver is not None and driver.value["generation"] == state["generation"] and self.world.drivers[driver.value["process"]["pid"]].alive
+        lives = (
+            driver is not None
+            and driver.value["generation"] == state["generation"]
+            and self.world.drivers[driver.value["process"]["pid"]].alive
+        )
         moody = record["plan"]["env"]["custom_parameters"]["mood"] == "hanging"
-        return state["status"] == JobStatus.RUNNING and streaming and state["health"] == CheckpointHealth.OK and lives and not moody
+        return (
+            state["status"] == JobStatus.RUNNING
+            and streaming
+            and state["health"] == CheckpointHealth.OK
+            and lives
+            and not moody
+        )
 
     def _rested(self) -> None:
         self.nothing_ended_is_listed()
         self.world.note("WORLD", "all jobs are at rest or healthy")
         if self.world.rng.random() < LINGERING:
-            self.world.turns.at(self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested))
+            self.world.turns.at(
+                self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested)
+            )
         else:
             self._stop()
 
@@ -146,7 +182,12 @@ class Reckoning:
         serving = {s.name for s in self.world.servers if s.alive}
         left += [f"{SERVERS}/{key}" for key in entries.get(SERVERS, {}) if key not in serving]
         offices = {"coordinator", *(f"worker/{name}" for name in named)}
-        return left + [f"{map}/{key}" for map in (LEASES, BEATS) for key in entries.get(map, {}) if key not in offices]
+        return left + [
+            f"{map}/{key}"
+            for map in (LEASES, BEATS)
+            for key in entries.get(map, {})
+            if key not in offices
+        ]
 
     def _tidy(self) -> None:
         self.world.note("WORLD", "nothing is left")
@@ -156,7 +197,10 @@ class Reckoning:
         self.again = True
         self.world.leisure = KIND_LEISURE
         self.world.users.submit_again()
-        self.world.turns.at(self.world.turns.now_s + AGAIN_S, self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)))
+        self.world.turns.at(
+            self.world.turns.now_s + AGAIN_S,
+            self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)),
+        )
 
     # -- the questions -----------------------------------------------------------------------------------------------------------------------------
 
@@ -178,16 +222,22 @@ class Reckoning:
                 self.world.broken(f"job {accepted.job_id} was accepted and never came to an end")
         for incarnation in checker.incarnations.values():
             if not incarnation.ended:
-                self.world.broken(f"an incarnation of job {incarnation.job_id} never came to an end")
+                self.world.broken(
+                    f"an incarnation of job {incarnation.job_id} never came to an end"
+                )
 
     def _every_savepoint_was_answered(self) -> None:
         """Done once, and still there; or given up, with the reason."""
         for known in self.world.checker.savepoints.values():
             whole = (known.job_id, known.id) in self.world.savepoints.sealed
             if known.status == SavepointStatus.WANTED:
-                self.world.broken(f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said what became of it")
+                self.world.broken(
+                    f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said what became of it"
+                )
             if known.status == SavepointStatus.DONE and not whole:
-                self.world.broken(f"savepoint {known.id} of job {known.job_id} is done, and is not there")
+                self.world.broken(
+                    f"savepoint {known.id} of job {known.job_id} is done, and is not there"
+                )
 
     def _checkpoints_are_owned(self) -> None:
         """What can be resumed keeps its checkpoints; of anything else none is left."""
@@ -195,14 +245,20 @@ class Reckoning:
         for path in self.world.storage.directories:
             job_id = int(path.partition("/")[0])
             if not last[job_id].resumable:
-                self.world.broken(f"checkpoint {path} is left, and job {job_id} ended as {last[job_id].ended}")
+                self.world.broken(
+                    f"checkpoint {path} is left, and job {job_id} ended as {last[job_id].ended}"
+                )
 
     def _nothing_fails_without_a_reason(self) -> None:
         """What was begun in a kind world, and behaves, comes to a good end, whatever there was under its id before."""
         for incarnation in self.world.checker.incarnations.values():
             mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
             behaves = mood in ("good", "moody", "deaf")
-            if incarnation.began_s > self.world.kind_s and behaves and incarnation.ended == JobStatus.FAILED:
+            if (
+                incarnation.began_s > self.world.kind_s
+                and behaves
+                and incarnation.ended == JobStatus.FAILED
+            ):
                 self.world.broken(f"job {incarnation.job_id} failed in a kind world")
 
     def _rows_are_exact(self) -> None:
@@ -215,14 +271,28 @@ class Reckoning:
             if len(rows) != len(set(rows)):
                 self.world.broken(f"{sink} of {lineage}/{pipeline} holds rows twice")
 
-    def _finished(self, incarnation: Incarnation, lineage: str, pipeline: int, initial: dict[str, dict[str, int]]) -> None:
+    def _finished(
+        self,
+        incarnation: Incarnation,
+        lineage: str,
+        pipeline: int,
+        initial: dict[str, dict[str, int]],
+    ) -> None:
         job = from_document(JobRecord, incarnation.document)
         if job.plan.env.mode is JobMode.STREAMING:
             self.world.broken(f"job {job.job_id} has no end, and has finished")
         plan = next(p for p in job.plan.pipelines if p.id == pipeline)
         for sink in plan.of_kind(BlockKind.SINK):
-            held = sorted(i for ids in self.world.target.shelves.get((lineage, pipeline, sink.operator), Shelf()).rows.values() for i in ids)
+            held = sorted(
+                i
+                for ids in self.world.target.shelves.get(
+                    (lineage, pipeline, sink.operator), Shelf()
+                ).rows.values()
+                for i in ids
+            )
             wanted = expected(job, pipeline, initial)
             if held != wanted:
                 lost, strange = sorted(set(wanted) - set(held)), sorted(set(held) - set(wanted))
-                self.world.broken(f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}")
+                self.world.broken(
+                    f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}"
+                )

@@ -39,7 +39,9 @@ class MemorySavepoints(Savepoints):
         if there is None:
             raise Damaged(source, paths.MANIFEST, "is missing, with its whole directory")
         self.copies[job_id, savepoint, pipeline] = there
-        self.directories.saved[paths.saved_directory(job_id, savepoint, pipeline).as_posix()] = there
+        self.directories.saved[paths.saved_directory(job_id, savepoint, pipeline).as_posix()] = (
+            there
+        )
         self.directories.at("savepoint.copy.after")
         return SavedPoint(checkpoint=there.manifest.checkpoint, path="", manifest="", bytes=1)
 
@@ -47,8 +49,14 @@ class MemorySavepoints(Savepoints):
         """All parts are there."""
         self.directories.at("savepoint.seal.before")
         parts = {p: point.checkpoint for p, point in savepoint.pipelines.items()}
-        held = {p: there.manifest.checkpoint for (job, id, p), there in self.copies.items() if (job, id) == (savepoint.job_id, savepoint.id)}
-        self.sealed[savepoint.job_id, savepoint.id] = {p: held[p] for p in parts if held.get(p) == parts[p]}
+        held = {
+            p: there.manifest.checkpoint
+            for (job, id, p), there in self.copies.items()
+            if (job, id) == (savepoint.job_id, savepoint.id)
+        }
+        self.sealed[savepoint.job_id, savepoint.id] = {
+            p: held[p] for p in parts if held.get(p) == parts[p]
+        }
         self.directories.at("savepoint.seal.after")
         return paths.savepoint_directory(savepoint.job_id, savepoint.id).as_posix()
 
@@ -65,13 +73,22 @@ class MemorySavepoints(Savepoints):
 
     def list(self, job_id: int | None = None) -> tuple[Savepoint, ...]:
         """All that are whole, as far as anyone asks here."""
-        return tuple(self._savepoint(job, id) for job, id in sorted(self.sealed) if job_id in (None, job))
+        return tuple(
+            self._savepoint(job, id) for job, id in sorted(self.sealed) if job_id in (None, job)
+        )
 
     def _savepoint(self, job_id: int, id: str) -> Savepoint:
         parts = {p: self.copies[job_id, id, p].manifest for p in self.sealed[job_id, id]}
-        points = {p: SavedPoint(checkpoint=manifest.checkpoint, path=paths.saved_directory(job_id, id, p).as_posix()) for p, manifest in parts.items()}
+        points = {
+            p: SavedPoint(
+                checkpoint=manifest.checkpoint, path=paths.saved_directory(job_id, id, p).as_posix()
+            )
+            for p, manifest in parts.items()
+        }
         lineage = next((manifest.lineage for manifest in parts.values()), "")
-        return Savepoint(id=id, path="", job_id=job_id, lineage=lineage, name="", made_ms=0, pipelines=points)
+        return Savepoint(
+            id=id, path="", job_id=job_id, lineage=lineage, name="", made_ms=0, pipelines=points
+        )
 
 
 class MemoryStorage(CheckpointStorage):
@@ -85,7 +102,9 @@ class MemoryStorage(CheckpointStorage):
 
     def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
         """Make a checkpoint; an equal one that is there already stays."""
-        path = paths.checkpoint_directory(manifest.job_id, manifest.pipeline, manifest.checkpoint).as_posix()
+        path = paths.checkpoint_directory(
+            manifest.job_id, manifest.pipeline, manifest.checkpoint
+        ).as_posix()
         self.at("checkpoint.publish.before")
         there = self.directories.get(path)
         if there is not None and there.manifest.generation > manifest.generation:
@@ -121,10 +140,16 @@ class MemoryStorage(CheckpointStorage):
             self._remove(path)
         self.at("checkpoint.delete.after")
 
-    def sweep(self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = "") -> list[str]:
+    def sweep(
+        self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = ""
+    ) -> list[str]:
         """Delete what no record of a pipeline names."""
         prefix = paths.pipeline_directory(job_id, pipeline).as_posix() + "/"
-        swept = [path for path in sorted(self.directories) if path.startswith(prefix) and path not in keep]
+        swept = [
+            path
+            for path in sorted(self.directories)
+            if path.startswith(prefix) and path not in keep
+        ]
         for path in swept:
             self.delete(path, generation, token)
         return swept
@@ -132,15 +157,24 @@ class MemoryStorage(CheckpointStorage):
     def newest(self, job_id: int) -> Newest:
         """The highest numbers of a job."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
-        manifests = [there.manifest for path, there in self.directories.items() if path.startswith(prefix)]
-        return Newest(checkpoint=max((m.checkpoint for m in manifests), default=0), generation=max((m.generation for m in manifests), default=0))
+        manifests = [
+            there.manifest for path, there in self.directories.items() if path.startswith(prefix)
+        ]
+        return Newest(
+            checkpoint=max((m.checkpoint for m in manifests), default=0),
+            generation=max((m.generation for m in manifests), default=0),
+        )
 
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
         """Delete the checkpoints of a job whose ids are below this one, and which no newer generation has made."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
         for path in sorted(path for path in self.directories if path.startswith(prefix)):
             there = self.directories.get(path)  # another leader may be at it
-            if there is not None and there.manifest.checkpoint < below and (generation is None or there.manifest.generation <= generation):
+            if (
+                there is not None
+                and there.manifest.checkpoint < below
+                and (generation is None or there.manifest.generation <= generation)
+            ):
                 self.at("checkpoint.delete_job.middle")
                 self._remove(path)
 

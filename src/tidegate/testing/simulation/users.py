@@ -10,7 +10,16 @@ from tidegate.coordinator.wish import From, RestoreWish
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.plan import Plan
-from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, TERMINAL, JobIntent, JobRecord, Wish
+from tidegate.model.records import (
+    FINISHED,
+    JOBS,
+    PIPELINES,
+    STATES,
+    TERMINAL,
+    JobIntent,
+    JobRecord,
+    Wish,
+)
 from tidegate.store.base import Put
 from tidegate.testing.simulation.plans import drawn_plan
 from tidegate.testing.simulation.processes import ServerProcess, WorkerProcess
@@ -19,7 +28,16 @@ from tidegate.testing.simulation.turns import Actor
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
 
-STARTS = (From.ASK, From.AUTO, From.AUTO, From.AUTO, From.LATEST, From.LATEST, From.CHECKPOINT, From.FRESH)
+STARTS = (
+    From.ASK,
+    From.AUTO,
+    From.AUTO,
+    From.AUTO,
+    From.LATEST,
+    From.LATEST,
+    From.CHECKPOINT,
+    From.FRESH,
+)
 STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP)
 SAVING = 0.3  # of the stops are with a savepoint
 UNNAMED_MAX = 2  # jobs without an id of the user's
@@ -39,7 +57,9 @@ class Users:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng = random.Random(world.rng.random())
-        self.plans: dict[int, Plan] = {n: drawn_plan(self.rng, f"job-{n}") for n in range(1, self.rng.choice([1, 2, 3]) + 1)}
+        self.plans: dict[int, Plan] = {
+            n: drawn_plan(self.rng, f"job-{n}") for n in range(1, self.rng.choice([1, 2, 3]) + 1)
+        }
         self.accepted: list[Accepted] = []
         self.refused: list[Actor] = []
         self.unnamed = 0
@@ -53,7 +73,9 @@ class Users:
     def _wish(self) -> None:
         if self.world.kind:
             return
-        self.world.turns.at(self.world.turns.now_s + self.rng.choice([0.3, 1.0, 4.0]), self.world.event(self._wish))
+        self.world.turns.at(
+            self.world.turns.now_s + self.rng.choice([0.3, 1.0, 4.0]), self.world.event(self._wish)
+        )
         luck = self.rng.random()
         if luck < 0.64:
             self._submit()
@@ -78,7 +100,11 @@ class Users:
 
     def _any_job(self) -> int:
         there = [int(key) for key in self.world.backend.entries.get(JOBS, {})]
-        return self.rng.choice(sorted(there)) if there and self.rng.random() < 0.8 else self.rng.choice(list(self.plans))
+        return (
+            self.rng.choice(sorted(there))
+            if there and self.rng.random() < 0.8
+            else self.rng.choice(list(self.plans))
+        )
 
     def _at_a_server(self, name: str, command: Callable[[ServerProcess], None]) -> None:
         servers = [s for s in self.world.servers if s.alive]
@@ -99,14 +125,18 @@ class Users:
         """People stop a job to start it again."""
         job_id = self._any_job()
         if self.rng.random() < SAVING:
-            for _ in range(self.rng.choice([1, 1, 2])):  # people repeat themselves, at other servers too
+            for _ in range(
+                self.rng.choice([1, 1, 2])
+            ):  # people repeat themselves, at other servers too
                 self._save(job_id, stop=True)
         else:
             self._stop(job_id, self.rng.choice(STOPS))
         plan = self.plans.get(job_id)
         if plan is not None and self.rng.random() < 0.5:
             wish = RestoreWish(self.rng.choice([From.AUTO, From.LATEST]))
-            again = self.world.event(lambda: None if self.world.kind else self._submit_as(plan, job_id, wish))
+            again = self.world.event(
+                lambda: None if self.world.kind else self._submit_as(plan, job_id, wish)
+            )
             self.world.turns.at(self.world.turns.now_s + self.rng.choice([2.0, 4.0, 8.0]), again)
 
     def _submit(self) -> None:
@@ -127,9 +157,14 @@ class Users:
         return RestoreWish(start, self.rng.choice(retained or [1]))
 
     def _submit_as(self, plan: Plan, job_id: int | None, wish: RestoreWish) -> None:
-        self._at_a_server(f"submit {job_id} {wish.start} {wish.checkpoint}", lambda server: self._submitted(server, plan, job_id, wish))
+        self._at_a_server(
+            f"submit {job_id} {wish.start} {wish.checkpoint}",
+            lambda server: self._submitted(server, plan, job_id, wish),
+        )
 
-    def _submitted(self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreWish) -> None:
+    def _submitted(
+        self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreWish
+    ) -> None:
         me = self.world.turns.current
         assert me is not None
         try:
@@ -144,10 +179,15 @@ class Users:
             return  # who knows
         self.accepted.append(Accepted(record.job_id, record.initialization_ms))
         if self.world.checker.submitted.get(me) != (record.job_id, record.initialization_ms):
-            self.world.broken(f"the submit of job {record.job_id} was accepted, and is not in the store")
+            self.world.broken(
+                f"the submit of job {record.job_id} was accepted, and is not in the store"
+            )
 
     def _save(self, job_id: int, *, stop: bool) -> None:
-        self._at_a_server(f"savepoint of {job_id}, stop: {stop}", lambda server: self._asked(server, job_id, stop=stop))
+        self._at_a_server(
+            f"savepoint of {job_id}, stop: {stop}",
+            lambda server: self._asked(server, job_id, stop=stop),
+        )
 
     def _asked(self, server: ServerProcess, job_id: int, *, stop: bool) -> None:
         try:
@@ -156,7 +196,9 @@ class Users:
             return
         known = self.world.checker.savepoints.get((job_id, request.id))
         if known is None or (stop and not known.stop):
-            self.world.broken(f"savepoint {request.id} of job {job_id} was accepted and is not in the store")
+            self.world.broken(
+                f"savepoint {request.id} of job {job_id} was accepted and is not in the store"
+            )
 
     def _stop(self, job_id: int, wish: Wish) -> None:
         self._at_a_server(f"{wish} {job_id}", lambda server: self._stopped(server, job_id, wish))
@@ -171,20 +213,31 @@ class Users:
         if job_id in self.world.checker.by_hand:
             return  # what stands there may be the hand's
         if before is not None and before == after and STRENGTH[before[1]] < STRENGTH[wish]:
-            self.world.broken(f"the wish {wish} for job {job_id} was accepted and is not in the store")
+            self.world.broken(
+                f"the wish {wish} for job {job_id} was accepted and is not in the store"
+            )
 
     def _standing(self, job_id: int) -> tuple[int, Wish] | None:
         """Which incarnation there is, and what is wanted of it."""
         row = self.world.backend.read(JOBS, str(job_id))
-        return (int(row.value["initialization_ms"]), Wish(row.value["intent"]["wish"])) if row else None
+        return (
+            (int(row.value["initialization_ms"]), Wish(row.value["intent"]["wish"]))
+            if row
+            else None
+        )
 
     def _leave(self) -> None:
         """Somebody ends a server or a worker in good order."""
-        alive: list[ServerProcess | WorkerProcess] = [p for p in (*self.world.servers, *self.world.workers) if p.alive]  # type: ignore[misc]  # mypy joins the two kinds
+        alive: list[ServerProcess | WorkerProcess] = [
+            *(server for server in self.world.servers if server.alive),
+            *(worker for worker in self.world.workers if worker.alive),
+        ]
         if not alive:
             return
         process = self.rng.choice(alive)
-        if process.name in self.told:  # once is enough: a second order would wait for the first in earnest, and no clock here moves for that
+        if (
+            process.name in self.told
+        ):  # once is enough: a second order would wait for the first in earnest, and no clock here moves for that
             return
         self.told.add(process.name)
 
@@ -192,19 +245,26 @@ class Users:
             process.leave()
             self.world.kill(process, "it leaves in order")
 
-        self.world.turns.spawn(process, f"{process.name}.leave", self.world.contained(process, leave))
+        self.world.turns.spawn(
+            process, f"{process.name}.leave", self.world.contained(process, leave)
+        )
 
     def _by_hand(self) -> None:
         """Entries among the running jobs that belong to none."""
         ended: dict[str, Any] = {
-            key: row.value for key, row in self.world.backend.entries.get(STATES, {}).items() if row.value["status"] in TERMINAL and self._free(key)
+            key: row.value
+            for key, row in self.world.backend.entries.get(STATES, {}).items()
+            if row.value["status"] in TERMINAL and self._free(key)
         }
         record: JobRecord | None = None
         job_id = 0
         if ended and self.rng.random() < 0.7:
             job_id = int(self.rng.choice(sorted(ended)))
             record = self._record(job_id, ended[str(job_id)]["initialization_ms"])
-        elif self._free(str(job_id := 900 + self.rng.randrange(3))) and self.world.backend.read(STATES, str(job_id)) is None:
+        elif (
+            self._free(str(job_id := 900 + self.rng.randrange(3)))
+            and self.world.backend.read(STATES, str(job_id)) is None
+        ):
             record = self._record(job_id, self.world.hosts[0].clock.now_ms())
         if record is not None:
             self.world.note("users", f"a hand puts job {job_id} among the running ones")
@@ -219,4 +279,11 @@ class Users:
         plan = self.plans.get(job_id, next(iter(self.plans.values())))
         lineage = str(outcome.value["lineage"]) if outcome else f"{job_id}-hand"
         intent = JobIntent(at_ms=initialization_ms)
-        return JobRecord(job_id=job_id, name=plan.job_name, initialization_ms=initialization_ms, lineage=lineage, plan=plan, intent=intent)
+        return JobRecord(
+            job_id=job_id,
+            name=plan.job_name,
+            initialization_ms=initialization_ms,
+            lineage=lineage,
+            plan=plan,
+            intent=intent,
+        )

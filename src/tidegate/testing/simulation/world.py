@@ -9,7 +9,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.model.engine import CheckpointSettings, CoordinatorSettings, EngineSettings, WorkerSettings
+from tidegate.model.engine import (
+    CheckpointSettings,
+    CoordinatorSettings,
+    EngineSettings,
+    WorkerSettings,
+)
 from tidegate.model.errors import TidegateError, TransientError
 from tidegate.store.backend import Retention
 from tidegate.store.base import Delete, Put, Store
@@ -19,7 +24,13 @@ from tidegate.testing.simulation.checkers import Checker
 from tidegate.testing.simulation.clock import HostClock
 from tidegate.testing.simulation.faults import Blows, Front, Weather
 from tidegate.testing.simulation.parts import Target
-from tidegate.testing.simulation.processes import DriverProcess, Host, Process, ServerProcess, WorkerProcess
+from tidegate.testing.simulation.processes import (
+    DriverProcess,
+    Host,
+    Process,
+    ServerProcess,
+    WorkerProcess,
+)
 from tidegate.testing.simulation.reckoning import Reckoning
 from tidegate.testing.simulation.storage import MemorySavepoints, MemoryStorage
 from tidegate.testing.simulation.turns import Actor, Killed, Over, Owner, Turns
@@ -45,22 +56,32 @@ class World:
         self.kind_s = 0.0
         self.leisure = 1.0
         self.weather = Weather.drawn(self.rng)
-        self._steady = 1 - max(self.weather.freeze, self.weather.switch)  # with no more luck than this nobody waits
+        self._steady = 1 - max(
+            self.weather.freeze, self.weather.switch
+        )  # with no more luck than this nobody waits
         self.turns = Turns()
         self.settings = EngineSettings(
             state_cleanup_delay_ms=self.rng.choice([2_000, 8_000, 15_000]),
             history_expire_minutes=1,
             checkpoint=CheckpointSettings(timeout_ms=3_000),
-            coordinator=CoordinatorSettings(lease_ms=3_000, start_timeout_ms=15_000, stop_timeout_ms=4_000),
+            coordinator=CoordinatorSettings(
+                lease_ms=3_000, start_timeout_ms=15_000, stop_timeout_ms=4_000
+            ),
             worker=WorkerSettings(lease_ms=4_000),
         )
         self.checker = Checker(self)
         self.backend = WatchedBackend(Retention(self.rng.choice([60, 10_000])), self.checker.see)
         self.storage = MemoryStorage(self.at, self.checker.gone)
         self.savepoints = MemorySavepoints(self.storage)
-        self.target = Target(random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s)
+        self.target = Target(
+            random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s
+        )
         self.hosts = [self._host(n) for n in range(self.rng.choice([1, 2, 2]))]
-        self.server_count, self.worker_count, self.slots = self.rng.choice([2, 3]), self.rng.choice([2, 3]), self.rng.choice([1, 2, 4])
+        self.server_count, self.worker_count, self.slots = (
+            self.rng.choice([2, 3]),
+            self.rng.choice([2, 3]),
+            self.rng.choice([1, 2, 4]),
+        )
         self.processes: list[Process] = []
         self.servers: list[ServerProcess] = []
         self.workers: list[WorkerProcess] = []
@@ -74,12 +95,17 @@ class World:
 
     def live(self) -> str:
         """All of it; what was broken, or nothing."""
-        with installed.world(self.at, self.target, self.current_ref, random.Random(self.seed), self._logged):
+        with installed.world(
+            self.at, self.target, self.current_ref, random.Random(self.seed), self._logged
+        ):
             self._staff()
             self.users.begin()
             self.blows.begin()
             for _ in range(LOOKS):
-                self.turns.at(self.weather.chaos_s * self.rng.random(), self.event(self.reckoning.nothing_ended_is_listed))
+                self.turns.at(
+                    self.weather.chaos_s * self.rng.random(),
+                    self.event(self.reckoning.nothing_ended_is_listed),
+                )
             self.turns.at(self.weather.chaos_s, self.event(self._be_kind))
             self.turns.run()
             self.turns.unwind()
@@ -264,8 +290,15 @@ class World:
             self._hire(ServerProcess, "server", self.rng.choice(up))
         if up and sum(w.alive for w in self.workers) < self.worker_count:
             fewest = min(up, key=lambda host: sum(w.alive and w.host is host for w in self.workers))
-            self._hire(WorkerProcess, "worker", fewest if self.kind or self.rng.random() < 0.7 else self.rng.choice(up))
-        self.turns.at(self.turns.now_s + (0.5 if self.kind else self.rng.choice([0.1, 1.0, 3.0])), self.event(self._staff))
+            self._hire(
+                WorkerProcess,
+                "worker",
+                fewest if self.kind or self.rng.random() < 0.7 else self.rng.choice(up),
+            )
+        self.turns.at(
+            self.turns.now_s + (0.5 if self.kind else self.rng.choice([0.1, 1.0, 3.0])),
+            self.event(self._staff),
+        )
 
     def _hire(self, kind: type[ServerProcess] | type[WorkerProcess], word: str, host: Host) -> None:
         number = self.next_number()

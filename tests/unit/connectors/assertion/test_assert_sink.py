@@ -17,7 +17,16 @@ from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, Table, parse_type
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Message, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Message,
+    OperatorContext,
+    Resume,
+    WriteTask,
+)
 from tidegate.plugin.option import Block
 
 
@@ -25,15 +34,31 @@ def sink(rules: dict[str, Any]) -> Assert:
     block = Block({"rules": rules}, lambda _: Location("job.conf", 1), "sink[0]")
     values, problems = OPTIONS.read(block)
     assert [*problems, *check(block, values)] == []
-    return Assert(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="Sink[0]-Assert", mode=JobMode.BATCH, parallelism=1))
+    return Assert(
+        values,
+        OperatorContext(
+            job_id=1,
+            job_name="j",
+            pipeline=1,
+            operator="Sink[0]-Assert",
+            mode=JobMode.BATCH,
+            parallelism=1,
+        ),
+    )
 
 
 def table_of(columns: dict[str, Any], path: str = "db.t", **more: Any) -> Table:
-    return Table(path=path, columns=tuple(Column(name=n, type=parse_type(k)) for n, k in columns.items()), **more)
+    return Table(
+        path=path,
+        columns=tuple(Column(name=n, type=parse_type(k)) for n, k in columns.items()),
+        **more,
+    )
 
 
 def written(made: Assert, table: Table, rows: list[dict[str, Any]]) -> Message:
-    writer = pickle.loads(pickle.dumps(made)).writer(WriteTask(lineage="l", checkpoint=1, generation=1, subtask=0, token="a"))
+    writer = pickle.loads(pickle.dumps(made)).writer(
+        WriteTask(lineage="l", checkpoint=1, generation=1, subtask=0, token="a")
+    )
     writer.write(table, pa.RecordBatch.from_pylist(rows, schema=table_schema(table)))
     message: Message = writer.close()
     return message
@@ -41,13 +66,28 @@ def written(made: Assert, table: Table, rows: list[dict[str, Any]]) -> Message:
 
 def field(kind: Any, values: list[Any], *rules: dict[str, Any], declared: Any = None) -> None:
     """Write these values of a type under these rules of a field."""
-    rule = {"field_name": "x", "field_value": list(rules), **({"field_type": declared} if declared is not None else {})}
+    rule = {
+        "field_name": "x",
+        "field_value": list(rules),
+        **({"field_type": declared} if declared is not None else {}),
+    }
     written(sink({"field_rules": [rule]}), table_of({"x": kind}), [{"x": v} for v in values])
 
 
-def rows_committed(committer: Committer, checkpoint: int, counts: dict[str, int]) -> Committed | AlreadyCommitted:
+def rows_committed(
+    committer: Committer, checkpoint: int, counts: dict[str, int]
+) -> Committed | AlreadyCommitted:
     message = {"rows": sum(counts.values()), "counts": counts}
-    return committer.commit(Commit(lineage="l", pipeline=1, checkpoint=checkpoint, generation=1, offsets={}, messages=[message]))
+    return committer.commit(
+        Commit(
+            lineage="l",
+            pipeline=1,
+            checkpoint=checkpoint,
+            generation=1,
+            offsets={},
+            messages=[message],
+        )
+    )
 
 
 def opened(made: Assert, state: Any = None) -> Committer:
@@ -76,7 +116,9 @@ def rule(kind: str, value: Any = None) -> dict[str, Any]:
         ("int", 100, 10, rule("MIN_LENGTH", 3)),
     ],
 )
-def test_a_rule_passes_what_keeps_it_and_fails_what_breaks_it(kind: str, good: Any, bad: Any, made: dict[str, Any]) -> None:
+def test_a_rule_passes_what_keeps_it_and_fails_what_breaks_it(
+    kind: str, good: Any, bad: Any, made: dict[str, Any]
+) -> None:
     field(kind, [good, good], made)
     with pytest.raises(RuleFailed, match=f"breaks the rule {made['rule_type']}"):
         field(kind, [good, bad], made)
@@ -94,18 +136,35 @@ def test_a_rule_passes_what_keeps_it_and_fails_what_breaks_it(kind: str, good: A
         ("decimal(30, 8)", 99999.99999999, Decimal("99999.99999999"), Decimal("1")),
         ("date", "2012-12-21", date(2012, 12, 21), date(2012, 12, 22)),
         ("time", "12:34:56", time(12, 34, 56), time(12, 34, 57)),
-        ("timestamp", "2012-12-21T12:34:56", datetime(2012, 12, 21, 12, 34, 56), datetime(2012, 12, 21)),
+        (
+            "timestamp",
+            "2012-12-21T12:34:56",
+            datetime(2012, 12, 21, 12, 34, 56),
+            datetime(2012, 12, 21),
+        ),
         ("bytes", "bWlJWmo=", b"miIZj", b"x"),
         ("array<int>", [0, 1], [0, 1], [1, 0]),
         ("array<float>", [0.1], [0.1], [0.2]),
-        ("map<string, decimal(30, 2)>", {"a": 1.5, "b": 2}, [("b", Decimal(2)), ("a", Decimal("1.5"))], [("a", Decimal("1.5"))]),
+        (
+            "map<string, decimal(30, 2)>",
+            {"a": 1.5, "b": 2},
+            [("b", Decimal(2)), ("a", Decimal("1.5"))],
+            [("a", Decimal("1.5"))],
+        ),
         ("map<time, string>", "{ 12:01:26 = v0 }", [(time(12, 1, 26), "v0")], []),
-        ("row<a array<string>, b row<c int>>", [["x"], [1]], {"a": ["x"], "b": {"c": 1}}, {"a": ["x"], "b": {"c": 2}}),
+        (
+            "row<a array<string>, b row<c int>>",
+            [["x"], [1]],
+            {"a": ["x"], "b": {"c": 1}},
+            {"a": ["x"], "b": {"c": 2}},
+        ),
         ("row<a string, b int>", [None, 1], {"a": None, "b": 1}, {"a": "", "b": 1}),
         ("float_vector", [1, 2], [1.0, 2.0], [1.0]),
     ],
 )
-def test_equals_to_compares_values_of_every_type(kind: str, written_as: Any, good: Any, bad: Any) -> None:
+def test_equals_to_compares_values_of_every_type(
+    kind: str, written_as: Any, good: Any, bad: Any
+) -> None:
     field(kind, [good], {"equals_to": written_as}, declared=kind)
     with pytest.raises(RuleFailed, match="equals_to"):
         field(kind, [good, bad], {"equals_to": written_as})
@@ -124,8 +183,15 @@ def test_a_rule_may_have_a_type_and_a_value() -> None:
 def test_a_failure_names_rule_field_value_and_row() -> None:
     made = sink({"field_rules": [{"field_name": "age", "field_value": [rule("MAX", 90)]}]})
     with pytest.raises(RuleFailed) as caught:
-        written(made, table_of({"name": "string", "age": "int"}), [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 99}])
-    assert str(caught.value) == 'Assert: age = 99 breaks the rule MAX 90 in table db.t; the row: name="Bob", age=99'
+        written(
+            made,
+            table_of({"name": "string", "age": "int"}),
+            [{"name": "Ann", "age": 30}, {"name": "Bob", "age": 99}],
+        )
+    assert (
+        str(caught.value)
+        == 'Assert: age = 99 breaks the rule MAX 90 in table db.t; the row: name="Bob", age=99'
+    )
     assert isinstance(caught.value, TerminalError)
     assert caught.value.domain is Domain.USER
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -161,7 +227,11 @@ def test_equals_to_null_is_a_rule_that_demands_a_null() -> None:
 
 
 def test_a_field_type_written_as_null_without_quotes_demands_a_null() -> None:
-    rules = {"field_rules": [{"field_name": "x", "field_type": None, "field_value": [{"equals_to": None}]}]}
+    rules = {
+        "field_rules": [
+            {"field_name": "x", "field_type": None, "field_value": [{"equals_to": None}]}
+        ]
+    }
     written(sink(rules), table_of({"x": "string"}), [{"x": None}])
     with pytest.raises(RuleFailed, match="field_type null"):
         written(sink(rules), table_of({"x": "string"}), [{"x": "a"}])
@@ -235,7 +305,9 @@ def test_rules_of_several_tables_are_kept_apart() -> None:
 def test_table_names_must_be_exactly_those_that_came() -> None:
     made = sink({"table-names": ["db.a", "db.b"]})
     committer = opened(made)
-    rows_committed(committer, 1, written(made, table_of({"x": "int"}, "db.a"), [{"x": 1}])["counts"])
+    rows_committed(
+        committer, 1, written(made, table_of({"x": "int"}, "db.a"), [{"x": 1}])["counts"]
+    )
     with pytest.raises(RuleFailed, match=r"the tables are db\.a, not db\.a, db\.b"):
         committer.finish()
     rows_committed(committer, 2, {"db.b": 1})
@@ -249,7 +321,9 @@ CATALOG: dict[str, Any] = {
         {
             "constraint_key_name": "u",
             "constraint_key_type": "UNIQUE_KEY",
-            "constraint_key_columns": [{"constraint_key_column_name": "id", "constraint_key_sort_type": "ASC"}],
+            "constraint_key_columns": [
+                {"constraint_key_column_name": "id", "constraint_key_sort_type": "ASC"}
+            ],
         }
     ],
     "column_rule": [{"name": "name", "type": "string"}, {"name": "id", "type": "bigint"}],
@@ -257,19 +331,44 @@ CATALOG: dict[str, Any] = {
 
 
 def with_column(change: Callable[[Column], Column]) -> Table:
-    columns = [Column(name="id", type=parse_type("bigint")), Column(name="name", type=parse_type("string"))]
-    return Table(path="db.t", columns=(change(columns[0]), columns[1]), primary_key=("id",), unique_key=("id",))
+    columns = [
+        Column(name="id", type=parse_type("bigint")),
+        Column(name="name", type=parse_type("string")),
+    ]
+    return Table(
+        path="db.t",
+        columns=(change(columns[0]), columns[1]),
+        primary_key=("id",),
+        unique_key=("id",),
+    )
 
 
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (table_of({"id": "bigint", "name": "string"}, "db.u", primary_key=("id",), unique_key=("id",)), "its name is not db.t"),
+        (
+            table_of(
+                {"id": "bigint", "name": "string"}, "db.u", primary_key=("id",), unique_key=("id",)
+            ),
+            "its name is not db.t",
+        ),
         (table_of({"id": "bigint", "name": "string"}, unique_key=("id",)), "it has no primary key"),
-        (table_of({"id": "bigint", "name": "string"}, primary_key=("name",), unique_key=("id",)), "its primary key is name, not id"),
-        (table_of({"id": "bigint", "name": "string"}, primary_key=("id",)), "its unique key is none, not id"),
-        (table_of({"id": "bigint"}, primary_key=("id",), unique_key=("id",)), "its columns are id, not name, id"),
-        (table_of({"id": "int", "name": "string"}, primary_key=("id",), unique_key=("id",)), "column id is int, not bigint"),
+        (
+            table_of({"id": "bigint", "name": "string"}, primary_key=("name",), unique_key=("id",)),
+            "its primary key is name, not id",
+        ),
+        (
+            table_of({"id": "bigint", "name": "string"}, primary_key=("id",)),
+            "its unique key is none, not id",
+        ),
+        (
+            table_of({"id": "bigint"}, primary_key=("id",), unique_key=("id",)),
+            "its columns are id, not name, id",
+        ),
+        (
+            table_of({"id": "int", "name": "string"}, primary_key=("id",), unique_key=("id",)),
+            "column id is int, not bigint",
+        ),
     ],
 )
 def test_the_catalog_rule_tells_the_difference(table: Table, said: str) -> None:
@@ -279,10 +378,30 @@ def test_the_catalog_rule_tells_the_difference(table: Table, said: str) -> None:
         written(made, table, [])
 
 
-@pytest.mark.parametrize(("more", "said"), [({"nullable": False}, "is nullable"), ({"default_value": 1}, "default"), ({"comment": "x"}, "comment")])
-def test_properties_of_a_column_are_checked_where_the_rule_names_them(more: dict[str, Any], said: str) -> None:
-    made = sink({"catalog_table_rule": {"column_rule": [{"name": "id", "type": "bigint", **more}, {"name": "name", "type": "string"}]}})
-    fitting = with_column(lambda c: Column(name=c.name, type=c.type, nullable=False, default=1, comment="x"))
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"nullable": False}, "is nullable"),
+        ({"default_value": 1}, "default"),
+        ({"comment": "x"}, "comment"),
+    ],
+)
+def test_properties_of_a_column_are_checked_where_the_rule_names_them(
+    more: dict[str, Any], said: str
+) -> None:
+    made = sink(
+        {
+            "catalog_table_rule": {
+                "column_rule": [
+                    {"name": "id", "type": "bigint", **more},
+                    {"name": "name", "type": "string"},
+                ]
+            }
+        }
+    )
+    fitting = with_column(
+        lambda c: Column(name=c.name, type=c.type, nullable=False, default=1, comment="x")
+    )
     written(made, fitting, [])
     with pytest.raises(RuleFailed, match=said):
         written(made, with_column(lambda c: c), [])
@@ -292,19 +411,38 @@ def test_properties_of_a_column_are_checked_where_the_rule_names_them(more: dict
     ("rules", "said"),
     [
         ({}, "there is no rule"),
-        ({"row_rules": [{"rule_type": "MAX_ROWS", "rule_value": 1}]}, "sink[0].rules.row_rules[0].rule_type"),
+        (
+            {"row_rules": [{"rule_type": "MAX_ROWS", "rule_value": 1}]},
+            "sink[0].rules.row_rules[0].rule_type",
+        ),
         ({"row_rules": [{"rule_type": "MAX_ROWS", "rule_value": 1}]}, "did you mean 'MAX_ROW'"),
         ({"row_rules": [{"rule_type": "MIN_ROW"}]}, "rule_value is missing"),
         ({"row_rules": [{"rule_type": "MIN_ROW", "rule_value": "few"}]}, '"few" is no number'),
         ({"row_rules": [{"rule_type": "NOT_NULL"}]}, "is no rule here"),
         ({"row_rules": {"rule_type": "MIN_ROW"}}, "is not a list of blocks"),
         ({"field_rules": [{"field_type": "int"}]}, "field_name is missing"),
-        ({"field_rules": [{"field_name": "a", "field_type": "integr"}]}, "sink[0].rules.field_rules[0].field_type: unknown type 'integr'"),
-        ({"field_rules": [{"field_name": "a", "field_type": "int", "field_value": [{"equals_to": "x"}]}]}, 'field_value[0].equals_to: "x" is no int'),
+        (
+            {"field_rules": [{"field_name": "a", "field_type": "integr"}]},
+            "sink[0].rules.field_rules[0].field_type: unknown type 'integr'",
+        ),
+        (
+            {
+                "field_rules": [
+                    {"field_name": "a", "field_type": "int", "field_value": [{"equals_to": "x"}]}
+                ]
+            },
+            'field_value[0].equals_to: "x" is no int',
+        ),
         ({"field_rules": [{"field_name": "a", "field_value": [{}]}]}, "rule_type is missing"),
-        ({"row_rulez": []}, "warning: sink[0].rules.row_rulez: unknown option row_rulez; did you mean 'row_rules'"),
+        (
+            {"row_rulez": []},
+            "warning: sink[0].rules.row_rulez: unknown option row_rulez; did you mean 'row_rules'",
+        ),
         ({"tables_configs": [{"row_rules": []}]}, "table_path is missing"),
-        ({"catalog_table_rule": {"column_rule": [{"name": "a", "type": "x"}]}}, "column_rule[0].type"),
+        (
+            {"catalog_table_rule": {"column_rule": [{"name": "a", "type": "x"}]}},
+            "column_rule[0].type",
+        ),
     ],
 )
 def test_bad_rules_are_told_with_their_place(rules: dict[str, Any], said: str) -> None:

@@ -72,7 +72,9 @@ class ScriptedSource(CaptureSource):
             if place > at:
                 return Look(log={"n": place}, touched=self._touched(at, place), caught_up=False)
             return self._decide(session, kind, path, place)
-        return Look(log={"n": len(self.log)}, touched=self._touched(at, len(self.log)), caught_up=True)
+        return Look(
+            log={"n": len(self.log)}, touched=self._touched(at, len(self.log)), caught_up=True
+        )
 
     def _touched(self, first: int, last: int) -> frozenset[str]:
         return frozenset(path for _, path in self.log[first:last])
@@ -87,9 +89,18 @@ class ScriptedSource(CaptureSource):
         assert info is not None
         columns = {} if choice is SKIP else {path: [[c.name, c.native] for c in info.columns]}
         reread = frozenset([path]) if choice is REREAD else frozenset()
-        return Look(log={"n": place + 1}, touched=frozenset(), caught_up=False, columns=columns, reread=reread, definitions={path: place})
+        return Look(
+            log={"n": place + 1},
+            touched=frozenset(),
+            caught_up=False,
+            columns=columns,
+            reread=reread,
+            definitions={path: place},
+        )
 
-    def read_log(self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read_log(
+        self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
         return iter(())
 
 
@@ -99,12 +110,19 @@ def database(tmp_path: Path) -> Path:
     with sqlite3.connect(path) as connection:
         connection.execute("create table orders (id integer primary key, v text)")
         connection.execute("create table notes (id integer primary key, v text)")
-        connection.executemany("insert into orders values (?, ?)", [(n, f"v{n}") for n in range(20)])
+        connection.executemany(
+            "insert into orders values (?, ?)", [(n, f"v{n}") for n in range(20)]
+        )
         connection.execute("insert into notes values (1, 'n')")
     return path
 
 
-def source_of(database: Path, *log: tuple[str, str], accept: tuple[str, ...] = (), names: tuple[str, ...] = ("orders", "notes")) -> ScriptedSource:
+def source_of(
+    database: Path,
+    *log: tuple[str, str],
+    accept: tuple[str, ...] = (),
+    names: tuple[str, ...] = ("orders", "notes"),
+) -> ScriptedSource:
     values = {
         "url": f"jdbc:sqlite:{database}",
         "username": None,
@@ -121,7 +139,15 @@ def source_of(database: Path, *log: tuple[str, str], accept: tuple[str, ...] = (
         "snapshot.fetch.size": 100,
     }
     changes = tuple(map(AcceptedChange.parse, accept))
-    context = OperatorContext(job_id=7, job_name="j", pipeline=1, operator="S", mode=JobMode.STREAMING, parallelism=2, accepted_changes=changes)
+    context = OperatorContext(
+        job_id=7,
+        job_name="j",
+        pipeline=1,
+        operator="S",
+        mode=JobMode.STREAMING,
+        parallelism=2,
+        accepted_changes=changes,
+    )
     source = ScriptedSource(values, context)
     source.log = list(log)
     return source
@@ -135,7 +161,12 @@ def after(source: ScriptedSource, start: Offset) -> tuple[Offset, list[int]]:
         if end == start:
             return end, keys
         for split in source.splits(start, end, 2):
-            keys += [row["id"] for batch in source.read(split) for row in batch.to_pylist() if split.table == "orders"]
+            keys += [
+                row["id"]
+                for batch in source.read(split)
+                for row in batch.to_pylist()
+                if split.table == "orders"
+            ]
         start = end
     raise AssertionError("it does not come to an end")
 
@@ -157,7 +188,9 @@ def test_a_change_that_nobody_decided_about_stops_right_before_it(database: Path
     for _ in range(2):  # the same again after a restart
         with pytest.raises(TableChanged) as stop:
             source_of(database, *LOG).latest(before, Limit())
-        assert stop.value.change == ChangeStop(table="orders", at=ALTERED, statement="alter orders", choices=(ADOPT, REREAD))
+        assert stop.value.change == ChangeStop(
+            table="orders", at=ALTERED, statement="alter orders", choices=(ADOPT, REREAD)
+        )
     text = str(stop.value)
     assert f"tidegate accept-change 7 --at {ALTERED} --table orders --choice adopt" in text
     assert f"tidegate accept-change 7 --at {ALTERED} --table orders --choice reread" in text
@@ -171,7 +204,11 @@ def test_adopt_passes_the_change_and_records_the_new_definition(database: Path) 
     source = source_of(database, *LOG[:2], accept=(f"{ALTERED}=adopt",))
     end, keys = after(source, start)
     assert keys == []
-    assert (end["log"], [c[0] for c in end["tables"]["orders"]["columns"]], end["tables"]["orders"]["definition"]) == ({"n": 2}, ["id", "v", "w"], 1)
+    assert (
+        end["log"],
+        [c[0] for c in end["tables"]["orders"]["columns"]],
+        end["tables"]["orders"]["definition"],
+    ) == ({"n": 2}, ["id", "v", "w"], 1)
     assert is_done(end["tables"]["orders"]["read"])
 
 
@@ -179,9 +216,15 @@ def test_reread_reads_the_whole_table_again_and_no_other(database: Path) -> None
     start = snapshot_done(database)
     source = source_of(database, *LOG[:2], accept=(f"orders@{ALTERED}=reread",))
     first = json.loads(json.dumps(source.latest(source.latest(start, Limit()), Limit())))
-    assert (first["log"], first["tables"]["orders"]["read"], is_done(first["tables"]["notes"]["read"])) == ({"n": 2}, None, True)
+    assert (
+        first["log"],
+        first["tables"]["orders"]["read"],
+        is_done(first["tables"]["notes"]["read"]),
+    ) == ({"n": 2}, None, True)
     assert source.behind(first)
-    end, keys = after(source_of(database, *LOG[:2]), first)  # a restart after the checkpoint needs the decision no more
+    end, keys = after(
+        source_of(database, *LOG[:2]), first
+    )  # a restart after the checkpoint needs the decision no more
     assert sorted(keys) == list(range(20))
     assert is_done(end["tables"]["orders"]["read"])
 
@@ -192,13 +235,19 @@ def test_skip_passes_the_statement_and_leaves_the_table_as_it_is(database: Path)
     assert (keys, end["log"], is_done(end["tables"]["notes"]["read"])) == ([], {"n": 4}, True)
 
 
-@pytest.mark.parametrize("accepted", [f"{ALTERED}=skip", f"notes@{ALTERED}=adopt", "log.1:201=adopt"])
-def test_a_decision_about_another_change_or_with_a_choice_that_is_not_there_has_no_effect(database: Path, accepted: str) -> None:
+@pytest.mark.parametrize(
+    "accepted", [f"{ALTERED}=skip", f"notes@{ALTERED}=adopt", "log.1:201=adopt"]
+)
+def test_a_decision_about_another_change_or_with_a_choice_that_is_not_there_has_no_effect(
+    database: Path, accepted: str
+) -> None:
     with pytest.raises(TableChanged, match=ALTERED):
         after(source_of(database, *LOG, accept=(accepted,)), snapshot_done(database))
 
 
-def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_columns(database: Path) -> None:
+def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_columns(
+    database: Path,
+) -> None:
     source = source_of(database, *LOG[:2], accept=(f"{ALTERED}=adopt",))
     start = source.latest(snapshot_done(database), Limit())
     assert [c.name for c in source.tables()[0].columns] == ["id", "v"]
@@ -208,19 +257,37 @@ def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_c
         source.latest(start, Limit())
 
 
-@pytest.mark.parametrize("statement", ["alter table orders drop column v", "alter table orders rename column v to w"])
-def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before_them(database: Path, statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement", ["alter table orders drop column v", "alter table orders rename column v to w"]
+)
+def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before_them(
+    database: Path, statement: str
+) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
         connection.execute(statement)
-    assert source_of(database, ("row", "notes"), *LOG[1:2]).latest(start, Limit())["log"] == {"n": 1}  # none of this table: the change itself stops it
-    with pytest.raises(TableChanged, match="the log has rows with v TEXT, from before a change") as stop:
+    assert source_of(database, ("row", "notes"), *LOG[1:2]).latest(start, Limit())["log"] == {
+        "n": 1
+    }  # none of this table: the change itself stops it
+    with pytest.raises(
+        TableChanged, match="the log has rows with v TEXT, from before a change"
+    ) as stop:
         source_of(database, *LOG[:2]).latest(start, Limit())
-    assert stop.value.change == ChangeStop(table="orders", at="log.1:0", statement=stop.value.statement, choices=(ADOPT, REREAD))
+    assert stop.value.change == ChangeStop(
+        table="orders", at="log.1:0", statement=stop.value.statement, choices=(ADOPT, REREAD)
+    )
     adopted = source_of(database, *LOG[:2], accept=("orders@log.1:0=adopt",)).latest(start, Limit())
-    assert (adopted["log"], adopted["touched"], is_done(adopted["tables"]["orders"]["read"])) == ({"n": 1}, ["orders"], True)
+    assert (adopted["log"], adopted["touched"], is_done(adopted["tables"]["orders"]["read"])) == (
+        {"n": 1},
+        ["orders"],
+        True,
+    )
     reread = source_of(database, *LOG[:2], accept=("orders@log.1:0=reread",)).latest(start, Limit())
-    assert (reread["log"], reread["touched"], reread["tables"]["orders"]["read"]) == ({"n": 1}, [], None)
+    assert (reread["log"], reread["touched"], reread["tables"]["orders"]["read"]) == (
+        {"n": 1},
+        [],
+        None,
+    )
 
 
 def test_a_change_of_a_table_of_which_nothing_is_read_needs_no_decision(database: Path) -> None:
@@ -236,7 +303,9 @@ def test_rows_from_before_a_column_was_added_are_carried(database: Path) -> None
     assert source_of(database, *LOG[:1]).latest(start, Limit())["touched"] == ["orders"]
 
 
-def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked_about_again(database: Path) -> None:
+def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked_about_again(
+    database: Path,
+) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
         connection.execute("drop table notes")
@@ -266,27 +335,40 @@ def test_a_table_that_never_was_there_is_an_error_at_the_start_and_later(databas
 
 def test_a_decision_that_names_the_table_goes_before_one_that_names_none() -> None:
     changes = tuple(map(AcceptedChange.parse, ["p:1=adopt", "a.b@p:1=reread"]))
-    assert (decided(changes, "a.b", "p:1"), decided(changes, "a.c", "p:1"), decided(changes, "a.b", "p:2")) == (REREAD, ADOPT, None)
+    assert (
+        decided(changes, "a.b", "p:1"),
+        decided(changes, "a.c", "p:1"),
+        decided(changes, "a.b", "p:2"),
+    ) == (REREAD, ADOPT, None)
 
 
 def test_of_two_decisions_about_one_change_the_newer_one_holds() -> None:
     earlier = tuple(map(AcceptedChange.parse, ["p:1=adopt", "p:2=skip"]))
-    assert [str(c) for c in merged(earlier, (AcceptedChange.parse("p:1=reread"),))] == ["p:2=skip", "p:1=reread"]
+    assert [str(c) for c in merged(earlier, (AcceptedChange.parse("p:1=reread"),))] == [
+        "p:2=skip",
+        "p:1=reread",
+    ]
 
 
-@pytest.mark.parametrize("text", ["mysql-bin.000004:1234=adopt", "shop.public.o=x@0/1A2B=reread", "a@b@0/1=skip"])
+@pytest.mark.parametrize(
+    "text", ["mysql-bin.000004:1234=adopt", "shop.public.o=x@0/1A2B=reread", "a@b@0/1=skip"]
+)
 def test_a_decision_is_read_as_it_is_written(text: str) -> None:
     assert str(AcceptedChange.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "adopt", "=adopt", "a@=adopt", "0/1", "0/1=", "0/1=drop", "x" * 300 + "=adopt"])
+@pytest.mark.parametrize(
+    "text", ["", "adopt", "=adopt", "a@=adopt", "0/1", "0/1=", "0/1=drop", "x" * 300 + "=adopt"]
+)
 def test_a_decision_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="--accept-change"):
         AcceptedChange.parse(text)
 
 
 def test_the_record_of_a_failure_keeps_what_can_be_decided() -> None:
-    error = TableChanged("shop.orders", "ALTER TABLE orders ...", "f:4", choices=(ADOPT, SKIP)).of_job(7)
+    error = TableChanged(
+        "shop.orders", "ALTER TABLE orders ...", "f:4", choices=(ADOPT, SKIP)
+    ).of_job(7)
     failure = failure_of(error, 1, 2, 3)
     assert (failure.condition, failure.change) == ("table-changed", error.change)
     assert from_document(Failure, json.loads(json.dumps(to_document(failure)))) == failure

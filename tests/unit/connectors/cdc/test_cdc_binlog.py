@@ -14,7 +14,17 @@ from tidegate.databases.binlog.charsets import codec_of
 from tidegate.databases.binlog.ddl import Effect, table_statement
 from tidegate.databases.binlog.definition import Recorded, RecordedColumn, difference
 from tidegate.databases.binlog.errors import LogDamaged, PartialImages
-from tidegate.databases.binlog.events import ROW_EVENTS, Change, EventReader, EventType, read_table_map, rotation, row_event, statement, unpacked
+from tidegate.databases.binlog.events import (
+    ROW_EVENTS,
+    Change,
+    EventReader,
+    EventType,
+    read_table_map,
+    rotation,
+    row_event,
+    statement,
+    unpacked,
+)
 from tidegate.databases.binlog.json_text import json_text
 from tidegate.databases.binlog.layout import LogColumn
 from tidegate.databases.binlog.position import Position
@@ -61,7 +71,15 @@ TYPES = [
 
 def table_map_body(types: bytes, metas: bytes, extra: bytes = b"") -> bytes:
     nulls = b"\xff" * ((len(types) + 7) // 8)
-    return b"\x07\0\0\0\0\0\1\0\4shop\0\6orders\0" + bytes([len(types)]) + types + bytes([len(metas)]) + metas + nulls + extra
+    return (
+        b"\x07\0\0\0\0\0\1\0\4shop\0\6orders\0"
+        + bytes([len(types)])
+        + types
+        + bytes([len(metas)])
+        + metas
+        + nulls
+        + extra
+    )
 
 
 def event(kind: int, body: bytes, end: int = 1000, *, checksum: bool = False) -> bytes:
@@ -70,13 +88,26 @@ def event(kind: int, body: bytes, end: int = 1000, *, checksum: bool = False) ->
 
 
 def format_body(algorithm: int) -> bytes:
-    return struct.pack("<H", 4) + b"10.11".ljust(50, b"\0") + b"\0\0\0\0" + b"\x13" + b"\0" * 40 + bytes([algorithm])
+    return (
+        struct.pack("<H", 4)
+        + b"10.11".ljust(50, b"\0")
+        + b"\0\0\0\0"
+        + b"\x13"
+        + b"\0" * 40
+        + bytes([algorithm])
+    )
 
 
 def test_checksums_are_cut_off_where_the_format_says_that_there_are_some() -> None:
     reader = EventReader()
-    assert rotation(reader.event(event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0, checksum=True))) == ("binlog.000002", 4)
-    assert rotation(reader.event(event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0))) == ("binlog.000002", 4)
+    assert rotation(
+        reader.event(
+            event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0, checksum=True)
+        )
+    ) == ("binlog.000002", 4)
+    assert rotation(
+        reader.event(event(EventType.ROTATE, struct.pack("<Q", 4) + b"binlog.000002", 0))
+    ) == ("binlog.000002", 4)
     reader.event(event(EventType.FORMAT, format_body(1), checksum=True))
     assert reader.event(event(EventType.XID, b"12345678", checksum=True)).body == b"12345678"
     without = EventReader()
@@ -88,11 +119,24 @@ def test_a_layout_has_names_and_signs_where_the_server_writes_them() -> None:
     signs, names = b"\1\1\x40", b"\4\6\2id\2an"
     found = read_table_map(table_map_body(b"\x08\x03", b"", signs + names))
     assert (found.database, found.table, found.path) == ("shop", "orders", "shop.orders")
-    assert (found.metadata.names, found.metadata.unsigned, found.metadata.key) == (("id", "an"), (False, True), ())
-    assert difference(found, known(LogColumn("id", "bigint(20)"), LogColumn("an", "int(10) unsigned"))) == ""
-    assert "column 2, another int, is called an in the log" in difference(found, known(LogColumn("id", "bigint(20)"), LogColumn("another", "int")))
-    assert "is unsigned in the log" in difference(found, known(LogColumn("id", "bigint(20)"), LogColumn("an", "int")))
-    assert "has 2 columns in the log, and 1 are recorded" in difference(found, known(LogColumn("id", "bigint(20)")))
+    assert (found.metadata.names, found.metadata.unsigned, found.metadata.key) == (
+        ("id", "an"),
+        (False, True),
+        (),
+    )
+    assert (
+        difference(found, known(LogColumn("id", "bigint(20)"), LogColumn("an", "int(10) unsigned")))
+        == ""
+    )
+    assert "column 2, another int, is called an in the log" in difference(
+        found, known(LogColumn("id", "bigint(20)"), LogColumn("another", "int"))
+    )
+    assert "is unsigned in the log" in difference(
+        found, known(LogColumn("id", "bigint(20)"), LogColumn("an", "int"))
+    )
+    assert "has 2 columns in the log, and 1 are recorded" in difference(
+        found, known(LogColumn("id", "bigint(20)"))
+    )
 
 
 def known(*columns: LogColumn) -> Recorded:
@@ -104,7 +148,9 @@ def test_rows_of_both_versions_and_packed_ones_are_the_same() -> None:
     body = b"\7\0\0\0\0\0\1\0"
     reader = EventReader()
     first = row_event(reader.event(event(EventType.WRITE_V1, body + b"\1\xff" + images)))
-    second = row_event(reader.event(event(EventType.WRITE_V2, body + b"\4\0xx" + b"\1\xff" + images)))
+    second = row_event(
+        reader.event(event(EventType.WRITE_V2, body + b"\4\0xx" + b"\1\xff" + images))
+    )
     packed = b"\x81" + bytes([len(images)]) + zlib.compress(images)
     third = row_event(reader.event(event(EventType.WRITE_PACKED_V1, body + b"\1\xff" + packed)))
     assert first == second == third
@@ -130,12 +176,17 @@ def test_values_that_end_too_early_are_damage_and_nothing_else(fast: Any) -> Non
 @pytest.mark.parametrize("fast", DECODERS)
 @pytest.mark.parametrize(("kind", "meta"), TYPES)
 @pytest.mark.parametrize("unsigned", [False, True])
-def test_the_compiled_decoder_gives_what_the_one_in_python_gives(fast: Any, kind: int, meta: int, unsigned: bool) -> None:
+def test_the_compiled_decoder_gives_what_the_one_in_python_gives(
+    fast: Any, kind: int, meta: int, unsigned: bool
+) -> None:
     column = raw_column(kind, meta, unsigned=unsigned, name="c")
     plain, other = decoder([column]), decoder([column], fast)
     rng = random.Random(kind * 1000 + meta)
     for _ in range(60):
-        data = b"".join((b"\1" if rng.random() < 0.2 else b"\0" + rng.randbytes(rng.randrange(0, 14))) for _ in range(2))
+        data = b"".join(
+            (b"\1" if rng.random() < 0.2 else b"\0" + rng.randbytes(rng.randrange(0, 14)))
+            for _ in range(2)
+        )
         assert outcome(plain, data) == outcome(other, data)
 
 
@@ -147,7 +198,9 @@ def outcome(decode: Any, data: bytes) -> str:
         return "damaged"
 
 
-def test_python_alone_is_taken_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_alone_is_taken_where_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
     assert values.compiled() is None
 
@@ -194,29 +247,69 @@ def test_a_small_packet_cannot_ask_for_much_memory() -> None:
     ("text", "effect", "tables"),
     [
         ("alter table orders add column x int", Effect.ADD_COLUMN, [("shop", "orders")]),
-        ("ALTER TABLE `shop2`.`or``ders` ADD `x` decimal(10,2) default 1 after y, add column z text", Effect.ADD_COLUMN, [("shop2", "or`ders")]),
+        (
+            "ALTER TABLE `shop2`.`or``ders` ADD `x` decimal(10,2) default 1 after y, add column z text",
+            Effect.ADD_COLUMN,
+            [("shop2", "or`ders")],
+        ),
         ("alter table orders add index (a)", Effect.HARMLESS, [("shop", "orders")]),
         ("alter table orders add column x int, drop y", Effect.ALTER, [("shop", "orders")]),
         ("alter table orders drop column y", Effect.ALTER, [("shop", "orders")]),
-        ("alter table orders drop index y, drop primary key, algorithm=inplace", Effect.ALTER, [("shop", "orders")]),
+        (
+            "alter table orders drop index y, drop primary key, algorithm=inplace",
+            Effect.ALTER,
+            [("shop", "orders")],
+        ),
         ("alter table orders truncate partition p0", Effect.REMOVE, [("shop", "orders")]),
         ("alter table orders drop partition p0", Effect.REMOVE, [("shop", "orders")]),
         ("alter table orders change a b int", Effect.ALTER, [("shop", "orders")]),
         ("alter table orders change a `A` bigint", Effect.ALTER, [("shop", "orders")]),
-        ("alter table orders comment 'do not rename to anything, or drop it'", Effect.HARMLESS, [("shop", "orders")]),
-        ("alter table orders rename to other", Effect.REMOVE, [("shop", "orders"), ("shop", "other")]),
+        (
+            "alter table orders comment 'do not rename to anything, or drop it'",
+            Effect.HARMLESS,
+            [("shop", "orders")],
+        ),
+        (
+            "alter table orders rename to other",
+            Effect.REMOVE,
+            [("shop", "orders"), ("shop", "other")],
+        ),
         ("alter table orders rename column a to b", Effect.ALTER, [("shop", "orders")]),
         ("alter table orders rename index a to b", Effect.HARMLESS, [("shop", "orders")]),
         ("/* hi */ drop table if exists a, shop2.b", Effect.DROP, [("shop", "a"), ("shop2", "b")]),
         ("DROP TABLE `orders` /* generated by server */", Effect.DROP, [("shop", "orders")]),
         ("truncate orders", Effect.TRUNCATE, [("shop", "orders")]),
-        ("set statement a=(select 1), b='for x' for truncate table `o r`", Effect.TRUNCATE, [("shop", "o r")]),
-        ("(( /*!50000 truncate */ /*M!100100 table */ orders))", Effect.TRUNCATE, [("shop", "orders")]),
+        (
+            "set statement a=(select 1), b='for x' for truncate table `o r`",
+            Effect.TRUNCATE,
+            [("shop", "o r")],
+        ),
+        (
+            "(( /*!50000 truncate */ /*M!100100 table */ orders))",
+            Effect.TRUNCATE,
+            [("shop", "orders")],
+        ),
         ("label: drop table orders;", Effect.DROP, [("shop", "orders")]),
-        ("alter table p exchange partition p0 with table a without validation", Effect.REMOVE, [("shop", "p"), ("shop", "a")]),
-        ("alter table p convert table x.a to partition p0 values less than (3)", Effect.REMOVE, [("shop", "p"), ("x", "a")]),
-        ("alter table p convert partition p0 to table a", Effect.REMOVE, [("shop", "p"), ("shop", "a")]),
-        ("alter table t engine=innodb row_format dynamic default charset utf8mb4 collate=utf8mb4_bin", Effect.HARMLESS, [("shop", "t")]),
+        (
+            "alter table p exchange partition p0 with table a without validation",
+            Effect.REMOVE,
+            [("shop", "p"), ("shop", "a")],
+        ),
+        (
+            "alter table p convert table x.a to partition p0 values less than (3)",
+            Effect.REMOVE,
+            [("shop", "p"), ("x", "a")],
+        ),
+        (
+            "alter table p convert partition p0 to table a",
+            Effect.REMOVE,
+            [("shop", "p"), ("shop", "a")],
+        ),
+        (
+            "alter table t engine=innodb row_format dynamic default charset utf8mb4 collate=utf8mb4_bin",
+            Effect.HARMLESS,
+            [("shop", "t")],
+        ),
         ("alter table t order by a, b, analyze partition p0, p1", Effect.HARMLESS, [("shop", "t")]),
         ("alter table t partition by hash (a) partitions 4", Effect.HARMLESS, [("shop", "t")]),
         ("alter table t drop index `PRIMARY`", Effect.ALTER, [("shop", "t")]),
@@ -229,13 +322,19 @@ def test_a_small_packet_cannot_ask_for_much_memory() -> None:
         ("update a, b set a.x = 1", Effect.ROWS, []),
         ("with x as (select 1) delete from t", Effect.ROWS, []),
         ("begin not atomic truncate t; end", Effect.UNKNOWN, []),
-        ("rename table a to b, c.d to e", Effect.REMOVE, [("shop", "a"), ("shop", "b"), ("c", "d"), ("shop", "e")]),
+        (
+            "rename table a to b, c.d to e",
+            Effect.REMOVE,
+            [("shop", "a"), ("shop", "b"), ("c", "d"), ("shop", "e")],
+        ),
         ("create table if not exists n (a int)", Effect.CREATE, [("shop", "n")]),
         ("create or replace table n (a int)", Effect.REMOVE, [("shop", "n")]),
         ("drop database shop2", Effect.DROP, [("shop2", None)]),
     ],
 )
-def test_statements_tell_which_tables_they_change_and_how(text: str, effect: Effect, tables: list[tuple[str, str | None]]) -> None:
+def test_statements_tell_which_tables_they_change_and_how(
+    text: str, effect: Effect, tables: list[tuple[str, str | None]]
+) -> None:
     found = table_statement("shop", text)
     assert found is not None
     assert (found.effect, list(found.tables)) == (effect, tables)
@@ -245,10 +344,16 @@ def test_statements_tell_which_tables_they_change_and_how(text: str, effect: Eff
     ("text", "added"),
     [
         ("alter table orders add x int", ("x",)),
-        ("alter table orders add column if not exists `x y` decimal(3,1) default 1.5 after z", ("x y",)),
+        (
+            "alter table orders add column if not exists `x y` decimal(3,1) default 1.5 after z",
+            ("x y",),
+        ),
         ("alter table orders add (a int default 5, b enum('x,y', 'z'))", ("a", "b")),
         ("alter table orders add column(a int, key (a))", ("a",)),
-        ("alter table orders nowait add a int, add column b varchar(3) comment 'a, drop b', add key (b), algorithm=instant, lock=none", ("a", "b")),
+        (
+            "alter table orders nowait add a int, add column b varchar(3) comment 'a, drop b', add key (b), algorithm=instant, lock=none",
+            ("a", "b"),
+        ),
         ("alter table orders add index (a)", ()),
         ("alter table orders add constraint c check (a > 0)", ()),
         ("alter table orders modify a bigint", ()),
@@ -262,21 +367,41 @@ def test_statements_tell_which_columns_they_add(text: str, added: tuple[str, ...
 
 
 def test_the_definition_of_an_added_column_is_told_whole() -> None:
-    found = table_statement("shop", "alter table t add (a varchar(9) default '#f, \\'x' /* why */, b int not null), add c int # the last")
+    found = table_statement(
+        "shop",
+        "alter table t add (a varchar(9) default '#f, \\'x' /* why */, b int not null), add c int # the last",
+    )
     assert found is not None
-    assert [(c.name, c.text) for c in found.added] == [("a", "varchar ( 9 ) default '#f, \\'x'"), ("b", "int not null"), ("c", "int")]
+    assert [(c.name, c.text) for c in found.added] == [
+        ("a", "varchar ( 9 ) default '#f, \\'x'"),
+        ("b", "int not null"),
+        ("c", "int"),
+    ]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["drop view v", "create temporary table t (a int)", "grant all on *.* to x", "create definer=`a`@`%` trigger t before insert on o for each row set @a=1"],
+    [
+        "drop view v",
+        "create temporary table t (a int)",
+        "grant all on *.* to x",
+        "create definer=`a`@`%` trigger t before insert on o for each row set @a=1",
+    ],
 )
 def test_statements_that_change_no_table_are_passed_over(text: str) -> None:
     assert table_statement("shop", text) is None
 
 
 def test_binary_json_comes_out_as_the_server_writes_it() -> None:
-    document = b"\0" + struct.pack("<HH", 2, 29) + struct.pack("<HHHH", 18, 1, 19, 1) + b"\5\x05\0" + b"\x0c\x14\0" + b"ab" + b"\2hi"
+    document = (
+        b"\0"
+        + struct.pack("<HH", 2, 29)
+        + struct.pack("<HHHH", 18, 1, 19, 1)
+        + b"\5\x05\0"
+        + b"\x0c\x14\0"
+        + b"ab"
+        + b"\2hi"
+    )
     assert json_text(document) == '{"a": 5, "b": "hi"}'
     assert json_text(b"\2" + struct.pack("<HH", 2, 10) + b"\4\0\0" + b"\4\1\0") == "[null, true]"
     assert json_text(b"\x0f\xf6\4\4\2\x8c\x22") == "12.34"

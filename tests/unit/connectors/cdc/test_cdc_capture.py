@@ -34,7 +34,11 @@ SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), (ROW_KIND, pa.int8()
 
 def batch(*rows: tuple[int | None, str, int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)], schema=SCHEMA
+        [
+            pa.array(list(column), field.type)
+            for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)
+        ],
+        schema=SCHEMA,
     )
 
 
@@ -44,24 +48,56 @@ def rows(found: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 def test_a_changed_key_is_a_delete_and_an_insert() -> None:
     changes = batch((1, "a", 1), (1, "b", 2), (2, "a", 1), (3, "a", 2), (4, "x", 0), (5, "y", 3))
-    assert rows(settle(changes, ["id"])) == [(1, "a", 1), (1, "b", 2), (2, "a", 3), (3, "a", 0), (4, "x", 0), (5, "y", 3)]
+    assert rows(settle(changes, ["id"])) == [
+        (1, "a", 1),
+        (1, "b", 2),
+        (2, "a", 3),
+        (3, "a", 0),
+        (4, "x", 0),
+        (5, "y", 3),
+    ]
 
 
 def test_a_key_that_is_read_as_null_changes_as_others_do() -> None:
-    changes = batch((None, "a", 1), (1, "b", 2), (2, "a", 1), (None, "a", 2), (None, "a", 1), (None, "b", 2))
+    changes = batch(
+        (None, "a", 1), (1, "b", 2), (2, "a", 1), (None, "a", 2), (None, "a", 1), (None, "b", 2)
+    )
     assert [row[2] for row in rows(settle(changes, ["id"]))] == [3, 0, 3, 0, 1, 2]
 
 
 def test_rows_that_are_not_read_yet_are_not_there() -> None:
     changes = batch(
-        (1, "a", 1), (1, "b", 2), (2, "a", 1), (30, "a", 2), (40, "a", 1), (4, "a", 2), (50, "x", 0), (5, "x", 0), (60, "y", 3), (70, "q", 1), (71, "r", 2)
+        (1, "a", 1),
+        (1, "b", 2),
+        (2, "a", 1),
+        (30, "a", 2),
+        (40, "a", 1),
+        (4, "a", 2),
+        (50, "x", 0),
+        (5, "x", 0),
+        (60, "y", 3),
+        (70, "q", 1),
+        (71, "r", 2),
     )
-    assert rows(settle(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [(1, "a", 1), (1, "b", 2), (2, "a", 3), (4, "a", 0), (5, "x", 0)]
+    assert rows(settle(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [
+        (1, "a", 1),
+        (1, "b", 2),
+        (2, "a", 3),
+        (4, "a", 0),
+        (5, "x", 0),
+    ]
 
 
 def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> None:
     back = TakenBack(["id"], lambda changes: PlainOrder("id").inside(changes, Chunk(0, 10)))
-    back.add(settle(batch((1, "old", 1), (1, "new", 2), (2, "gone", 3), (3, "fresh", 0), (20, "outside", 3)), ["id"]))
+    back.add(
+        settle(
+            batch(
+                (1, "old", 1), (1, "new", 2), (2, "gone", 3), (3, "fresh", 0), (20, "outside", 3)
+            ),
+            ["id"],
+        )
+    )
     back.add(settle(batch((1, "new", 3), (4, "was four", 1), (5, "was four", 2)), ["id"]))
     now = [batch((3, "fresh", 0), (5, "was four", 0)), batch((6, "same", 0))]
     found = [row for one in back.apply(now, SCHEMA) for row in rows(one)]
@@ -79,47 +115,110 @@ def test_chunks_are_the_ranges_between_two_offsets() -> None:
     assert budget(1, 8096, 2) == 2
 
 
-def key_of(dialect: Dialect, native: str, *, known: list[str] | None = None, **more: Any) -> SplitKey | None:
+def key_of(
+    dialect: Dialect, native: str, *, known: list[str] | None = None, **more: Any
+) -> SplitKey | None:
     column = NativeColumn(name="id", native=native, **{"nullable": False, **more})
-    table = Table(path="t", columns=(Column(name="id", type=dialect.data_type(column)),), primary_key=("id",))
-    return split_key(CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table), dialect, known)
+    table = Table(
+        path="t", columns=(Column(name="id", type=dialect.data_type(column)),), primary_key=("id",)
+    )
+    return split_key(
+        CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table),
+        dialect,
+        known,
+    )
 
 
 @pytest.mark.parametrize(
-    "native", ["bigint(20)", "bigint unsigned", "decimal(20,2)", "date", "datetime(6)", "timestamp", "varchar(9)", "binary(16)", "uuid", "inet6"]
+    "native",
+    [
+        "bigint(20)",
+        "bigint unsigned",
+        "decimal(20,2)",
+        "date",
+        "datetime(6)",
+        "timestamp",
+        "varchar(9)",
+        "binary(16)",
+        "uuid",
+        "inet6",
+    ],
 )
 def test_a_table_of_mariadb_is_cut_by_keys_of_this_type(native: str) -> None:
     assert key_of(MYSQL, native) is not None
 
 
-@pytest.mark.parametrize("native", ["tinyint(1)", "double", "time", "enum('a')", "set('a')", "bit(9)", "decimal(65,2)", "point"])
+@pytest.mark.parametrize(
+    "native",
+    ["tinyint(1)", "double", "time", "enum('a')", "set('a')", "bit(9)", "decimal(65,2)", "point"],
+)
 def test_a_table_of_mariadb_is_one_piece_with_a_key_of_this_type(native: str) -> None:
     assert key_of(MYSQL, native) is None
 
 
-@pytest.mark.parametrize("native", ["bigint", "numeric(9,2)", "numeric", "date", "timestamp with time zone", "text", "character(36)", "bytea", "uuid"])
+@pytest.mark.parametrize(
+    "native",
+    [
+        "bigint",
+        "numeric(9,2)",
+        "numeric",
+        "date",
+        "timestamp with time zone",
+        "text",
+        "character(36)",
+        "bytea",
+        "uuid",
+    ],
+)
 def test_a_table_of_postgresql_is_cut_by_keys_of_this_type(native: str) -> None:
     assert key_of(POSTGRES, native) is not None
 
 
-@pytest.mark.parametrize("native", ["boolean", "double precision", "mood", "inet", "integer[]", "time without time zone", "jsonb"])
+@pytest.mark.parametrize(
+    "native",
+    ["boolean", "double precision", "mood", "inet", "integer[]", "time without time zone", "jsonb"],
+)
 def test_a_table_of_postgresql_is_one_piece_with_a_key_of_this_type(native: str) -> None:
     assert key_of(POSTGRES, native) is None
 
 
 def test_only_a_column_of_the_key_cuts_a_table() -> None:
     column = NativeColumn(name="n", native="int")
-    table = Table(path="t", columns=(Column(name="n", type=parse_type("int")),), primary_key=("id",))
-    assert split_key(CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table, split="n"), MYSQL) is None
+    table = Table(
+        path="t", columns=(Column(name="n", type=parse_type("int")),), primary_key=("id",)
+    )
+    assert (
+        split_key(
+            CaptureTable(
+                info=TableInfo(name=TableName("d", "", "t"), columns=(column,)),
+                table=table,
+                split="n",
+            ),
+            MYSQL,
+        )
+        is None
+    )
 
 
 def test_a_range_is_written_with_the_collation_that_it_was_found_in() -> None:
-    text = key_of(MYSQL, "varchar(9)", charset="latin1", collation="latin1_bin", known=["id", "latin1_german1_ci"])
+    text = key_of(
+        MYSQL,
+        "varchar(9)",
+        charset="latin1",
+        collation="latin1_bin",
+        known=["id", "latin1_german1_ci"],
+    )
     assert text is not None
-    assert text.condition(Chunk("a", None)) == "`id` > convert(_utf8mb4 x'61' using latin1) collate latin1_german1_ci"
+    assert (
+        text.condition(Chunk("a", None))
+        == "`id` > convert(_utf8mb4 x'61' using latin1) collate latin1_german1_ci"
+    )
     other = key_of(POSTGRES, "text", collation='"pg_catalog"."C"')
     assert other is not None
-    assert other.condition(Chunk(None, "a")) == """"id" <= cast('a' as text) collate "pg_catalog"."C\""""
+    assert (
+        other.condition(Chunk(None, "a"))
+        == """"id" <= cast('a' as text) collate "pg_catalog"."C\""""
+    )
 
 
 def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
@@ -127,8 +226,14 @@ def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
     assert day is not None
     odd = '"id" is null or "id" = \'infinity\''
     assert day.condition(Chunk(None, None)) == ""
-    assert day.condition(Chunk(None, "2024-01-01")) == f"(\"id\" <= cast('2024-01-01' as date) or {odd})"
-    assert day.condition(Chunk("2024-01-01", None)) == f"\"id\" > cast('2024-01-01' as date) and not ({odd})"
+    assert (
+        day.condition(Chunk(None, "2024-01-01"))
+        == f"(\"id\" <= cast('2024-01-01' as date) or {odd})"
+    )
+    assert (
+        day.condition(Chunk("2024-01-01", None))
+        == f"\"id\" > cast('2024-01-01' as date) and not ({odd})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,35 +242,78 @@ def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
         (pa.int32(), [1, 5, 6], 5),
         (pa.int32(), [1, 2, None], 2**40),
         (pa.decimal128(20, 0), [Decimal(1), Decimal(2**64 - 2), Decimal(2**64 - 1)], 2**64 - 2),
-        (pa.decimal128(9, 2), [Decimal("-1.00"), Decimal("1.5"), Decimal("1.51")], {"number": "1.50"}),
+        (
+            pa.decimal128(9, 2),
+            [Decimal("-1.00"), Decimal("1.5"), Decimal("1.51")],
+            {"number": "1.50"},
+        ),
         (pa.decimal128(9, 2), [None, Decimal("1.5"), Decimal("1.51")], "1.50"),
-        (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(2024, 3, 1)], "2024-02-29"),
-        (pa.timestamp("us"), [NOON, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00"),
-        (pa.timestamp("us", tz="UTC"), [NOON, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00+00"),
-        (pa.timestamp("us", tz="UTC"), [None, NOON, NOON + datetime.timedelta(microseconds=1)], "2024-03-31 02:30:00.000000"),
+        (
+            pa.date32(),
+            [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), datetime.date(2024, 3, 1)],
+            "2024-02-29",
+        ),
+        (
+            pa.timestamp("us"),
+            [NOON, NOON, NOON + datetime.timedelta(microseconds=1)],
+            "2024-03-31 02:30:00",
+        ),
+        (
+            pa.timestamp("us", tz="UTC"),
+            [NOON, NOON, NOON + datetime.timedelta(microseconds=1)],
+            "2024-03-31 02:30:00+00",
+        ),
+        (
+            pa.timestamp("us", tz="UTC"),
+            [None, NOON, NOON + datetime.timedelta(microseconds=1)],
+            "2024-03-31 02:30:00.000000",
+        ),
         (pa.binary(), [b"", b"a", b"a\0"], {"bytes": "61"}),
     ],
 )
-def test_keys_are_compared_with_the_end_of_a_range(kind: Any, values: list[Any], bound: Any) -> None:
+def test_keys_are_compared_with_the_end_of_a_range(
+    kind: Any, values: list[Any], bound: Any
+) -> None:
     keys = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["id"])
     last = bound == 2**40
     assert PlainOrder("id").upto(keys, bound).to_pylist() == [True, True, last]
     assert PlainOrder("id").inside(keys, Chunk(bound, None)).to_pylist() == [False, False, not last]
 
 
-@pytest.mark.parametrize(("limit", "value", "statements"), [("ASKED_MAX", 2, 3), ("ASKED_CHARS_MAX", 7, 3), ("ASKED_MAX", 1000, 1)])
-def test_texts_are_compared_by_the_database_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, statements: int) -> None:
+@pytest.mark.parametrize(
+    ("limit", "value", "statements"),
+    [("ASKED_MAX", 2, 3), ("ASKED_CHARS_MAX", 7, 3), ("ASKED_MAX", 1000, 1)],
+)
+def test_texts_are_compared_by_the_database_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, statements: int
+) -> None:
     monkeypatch.setattr(order, limit, value)
-    session = open_session(parse_url(f"jdbc:sqlite:{tmp_path / 'any.db'}", "", "", {"create": "true"}))
+    session = open_session(
+        parse_url(f"jdbc:sqlite:{tmp_path / 'any.db'}", "", "", {"create": "true"})
+    )
     asked: list[str] = []
     query = session.query
     monkeypatch.setattr(session, "query", lambda sql: asked.append(sql) or query(sql))
-    key = SplitKey(column=NativeColumn(name="id", native="text"), kind=parse_type("string"), dialect=dialect_of(System.SQLITE))
-    keys = pa.RecordBatch.from_arrays([pa.array(["b", "a", None, "d", "c", "a", "e"])], names=["id"])
+    key = SplitKey(
+        column=NativeColumn(name="id", native="text"),
+        kind=parse_type("string"),
+        dialect=dialect_of(System.SQLITE),
+    )
+    keys = pa.RecordBatch.from_arrays(
+        [pa.array(["b", "a", None, "d", "c", "a", "e"])], names=["id"]
+    )
     with order.order_of(key, lambda: session) as found:
         assert found.upto(keys, "c").to_pylist() == [True, True, True, False, True, True, False]
         assert len(asked) == statements
-        assert found.inside(keys, Chunk("a", "d")).to_pylist() == [True, False, False, True, True, False, False]
+        assert found.inside(keys, Chunk("a", "d")).to_pylist() == [
+            True,
+            False,
+            False,
+            True,
+            True,
+            False,
+            False,
+        ]
         assert found.inside(keys, Chunk(None, None)).to_pylist() == [True] * 7
 
 
@@ -202,7 +350,9 @@ def test_a_lost_server_is_asked_again_and_a_mistake_is_not(monkeypatch: pytest.M
 def problems(name: str, **more: Any) -> list[str]:
     connector = find(BlockKind.SOURCE, name)
     given = {"username": "u", "password": "p", "table-names": ["a.b"], **more}
-    block = Block({k: v for k, v in given.items() if v is not None}, lambda _: Location(""), "source[0]")
+    block = Block(
+        {k: v for k, v in given.items() if v is not None}, lambda _: Location(""), "source[0]"
+    )
     values, found = connector.options.read(block)
     return [p.message for p in (*found, *connector.check(block, values))]
 
@@ -213,11 +363,21 @@ def test_all_problems_of_the_options_are_told_at_once() -> None:
     many = problems(
         "MySQL-CDC",
         url="jdbc:postgresql://h/d",
-        **{"table-names": None, "table-pattern": "(", "startup.mode": "specific", "format": "COMPATIBLE_DEBEZIUM_JSON"},
+        **{
+            "table-names": None,
+            "table-pattern": "(",
+            "startup.mode": "specific",
+            "format": "COMPATIBLE_DEBEZIUM_JSON",
+        },
     )
     assert len(many) == 5
-    assert "no name of a slot" in problems("Postgres-CDC", url="jdbc:postgresql://h/d", **{"slot.name": "No-Good"})[0]
-    assert "no log file" in " ".join(problems("MySQL-CDC", url="jdbc:mysql://h/d", **{"stop.specific-offset.file": "x"}))
+    assert (
+        "no name of a slot"
+        in problems("Postgres-CDC", url="jdbc:postgresql://h/d", **{"slot.name": "No-Good"})[0]
+    )
+    assert "no log file" in " ".join(
+        problems("MySQL-CDC", url="jdbc:mysql://h/d", **{"stop.specific-offset.file": "x"})
+    )
 
 
 def test_secrets_of_a_plan_are_not_readable_and_come_back() -> None:
@@ -232,10 +392,18 @@ def test_secrets_of_a_plan_are_not_readable_and_come_back() -> None:
 @pytest.mark.parametrize("plugin", ["decoderbufs", "wal2json"])
 def test_other_decoding_plugins_are_read_with_pgoutput_and_a_notice(plugin: str) -> None:
     connector = find(BlockKind.SOURCE, "Postgres-CDC")
-    given = {"url": "jdbc:postgresql://host/db", "username": "u", "password": "p", "table-names": ["db.s.t"], "decoding.plugin.name": plugin}
+    given = {
+        "url": "jdbc:postgresql://host/db",
+        "username": "u",
+        "password": "p",
+        "table-names": ["db.s.t"],
+        "decoding.plugin.name": plugin,
+    }
     block = Block(given, lambda _: Location("job.conf", 1), "source[0]")
     values, problems = connector.options.read(block)
     assert connector.check is not None
     found = [*problems, *connector.check(block, values)]
-    assert [(p.severity.value, p.path) for p in found] == [("notice", "source[0].decoding.plugin.name")]
+    assert [(p.severity.value, p.path) for p in found] == [
+        ("notice", "source[0].decoding.plugin.name")
+    ]
     assert "read with pgoutput" in found[0].message

@@ -28,7 +28,14 @@ def test_text_is_what_the_server_says(charset: str, data: bytes, text: str) -> N
 
 @pytest.mark.parametrize(
     ("charset", "data"),
-    [("gbk", b"a\x81"), ("gbk", b"\x81 "), ("ujis", b"\x8f\xb0"), ("gb18030", b"\x81\x35\xf4"), ("ucs2", b"\xd8\x3d\xde\x00"), ("utf16", b"\xd8\x3d")],
+    [
+        ("gbk", b"a\x81"),
+        ("gbk", b"\x81 "),
+        ("ujis", b"\x8f\xb0"),
+        ("gb18030", b"\x81\x35\xf4"),
+        ("ucs2", b"\xd8\x3d\xde\x00"),
+        ("utf16", b"\xd8\x3d"),
+    ],
 )
 def test_bytes_that_are_no_text_are_refused(charset: str, data: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
@@ -37,6 +44,8 @@ def test_bytes_that_are_no_text_are_refused(charset: str, data: bytes) -> None:
 
 
 def test_sets_that_hold_ascii_are_known() -> None:
-    plain = {name for name in (*SINGLE, *MULTI) if ASCII.decode(codec_of(name)) == ASCII.decode("ascii")}
+    plain = {
+        name for name in (*SINGLE, *MULTI) if ASCII.decode(codec_of(name)) == ASCII.decode("ascii")
+    }
     assert plain == WITH_ASCII
     assert {len(table_of(name)) for name in SINGLE} == {256}

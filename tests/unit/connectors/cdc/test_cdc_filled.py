@@ -32,9 +32,19 @@ class Catalogue:
         return [("c", *self._row)] if "column_default" in sql else []
 
 
-def value(version: str, kind: str, default: Any, *, nullable: str = "YES", extra: str = "", native: str = "int") -> Any:
+def value(
+    version: str,
+    kind: str,
+    default: Any,
+    *,
+    nullable: str = "YES",
+    extra: str = "",
+    native: str = "int",
+) -> Any:
     table = Table(path="shop.orders", columns=(Column(name="c", type=parse_type(kind)),))
-    captured = CaptureTable(info=TableInfo(name=NAME, columns=(NativeColumn(name="c", native=native),)), table=table)
+    captured = CaptureTable(
+        info=TableInfo(name=NAME, columns=(NativeColumn(name="c", native=native),)), table=table
+    )
     session: Any = Catalogue(version, default, nullable, extra, native)
     return filled(session, captured)["c"]
 
@@ -62,14 +72,21 @@ MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
         (MYSQL, "bytes", "0xFF", UNKNOWN),
         (MARIA, "time", "'10:00:00'", "10:00:00"),
         (MARIA, "timestamp_tz", "'2024-01-01 00:00:00'", "2024-01-01 00:00:00"),
-        (MYSQL, "timestamp_tz", "2024-01-01 00:00:00", UNKNOWN),  # in the zone of a session that is not known
+        (
+            MYSQL,
+            "timestamp_tz",
+            "2024-01-01 00:00:00",
+            UNKNOWN,
+        ),  # in the zone of a session that is not known
         (MARIA, "string", r"'a\\b\n'", "a\\b\n"),
         (MYSQL, "string", "it's", "it's"),
         (MYSQL, "string", "NULL", "NULL"),
         (MYSQL, "timestamp", "CURRENT_TIMESTAMP", UNKNOWN),
     ],
 )
-def test_defaults_are_read_in_the_words_of_the_server(version: str, kind: str, default: Any, found: Any) -> None:
+def test_defaults_are_read_in_the_words_of_the_server(
+    version: str, kind: str, default: Any, found: Any
+) -> None:
     assert value(version, kind, default) == found
 
 
@@ -107,13 +124,19 @@ def test_a_column_that_must_have_a_value_has_a_zero() -> None:
         ("varchar(40) default uuid()", UNKNOWN, False),
     ],
 )
-def test_the_catalogue_and_the_statement_must_agree(definition: str, filled_with: Any, carried: bool) -> None:
+def test_the_catalogue_and_the_statement_must_agree(
+    definition: str, filled_with: Any, carried: bool
+) -> None:
     change = table_statement("shop", f"alter table orders add c {definition}")
     assert change is not None
-    kind = "string" if "varchar" in definition else "boolean" if "tinyint(1)" in definition else "int"
+    kind = (
+        "string" if "varchar" in definition else "boolean" if "tinyint(1)" in definition else "int"
+    )
     types = {"C": (parse_type(kind), definition.partition(" ")[0])}
     assert (why_not(change, set(), {"C": filled_with}, types, lambda: False) == "") == carried
-    assert (why_not(change, set(), {"C": filled_with}, types, lambda: True) == "") == (filled_with is not UNKNOWN)  # nothing came after it
+    assert (why_not(change, set(), {"C": filled_with}, types, lambda: True) == "") == (
+        filled_with is not UNKNOWN
+    )  # nothing came after it
     assert why_not(change, {"c"}, {}, {}, lambda: False) == ""  # it was there before
 
 
@@ -136,13 +159,37 @@ def test_rows_of_before_hold_the_default_or_nothing() -> None:
     ("system", "kind", "default", "text"),
     [
         (System.POSTGRES, "int", "5", 'alter table "orders" add column "c" integer default 5'),
-        (System.POSTGRES, "boolean", True, 'alter table "orders" add column "c" boolean default true'),
-        (System.POSTGRES, "string", "it's", "alter table \"orders\" add column \"c\" text default 'it''s'"),
-        (System.MYSQL, "boolean", True, "alter table `shop`.`orders` add column `c` tinyint(1) default 1"),
-        (System.MYSQL, "timestamp_tz", "2024-01-01 00:00:00", "alter table `shop`.`orders` add column `c` timestamp(6) null default (_utf8mb4 x'"),
+        (
+            System.POSTGRES,
+            "boolean",
+            True,
+            'alter table "orders" add column "c" boolean default true',
+        ),
+        (
+            System.POSTGRES,
+            "string",
+            "it's",
+            "alter table \"orders\" add column \"c\" text default 'it''s'",
+        ),
+        (
+            System.MYSQL,
+            "boolean",
+            True,
+            "alter table `shop`.`orders` add column `c` tinyint(1) default 1",
+        ),
+        (
+            System.MYSQL,
+            "timestamp_tz",
+            "2024-01-01 00:00:00",
+            "alter table `shop`.`orders` add column `c` timestamp(6) null default (_utf8mb4 x'",
+        ),
         (System.SQLITE, "date", "2024-01-01", "add column \"c\" DATE default '2024-01-01'"),
         (System.POSTGRES, "int", None, 'alter table "orders" add column "c" integer'),
     ],
 )
-def test_a_sink_adds_the_column_with_its_default_in_one_step(system: System, kind: str, default: Any, text: str) -> None:
-    assert text in add_column(dialect_of(system), NAME, Column(name="c", type=parse_type(kind), default=default))
+def test_a_sink_adds_the_column_with_its_default_in_one_step(
+    system: System, kind: str, default: Any, text: str
+) -> None:
+    assert text in add_column(
+        dialect_of(system), NAME, Column(name="c", type=parse_type(kind), default=default)
+    )

@@ -19,7 +19,15 @@ def event(kind: EventType, body: bytes, server: int = 3) -> Event:
 
 def test_a_transaction_tells_its_id() -> None:
     assert gtid_of(event(EventType.GTID_MARIADB, struct.pack("<QIB", 77, 5, 0))) == "5-3-77"
-    assert gtid_of(event(EventType.GTID_MYSQL, b"\0" + bytes.fromhex(A.replace("-", "")) + struct.pack("<Q", 9))) == f"{A}:9"
+    assert (
+        gtid_of(
+            event(
+                EventType.GTID_MYSQL,
+                b"\0" + bytes.fromhex(A.replace("-", "")) + struct.pack("<Q", 9),
+            )
+        )
+        == f"{A}:9"
+    )
     assert gtid_of(event(EventType.GTID_MARIADB, b"short")) is None
     assert gtid_of(event(EventType.XID, bytes(40))) is None
 
@@ -48,8 +56,18 @@ def test_a_set_grows(text: str, more: str, then: str) -> None:
 
 def test_a_set_tells_what_is_in_it() -> None:
     maria, mysql = GtidSet("0-1-5,7-2-1"), GtidSet(f"{A}:1-5:7")
-    assert [g in maria for g in ("0-9-5", "0-1-6", "3-1-1", f"{A}:1")] == [True, False, False, False]
-    assert [g in mysql for g in (f"{A}:5", f"{A}:6", f"{A}:7", f"{B}:1")] == [True, False, True, False]
+    assert [g in maria for g in ("0-9-5", "0-1-6", "3-1-1", f"{A}:1")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [g in mysql for g in (f"{A}:5", f"{A}:6", f"{A}:7", f"{B}:1")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert (maria.many, mysql.many, bool(GtidSet())) == (True, False, False)
     assert GtidSet("0-2-5").diverges(maria)
     assert not GtidSet("0-1-5,8-1-1").diverges(maria)
@@ -57,9 +75,15 @@ def test_a_set_tells_what_is_in_it() -> None:
 
 
 def test_the_head_of_a_file_lists_what_came_before_it() -> None:
-    listed = struct.pack("<I", 2 | 1 << 28) + struct.pack("<IIQ", 0, 1, 5) + struct.pack("<IIQ", 3, 2, 9)
+    listed = (
+        struct.pack("<I", 2 | 1 << 28) + struct.pack("<IIQ", 0, 1, 5) + struct.pack("<IIQ", 3, 2, 9)
+    )
     assert str(list_of(event(EventType.GTID_LIST, listed))) == "0-1-5,3-2-9"
-    previous = struct.pack("<Q", 1) + bytes.fromhex(A.replace("-", "")) + struct.pack("<QQQQQ", 2, 1, 6, 8, 9)
+    previous = (
+        struct.pack("<Q", 1)
+        + bytes.fromhex(A.replace("-", ""))
+        + struct.pack("<QQQQQ", 2, 1, 6, 8, 9)
+    )
     assert str(list_of(event(EventType.PREVIOUS_GTIDS, previous))) == f"{A}:1-5:8"
     assert list_of(event(EventType.XID, b"")) is None
 

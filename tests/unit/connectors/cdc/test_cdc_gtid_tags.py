@@ -46,7 +46,17 @@ def test_tags_are_counted_one_by_one() -> None:
     found.add(f"{A}:4")
     assert str(found) == f"{A}:1-4:mytag:1-3:other:5"
     assert str(GtidSet(str(found))) == str(found)
-    assert [text in found for text in (f"{A}:4", f"{A}:5", f"{A}:mytag:3", f"{A}:mytag:4", f"{A}:other:5", f"{A}:none:1")] == [
+    assert [
+        text in found
+        for text in (
+            f"{A}:4",
+            f"{A}:5",
+            f"{A}:mytag:3",
+            f"{A}:mytag:4",
+            f"{A}:other:5",
+            f"{A}:none:1",
+        )
+    ] == [
         True,
         False,
         True,

@@ -28,16 +28,33 @@ def test_positions_are_numbers_in_two_halves() -> None:
 
 def test_a_layout_and_its_rows_are_read() -> None:
     columns = b"\1id\0" + struct.pack(">Ii", 20, -1) + b"\0note\0" + struct.pack(">Ii", 25, -1)
-    relation = messages.relation(b"R" + struct.pack(">I", 7) + b"public\0orders\0f" + struct.pack(">H", 2) + columns)
+    relation = messages.relation(
+        b"R" + struct.pack(">I", 7) + b"public\0orders\0f" + struct.pack(">H", 2) + columns
+    )
     assert (relation.id, relation.schema, relation.table) == (7, "public", "orders")
     assert [c[0] for c in relation.columns] == ["id", "note"]
     row = b"\0\2t\0\0\0\1" + b"5" + b"u"
-    update = messages.row_change(b"U" + struct.pack(">I", 7) + b"O\0\2t\0\0\0\1" + b"5" + b"n" + b"N" + row)
-    assert (update.before, update.after, update.whole) == ([b"5", None], [b"5", messages.UNCHANGED], True)
+    update = messages.row_change(
+        b"U" + struct.pack(">I", 7) + b"O\0\2t\0\0\0\1" + b"5" + b"n" + b"N" + row
+    )
+    assert (update.before, update.after, update.whole) == (
+        [b"5", None],
+        [b"5", messages.UNCHANGED],
+        True,
+    )
     assert messages.begin(b"B" + struct.pack(">QqI", 99, 0, 3)) == (99, 3)
 
 
-@pytest.mark.parametrize("data", [b"I\0\0\0\7N\0\1t\0\0\0\5ab", b"D\0\0\0\7", b"I\0\0\0\7N\0\1x", b"U\0\0\0\7N\0\1n!", b"D\0\0\0\7N\0\0"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"I\0\0\0\7N\0\1t\0\0\0\5ab",
+        b"D\0\0\0\7",
+        b"I\0\0\0\7N\0\1x",
+        b"U\0\0\0\7N\0\1n!",
+        b"D\0\0\0\7N\0\0",
+    ],
+)
 def test_rows_that_make_no_sense_are_damage(data: bytes) -> None:
     with pytest.raises(SlotDamaged):
         messages.row_change(data)
@@ -48,19 +65,30 @@ def test_rows_that_make_no_sense_are_damage(data: bytes) -> None:
 def test_made_up_messages_are_read_or_refused_in_our_words(kind: int, rest: bytes) -> None:
     data = bytes([kind]) + rest
     try:
-        {messages.BEGIN: messages.begin, messages.RELATION: messages.relation}.get(kind, messages.row_change)(data)
+        {messages.BEGIN: messages.begin, messages.RELATION: messages.relation}.get(
+            kind, messages.row_change
+        )(data)
     except TidegateError:
         return
 
 
 @pytest.mark.parametrize("fast", [None, compiled()])
 def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
-    whole = b"PGCOPY\n\xff\r\n\0" + b"\0" * 8 + b"".join(b"\0\1" + struct.pack(">I", len(v)) + v for v in (b"one", b"", b"three")) + b"\xff\xff"
+    whole = (
+        b"PGCOPY\n\xff\r\n\0"
+        + b"\0" * 8
+        + b"".join(b"\0\1" + struct.pack(">I", len(v)) + v for v in (b"one", b"", b"three"))
+        + b"\xff\xff"
+    )
     for size in (1, 3, 19, 200):
         for many in (1, 2, 50):
             chunks = [whole[n : n + size] for n in range(0, len(whole), size)]
             lists = [chunks[n : n + many] for n in range(0, len(chunks), many)]
-            assert [row for found in rows_of_copy(lists, fast) for row in found] == [b"one", b"", b"three"]
+            assert [row for found in rows_of_copy(lists, fast) for row in found] == [
+                b"one",
+                b"",
+                b"three",
+            ]
     usual = [[whole[:28]], [b"\0\1\0\0\0\0"], [b"\0\1\0\0\0\5three", b"\xff\xff"]]
     assert [row for found in rows_of_copy(usual, fast) for row in found] == [b"one", b"", b"three"]
     with pytest.raises(SlotDamaged, match="ends within a row"):
@@ -81,7 +109,11 @@ def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
         ("time", "23:59:59.5", time(23, 59, 59, 500_000)),
         ("timestamp", "1999-12-31 23:59:59.999999", datetime(1999, 12, 31, 23, 59, 59, 999_999)),
         ("timestamp", "-infinity", None),
-        ("timestamp_tz", "2024-05-06 07:08:09.01+00", datetime(2024, 5, 6, 7, 8, 9, 10_000, tzinfo=UTC)),
+        (
+            "timestamp_tz",
+            "2024-05-06 07:08:09.01+00",
+            datetime(2024, 5, 6, 7, 8, 9, 10_000, tzinfo=UTC),
+        ),
         ("array<int>", "{1,NULL,-3}", [1, None, -3]),
         ("array<string>", '{"a b",NULL,"NULL","q\\"\\\\",""}', ["a b", None, "NULL", 'q"\\', ""]),
         ("string", "plain", "plain"),
@@ -93,9 +125,17 @@ def test_values_come_out_of_their_texts(kind: str, text: str, value: Any) -> Non
 
 
 def test_years_beyond_four_digits_and_before_the_first_keep_their_days() -> None:
-    days = array_of([b"0044-03-15 BC", b"0001-01-01", b"12024-01-01"], parse_type("date"), "c").cast(pa.int32()).to_pylist()
+    days = (
+        array_of([b"0044-03-15 BC", b"0001-01-01", b"12024-01-01"], parse_type("date"), "c")
+        .cast(pa.int32())
+        .to_pylist()
+    )
     assert days == [-735160, -719162, 3672148]
-    (micros,) = array_of([b"0001-12-31 00:00:01 BC"], parse_type("timestamp"), "c").cast(pa.int64()).to_pylist()
+    (micros,) = (
+        array_of([b"0001-12-31 00:00:01 BC"], parse_type("timestamp"), "c")
+        .cast(pa.int64())
+        .to_pylist()
+    )
     assert micros == -719_163 * 86_400_000_000 + 1_000_000
 
 
@@ -113,11 +153,25 @@ def test_a_value_that_does_not_fit_names_its_column() -> None:
 
 
 @settings(derandomize=True, max_examples=200)
-@given(st.lists(st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=8), max_size=6))
+@given(
+    st.lists(
+        st.none()
+        | st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=8),
+        max_size=6,
+    )
+)
 def test_arrays_of_any_texts_come_back(values: list[str | None]) -> None:
-    quoted = ["NULL" if v is None else '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values]
+    quoted = [
+        "NULL" if v is None else '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for v in values
+    ]
     assert elements("{" + ",".join(quoted) + "}") == values
 
 
 def test_addresses_have_their_mask_as_a_snapshot_reads_them() -> None:
-    assert [with_mask(a) for a in (b"10.0.0.1", b"::1", b"10.0.0.0/8", None)] == [b"10.0.0.1/32", b"::1/128", b"10.0.0.0/8", None]
+    assert [with_mask(a) for a in (b"10.0.0.1", b"::1", b"10.0.0.0/8", None)] == [
+        b"10.0.0.1/32",
+        b"::1/128",
+        b"10.0.0.0/8",
+        None,
+    ]

@@ -25,13 +25,30 @@ UNTOLD = "u"
 PATH = "shop.public.orders"
 
 
-def layout(number: int = ORDERS, table: str = "orders", names: tuple[str, ...] = tuple(TYPES)) -> bytes:
+def layout(
+    number: int = ORDERS, table: str = "orders", names: tuple[str, ...] = tuple(TYPES)
+) -> bytes:
     columns = b"".join(b"\0" + name.encode() + b"\0" + struct.pack(">Ii", 25, -1) for name in names)
-    return b"R" + struct.pack(">I", number) + b"public\0" + table.encode() + b"\0f" + struct.pack(">H", len(names)) + columns
+    return (
+        b"R"
+        + struct.pack(">I", number)
+        + b"public\0"
+        + table.encode()
+        + b"\0f"
+        + struct.pack(">H", len(names))
+        + columns
+    )
 
 
 def image(values: tuple[Any, ...]) -> bytes:
-    parts = (b"n" if v is None else b"u" if v == UNTOLD else b"t" + struct.pack(">I", len(v.encode())) + v.encode() for v in values)
+    parts = (
+        b"n"
+        if v is None
+        else b"u"
+        if v == UNTOLD
+        else b"t" + struct.pack(">I", len(v.encode())) + v.encode()
+        for v in values
+    )
     return struct.pack(">H", len(values)) + b"".join(parts)
 
 
@@ -40,17 +57,27 @@ def begin(position: int) -> bytes:
 
 
 def row(kind: bytes, *images: tuple[bytes, tuple[Any, ...]], number: int = ORDERS) -> bytes:
-    return kind + struct.pack(">I", number) + b"".join(letter + image(values) for letter, values in images)
+    return (
+        kind
+        + struct.pack(">I", number)
+        + b"".join(letter + image(values) for letter, values in images)
+    )
 
 
 def reading(fast: Any, start: int = 100, end: int = 200) -> Reading:
     columns = tuple(Column(name=name, type=parse_type(kind)) for name, kind in TYPES.items())
     table = Table(path=PATH, columns=columns, primary_key=("id",), kinds=True)
-    wanted = SlotTable(layout=layout_of([[name, kind] for name, kind in TYPES.items()]), table=table)
-    return Reading(SlotRange(slot="s", publication="p", start=start, end=end), {PATH: wanted}, "shop", fast)
+    wanted = SlotTable(
+        layout=layout_of([[name, kind] for name, kind in TYPES.items()]), table=table
+    )
+    return Reading(
+        SlotRange(slot="s", publication="p", start=start, end=end), {PATH: wanted}, "shop", fast
+    )
 
 
-def outcome(fast: Any, data: list[bytes], size: int = 1000) -> tuple[list[list[dict[str, Any]]], str]:
+def outcome(
+    fast: Any, data: list[bytes], size: int = 1000
+) -> tuple[list[list[dict[str, Any]]], str]:
     """All batches, and what was wrong in the end."""
     found: list[list[dict[str, Any]]] = []
     one = reading(fast)
@@ -102,10 +129,19 @@ def test_what_an_update_left_alone_comes_from_the_image_before(fast: Any) -> Non
 
 
 @pytest.mark.parametrize("fast", DECODERS)
-def test_a_batch_ends_where_it_is_full_and_where_the_layout_changes(fast: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_ends_where_it_is_full_and_where_the_layout_changes(
+    fast: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reader, "BATCH_ROWS_MAX", 3)
     moved = layout(names=("at", "amount", "note", "id"))
-    data = [layout(), begin(100), *[row(b"I", (b"N", A))] * 4, row(b"U", (b"O", A), (b"N", A)), moved, row(b"I", (b"N", tuple(reversed(B))))]
+    data = [
+        layout(),
+        begin(100),
+        *[row(b"I", (b"N", A))] * 4,
+        row(b"U", (b"O", A), (b"N", A)),
+        moved,
+        row(b"I", (b"N", tuple(reversed(B)))),
+    ]
     found, wrong = outcome(fast, data)
     assert ([len(batch) for batch in found], wrong) == ([3, 3, 1], "")
     assert found[-1][0]["id"] == 2
@@ -117,7 +153,9 @@ def test_a_batch_ends_where_it_is_full_and_where_the_layout_changes(fast: Any, m
 def test_a_table_that_is_emptied_or_altered_is_not_read_on(fast: Any) -> None:
     empty = b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", OTHER, ORDERS)
     one = reading(fast)
-    assert list(one.take([layout(), layout(OTHER, "other"), begin(10), empty])) == []  # not of the range
+    assert (
+        list(one.take([layout(), layout(OTHER, "other"), begin(10), empty])) == []
+    )  # not of the range
     with pytest.raises(TableChanged, match="TRUNCATE"):
         list(one.take([begin(100), empty]))
     altered = layout(names=("id", "note", "amount", "extra"))
@@ -149,7 +187,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("fast", DECODERS)
 @pytest.mark.parametrize("message", HOSTILE)
-def test_messages_that_make_no_sense_are_damage_and_ask_for_no_memory(fast: Any, message: bytes) -> None:
+def test_messages_that_make_no_sense_are_damage_and_ask_for_no_memory(
+    fast: Any, message: bytes
+) -> None:
     one = reading(fast)
     with pytest.raises(SlotDamaged):
         list(one.take([layout(), begin(100), row(b"I", (b"N", A)), message]))
@@ -162,9 +202,18 @@ def test_what_is_wrong_is_told_alike() -> None:
         assert len({str(outcome(fast, data)) for fast in DECODERS}) == 1
 
 
-values = st.none() | st.sampled_from(["1", "-25.5", "", "é😀", UNTOLD, "2024-05-06 07:08:09+00", "infinity"])
-rows_of_text = st.tuples(st.integers(-5, 2**40).map(str), values, st.sampled_from(["1", "2.25"]) | st.none(), st.just("2024-05-06 07:08:09+00") | st.none())
-images = st.sampled_from([b"N", b"O", b"K"]).flatmap(lambda letter: st.tuples(st.just(letter), rows_of_text))
+values = st.none() | st.sampled_from(
+    ["1", "-25.5", "", "é😀", UNTOLD, "2024-05-06 07:08:09+00", "infinity"]
+)
+rows_of_text = st.tuples(
+    st.integers(-5, 2**40).map(str),
+    values,
+    st.sampled_from(["1", "2.25"]) | st.none(),
+    st.just("2024-05-06 07:08:09+00") | st.none(),
+)
+images = st.sampled_from([b"N", b"O", b"K"]).flatmap(
+    lambda letter: st.tuples(st.just(letter), rows_of_text)
+)
 changes = st.builds(
     lambda kind, found, number: row(kind, *found, number=number),
     st.sampled_from([b"I", b"U", b"D"]),
@@ -173,10 +222,21 @@ changes = st.builds(
 )
 sound = st.one_of(
     rows_of_text.map(lambda v: row(b"I", (b"N", tuple(None if x == UNTOLD else x for x in v)))),
-    st.tuples(rows_of_text, rows_of_text).map(lambda p: row(b"U", (b"O", tuple(None if x == UNTOLD else x for x in p[0])), (b"N", p[1]))),
+    st.tuples(rows_of_text, rows_of_text).map(
+        lambda p: row(b"U", (b"O", tuple(None if x == UNTOLD else x for x in p[0])), (b"N", p[1]))
+    ),
     rows_of_text.map(lambda v: row(b"D", (b"K", v))),
     st.integers(95, 205).map(begin),
-    st.sampled_from([layout(), layout(OTHER, "other"), layout(names=("note", "id", "at", "amount")), b"C" + bytes(25), b"Y", b"M\0"]),
+    st.sampled_from(
+        [
+            layout(),
+            layout(OTHER, "other"),
+            layout(names=("note", "id", "at", "amount")),
+            b"C" + bytes(25),
+            b"Y",
+            b"M\0",
+        ]
+    ),
 )
 
 
@@ -202,12 +262,23 @@ def test_cut_and_turned_messages_end_alike(data: list[bytes], draw: st.DataObjec
 
 
 @settings(derandomize=True, max_examples=100)
-@given(st.lists(st.tuples(st.sampled_from(b"BCRIUDTX"), st.binary(max_size=40)).map(lambda t: bytes([t[0]]) + t[1]), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(b"BCRIUDTX"), st.binary(max_size=40)).map(
+            lambda t: bytes([t[0]]) + t[1]
+        ),
+        max_size=6,
+    )
+)
 def test_made_up_messages_end_alike(data: list[bytes]) -> None:
-    assert outcome(None, [layout(), begin(150), *data]) == outcome(DECODERS[-1], [layout(), begin(150), *data])
+    assert outcome(None, [layout(), begin(150), *data]) == outcome(
+        DECODERS[-1], [layout(), begin(150), *data]
+    )
 
 
-def test_python_alone_is_taken_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_alone_is_taken_where_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
     assert rows.compiled() is None
 

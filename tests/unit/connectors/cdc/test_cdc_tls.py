@@ -15,8 +15,14 @@ from tidegate.databases.tls import Mode, Tls, mysql_tls, of_debezium
         ({"useSSL": "true", "verifyServerCertificate": "true"}, Tls(Mode.VERIFY_CA)),
         ({"useSSL": "true", "serverSslCert": "/ca.pem"}, Tls(Mode.VERIFY_CA, "/ca.pem")),
         ({"sslMode": "PREFERRED"}, Tls(Mode.NONE)),
-        ({"sslMode": "VERIFY_IDENTITY", "trustCertificateKeyStoreUrl": "file:///c%20a.pem"}, Tls(Mode.VERIFY_FULL, "/c a.pem")),
-        ({"sslmode": "verify-full", "sslcert": "/c.pem", "sslkey": "/k.pem"}, Tls(Mode.VERIFY_FULL, "", "/c.pem", "/k.pem")),
+        (
+            {"sslMode": "VERIFY_IDENTITY", "trustCertificateKeyStoreUrl": "file:///c%20a.pem"},
+            Tls(Mode.VERIFY_FULL, "/c a.pem"),
+        ),
+        (
+            {"sslmode": "verify-full", "sslcert": "/c.pem", "sslkey": "/k.pem"},
+            Tls(Mode.VERIFY_FULL, "", "/c.pem", "/k.pem"),
+        ),
         ({"sslMode": "trust"}, Tls(Mode.REQUIRED)),
     ],
 )
@@ -30,6 +36,10 @@ def test_a_mode_that_there_is_not_is_named() -> None:
 
 
 def test_settings_of_debezium_are_taken_however_they_are_nested() -> None:
-    given = {"database": {"ssl": {"mode": "required"}, "history": "x"}, "database.sslrootcert": "/ca.pem", "snapshot.mode": "never"}
+    given = {
+        "database": {"ssl": {"mode": "required"}, "history": "x"},
+        "database.sslrootcert": "/ca.pem",
+        "snapshot.mode": "never",
+    }
     assert of_debezium(given) == {"sslmode": "required", "sslrootcert": "/ca.pem"}
     assert of_debezium(None) == {}

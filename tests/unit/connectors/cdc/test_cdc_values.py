@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.databases.binlog.columns import ColumnTarget, finisher, located, span_text, unpacked_value
+from tidegate.databases.binlog.columns import (
+    ColumnTarget,
+    finisher,
+    located,
+    span_text,
+    unpacked_value,
+)
 from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.json_text import double_text, json_text
 from tidegate.databases.binlog.layout import LogColumn
@@ -60,20 +66,31 @@ def test_labels_are_read_as_the_catalogue_escapes_them() -> None:
         ((0, 5, 5), False),
     ],
 )
-def test_dates_outside_of_the_calendar_are_null(date: tuple[int, int, int], there: bool, fast: Any) -> None:
+def test_dates_outside_of_the_calendar_are_null(
+    date: tuple[int, int, int], there: bool, fast: Any
+) -> None:
     year, month, day = date
     found: list[list[Any]] = [[]]
-    decoder([raw_column(10, 0, unsigned=False, name="d")], fast)(b"\0" + (year << 9 | month << 5 | day).to_bytes(3, "little"), 0, 4, found)
+    decoder([raw_column(10, 0, unsigned=False, name="d")], fast)(
+        b"\0" + (year << 9 | month << 5 | day).to_bytes(3, "little"), 0, 4, found
+    )
     assert (found[0][0] is not None) is there
     assert found[0][0] == days_of(year, month, day)
 
 
 def test_spans_have_as_many_digits_as_their_column() -> None:
-    assert [span_text(-3_600_500_000, digits) for digits in (0, 1, 3, 6)] == ["-01:00:00", "-01:00:00.5", "-01:00:00.500", "-01:00:00.500000"]
+    assert [span_text(-3_600_500_000, digits) for digits in (0, 1, 3, 6)] == [
+        "-01:00:00",
+        "-01:00:00.5",
+        "-01:00:00.500",
+        "-01:00:00.500000",
+    ]
 
 
 def finished(raw: RawColumn, values: list[Any], kind: str, **more: Any) -> list[Any]:
-    found: list[Any] = finisher(raw, ColumnTarget(name="c", type=parse_type(kind), **more))(values).to_pylist()
+    found: list[Any] = finisher(raw, ColumnTarget(name="c", type=parse_type(kind), **more))(
+        values
+    ).to_pylist()
     return found
 
 
@@ -83,7 +100,9 @@ def test_compressed_columns_are_unpacked() -> None:
     plain = b"\x8a\x03\xe8" + raw_deflate.compress(text) + raw_deflate.flush()
     wrapped = b"\x82\x03\xe8" + zlib.compress(text)
     column = raw_column(141, 1001, unsigned=False, name="c")
-    assert finished(column, [plain, wrapped, b"\0short", b"", None], "string", charset="utf8mb4") == ["a" * 1000, "a" * 1000, "short", "", None]
+    assert finished(
+        column, [plain, wrapped, b"\0short", b"", None], "string", charset="utf8mb4"
+    ) == ["a" * 1000, "a" * 1000, "short", "", None]
     for damaged in (b"\x8a\x03\xe9" + plain[3:], b"\x7a\x01a", b"\x81\x01a"):
         with pytest.raises(LogDamaged):
             unpacked_value(damaged)
@@ -92,7 +111,10 @@ def test_compressed_columns_are_unpacked() -> None:
 def test_a_label_that_the_catalogue_may_have_garbled_is_refused() -> None:
     column = raw_column(254, 247 << 8 | 1, unsigned=False, name="c")
     labels = ("?", "a")
-    assert finished(column, [2, 1], "string", charset="utf8mb4", labels=labels, exact=True) == ["a", "?"]
+    assert finished(column, [2, 1], "string", charset="utf8mb4", labels=labels, exact=True) == [
+        "a",
+        "?",
+    ]
     assert finished(column, [2, 1], "string", charset="latin1", labels=labels) == ["a", "?"]
     assert finished(column, [2], "string", charset="utf8mb4", labels=labels) == ["a"]
     with pytest.raises(LoggedValueUnfit, match="binlog_row_metadata = FULL"):
@@ -102,7 +124,10 @@ def test_a_label_that_the_catalogue_may_have_garbled_is_refused() -> None:
 def test_a_value_that_does_not_fit_is_named_with_its_row() -> None:
     column = raw_column(19, 0, unsigned=False, name="t")
     with (
-        pytest.raises(LoggedValueUnfit, match=r"a change of shop.t \(id = 8\) has a value of column 'c' that does not fit time: 24:00:00.000000 is not"),
+        pytest.raises(
+            LoggedValueUnfit,
+            match=r"a change of shop.t \(id = 8\) has a value of column 'c' that does not fit time: 24:00:00.000000 is not",
+        ),
         located("shop.t", ["id"], ["id", "c"], [[7, 8], [0, 86_400_000_000]]),
     ):
         finished(column, [0, 86_400_000_000], "time")

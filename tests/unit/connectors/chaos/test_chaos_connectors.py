@@ -19,7 +19,17 @@ from tidegate.model.errors import Fenced
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import Table
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Committer, Limit, Message, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    Committer,
+    Limit,
+    Message,
+    OperatorContext,
+    Resume,
+    WriteTask,
+)
 from tidegate.plugin.option import Block
 
 SOURCE, SINK = CONNECTORS
@@ -29,7 +39,14 @@ def made(connector: Any, options: dict[str, Any], mode: JobMode = JobMode.BATCH)
     block = Block(options, lambda _: Location("job.conf", 1), "block")
     values, problems = connector.options.read(block)
     assert [*problems, *connector.check(block, values)] == []
-    context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator=f"{connector.kind}[0]-Chaos", mode=mode, parallelism=1)
+    context = OperatorContext(
+        job_id=1,
+        job_name="j",
+        pipeline=1,
+        operator=f"{connector.kind}[0]-Chaos",
+        mode=mode,
+        parallelism=1,
+    )
     return pickle.loads(pickle.dumps(connector.load()(values, context)))
 
 
@@ -51,20 +68,39 @@ def trouble(**options: Any) -> Trouble:
 
 def message(chaos: ChaosSink, ids: list[int], token: str = "t", checkpoint: int = 1) -> Message:
     (table,) = source({}).tables()
-    writer = chaos.writer(WriteTask(lineage="l", checkpoint=checkpoint, generation=1, subtask=0, token=token))
+    writer = chaos.writer(
+        WriteTask(lineage="l", checkpoint=checkpoint, generation=1, subtask=0, token=token)
+    )
     columns = [pa.array(ids, type=pa.int64()), pa.array(["p"] * len(ids))]
     writer.write(table, pa.RecordBatch.from_arrays(columns, names=["id", "payload"]))
     return writer.close()
 
 
-def opened(chaos: ChaosSink, checkpoint: int = 0, pending: int | None = None, generation: int = 1, state: Any = None) -> Committer:
+def opened(
+    chaos: ChaosSink,
+    checkpoint: int = 0,
+    pending: int | None = None,
+    generation: int = 1,
+    state: Any = None,
+) -> Committer:
     committer = chaos.committer()
-    committer.open(Resume(lineage="l", generation=generation, checkpoint=checkpoint, pending=pending, state=state))
+    committer.open(
+        Resume(
+            lineage="l", generation=generation, checkpoint=checkpoint, pending=pending, state=state
+        )
+    )
     return committer
 
 
 def batch(checkpoint: int, *messages: Message, generation: int = 1, end: int = 0) -> Commit:
-    return Commit(lineage="l", pipeline=1, checkpoint=checkpoint, generation=generation, offsets={"s": [0, end]}, messages=messages)
+    return Commit(
+        lineage="l",
+        pipeline=1,
+        checkpoint=checkpoint,
+        generation=generation,
+        offsets={"s": [0, end]},
+        messages=messages,
+    )
 
 
 def test_the_same_attempt_meets_the_same_trouble_and_another_may_not() -> None:
@@ -72,13 +108,20 @@ def test_the_same_attempt_meets_the_same_trouble_and_another_may_not() -> None:
     acts = [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
     assert acts == [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
     assert set(acts) == {Act.FAIL, Act.NOTHING}
-    assert acts != [trouble(fail_probability=0.5, seed=4).decide("write", 1, f"token-{n}") for n in range(50)]
+    assert acts != [
+        trouble(fail_probability=0.5, seed=4).decide("write", 1, f"token-{n}") for n in range(50)
+    ]
 
 
 def test_probabilities_are_kept() -> None:
     chaos = trouble(fail_probability=0.2, crash_probability=0.1, hang_probability=0.3)
     counts = Counter(chaos.decide("write", n) for n in range(10_000))
-    assert {act: round(n / 10_000, 1) for act, n in counts.items()} == {Act.FAIL: 0.2, Act.CRASH: 0.1, Act.HANG: 0.3, Act.NOTHING: 0.4}
+    assert {act: round(n / 10_000, 1) for act, n in counts.items()} == {
+        Act.FAIL: 0.2,
+        Act.CRASH: 0.1,
+        Act.HANG: 0.3,
+        Act.NOTHING: 0.4,
+    }
 
 
 def test_nothing_goes_wrong_outside_the_places() -> None:
@@ -137,7 +180,12 @@ def test_every_attempt_of_a_batch_is_another_attempt_to_the_source() -> None:
     chaos = source({"row.num": 10})
     start = chaos.initial()
     end = chaos.latest(start, Limit())
-    attempts = {s.payload["attempt"] for c in (chaos, source({"row.num": 10})) for _ in range(2) for s in c.splits(start, end, 1)}
+    attempts = {
+        s.payload["attempt"]
+        for c in (chaos, source({"row.num": 10}))
+        for _ in range(2)
+        for s in c.splits(start, end, 1)
+    }
     assert len(attempts) == 4
 
 
@@ -155,7 +203,9 @@ def test_rows_arrive_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ids_of_committed_batches_are_in_files_once(tmp_path: Path) -> None:
     chaos = sink({"path": str(tmp_path / "ids")})
     committer = opened(chaos)
-    assert committer.commit(batch(1, message(chaos, [3, 1, 2]), message(chaos, [7, 7]))) == Committed()
+    assert (
+        committer.commit(batch(1, message(chaos, [3, 1, 2]), message(chaos, [7, 7]))) == Committed()
+    )
     assert committer.commit(batch(2, message(chaos, [4]))) == Committed()
     assert committed_ids(str(tmp_path / "ids")) == [1, 2, 3, 7, 7, 4]
     assert committer.state() == {"rows": 6, "checkpoint": 2}
@@ -165,7 +215,10 @@ def test_a_repeated_batch_is_recognised_by_its_offsets(tmp_path: Path) -> None:
     chaos = sink({"path": str(tmp_path)})
     rows = message(chaos, [1, 2])
     opened(chaos).commit(batch(1, rows))
-    assert opened(chaos, pending=1, generation=2).commit(batch(1, rows, generation=2)) == AlreadyCommitted()
+    assert (
+        opened(chaos, pending=1, generation=2).commit(batch(1, rows, generation=2))
+        == AlreadyCommitted()
+    )
     assert committed_ids(str(tmp_path)) == [1, 2]
     with pytest.raises(ChaosEnded, match="other ranges"):
         opened(chaos, pending=1, generation=2).commit(batch(1, rows, generation=2, end=9))
@@ -212,7 +265,9 @@ def test_a_terminal_failure_at_a_checkpoint_comes_again() -> None:
 
 
 def test_a_missing_id_column_is_named(tmp_path: Path) -> None:
-    writer = sink({"path": str(tmp_path), "id_field": "nope"}).writer(WriteTask(lineage="l", checkpoint=1, generation=1, subtask=0, token="t"))
+    writer = sink({"path": str(tmp_path), "id_field": "nope"}).writer(
+        WriteTask(lineage="l", checkpoint=1, generation=1, subtask=0, token="t")
+    )
     with pytest.raises(ChaosEnded, match="nope"):
         writer.write(Table(path="t", columns=()), pa.RecordBatch.from_pylist([{"a": 1}]))
 

@@ -17,11 +17,16 @@ from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block, Values
 
-CONTEXT = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="t", mode=JobMode.BATCH, parallelism=1)
+CONTEXT = OperatorContext(
+    job_id=1, job_name="j", pipeline=1, operator="t", mode=JobMode.BATCH, parallelism=1
+)
 BY_NAME = {c.name: c for c in CONNECTORS}
 TABLE = Table(
     path="db.t",
-    columns=tuple(Column(name=n, type=parse_type(k)) for n, k in {"id": "bigint", "name": "string", "d": "double", "row_kind": "string"}.items()),
+    columns=tuple(
+        Column(name=n, type=parse_type(k))
+        for n, k in {"id": "bigint", "name": "string", "d": "double", "row_kind": "string"}.items()
+    ),
     primary_key=("id",),
     partition_keys=("name",),
 )
@@ -46,91 +51,294 @@ def made(name: str, **options: Any) -> Any:
     ("name", "options", "message"),
     [
         ("Filter", {}, "one of include_fields and exclude_fields is needed"),
-        ("Filter", {"include_fields": ["a"], "exclude_fields": ["b"]}, "only one of include_fields, exclude_fields"),
+        (
+            "Filter",
+            {"include_fields": ["a"], "exclude_fields": ["b"]},
+            "only one of include_fields, exclude_fields",
+        ),
         ("FieldMapper", {}, "field_mapper is missing"),
         ("FieldRename", {"convert_case": "Title"}, "is not possible here"),
-        ("FieldRename", {"replacements_with_regex": [{"replace_from": "a"}]}, "replace_to is missing"),
-        ("FieldRename", {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]}, "is no regular expression"),
+        (
+            "FieldRename",
+            {"replacements_with_regex": [{"replace_from": "a"}]},
+            "replace_to is missing",
+        ),
+        (
+            "FieldRename",
+            {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]},
+            "is no regular expression",
+        ),
         ("FieldRename", {"specific": [{"field_name": "a"}]}, "target_name is missing"),
         ("Copy", {"fields": "a"}, "fields is a block"),
         ("Copy", {"src_field": "a"}, "dest_field is missing"),
-        ("Replace", {"replace_field": "a", "pattern": "(", "replacement": "", "is_regex": True}, "is no regular expression"),
-        ("Split", {"separator": "[", "split_field": "a", "output_fields": ["b"]}, "is no regular expression"),
-        ("RegexExtract", {"source_field": "a", "regex_pattern": "(.)(.)", "output_fields": ["b"]}, "the pattern has 2 groups, and there are 1 output fields"),
-        ("RegexExtract", {"source_field": "a", "regex_pattern": "(.)", "output_fields": ["b"], "default_values": ["x", "y"]}, "2 default values for 1 output"),
-        ("FilterRowKind", {"include_kinds": ["INSERTT"]}, "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE (-D) -> INSERT"),
+        (
+            "Replace",
+            {"replace_field": "a", "pattern": "(", "replacement": "", "is_regex": True},
+            "is no regular expression",
+        ),
+        (
+            "Split",
+            {"separator": "[", "split_field": "a", "output_fields": ["b"]},
+            "is no regular expression",
+        ),
+        (
+            "RegexExtract",
+            {"source_field": "a", "regex_pattern": "(.)(.)", "output_fields": ["b"]},
+            "the pattern has 2 groups, and there are 1 output fields",
+        ),
+        (
+            "RegexExtract",
+            {
+                "source_field": "a",
+                "regex_pattern": "(.)",
+                "output_fields": ["b"],
+                "default_values": ["x", "y"],
+            },
+            "2 default values for 1 output",
+        ),
+        (
+            "FilterRowKind",
+            {"include_kinds": ["INSERTT"]},
+            "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE (-D) -> INSERT",
+        ),
         ("TableMerge", {}, "table is missing"),
         ("TableFilter", {"table_pattern": "("}, "is no regular expression"),
         ("DefineSinkType", {"columns": [{"column": "a"}]}, "type is missing"),
-        ("Metadata", {"metadata_fields": {"Tabel": "t"}}, "there is no metadata field Tabel -> Table"),
+        (
+            "Metadata",
+            {"metadata_fields": {"Tabel": "t"}},
+            "there is no metadata field Tabel -> Table",
+        ),
         ("Metadata", {"metadata_fields": {"EventTime": "t"}}, "EventTime is not available"),
         ("JsonPath", {"columns": [{"path": "$.a"}]}, "src_field, dest_field is missing"),
-        ("JsonPath", {"columns": [{"src_field": "a", "path": "$..b", "dest_field": "b"}]}, "the path '$..b' is not available"),
-        ("JsonPath", {"columns": [{"src_field": "a", "path": "$.b", "dest_field": "b", "dest_type": "strin"}]}, "unknown type 'strin'; did you mean 'string'?"),
-        ("JsonPath", {"columns": [{"src_field": "a", "path": ["$.b"], "dest_field": ["b", "c"]}]}, "the same number of items"),
-        ("JsonPath", {"columns": [], "row_error_handle_way": "ROUTE_TO_TABLE"}, "ROUTE_TO_TABLE is not possible here"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "NOTNULL"}]}, "NOTNULL is no rule"),
+        (
+            "JsonPath",
+            {"columns": [{"src_field": "a", "path": "$..b", "dest_field": "b"}]},
+            "the path '$..b' is not available",
+        ),
+        (
+            "JsonPath",
+            {
+                "columns": [
+                    {"src_field": "a", "path": "$.b", "dest_field": "b", "dest_type": "strin"}
+                ]
+            },
+            "unknown type 'strin'; did you mean 'string'?",
+        ),
+        (
+            "JsonPath",
+            {"columns": [{"src_field": "a", "path": ["$.b"], "dest_field": ["b", "c"]}]},
+            "the same number of items",
+        ),
+        (
+            "JsonPath",
+            {"columns": [], "row_error_handle_way": "ROUTE_TO_TABLE"},
+            "ROUTE_TO_TABLE is not possible here",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rule_type": "NOTNULL"}]},
+            "NOTNULL is no rule",
+        ),
         ("DataValidator", {"field_rules": [{"rule_type": "NOT_NULL"}]}, "field_name is missing"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rules": [{"rule_type": "RANGE"}]}]}, "RANGE needs min_value or max_value"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "UDF", "function_name": "PHONE"}]}, "only EMAIL is"),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rules": [{"rule_type": "RANGE"}]}]},
+            "RANGE needs min_value or max_value",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rule_type": "UDF", "function_name": "PHONE"}]},
+            "only EMAIL is",
+        ),
         ("FieldEncrypt", {"fields": ["a"], "key": "c2hvcnQ="}, "the key has 5 bytes"),
         ("FieldEncrypt", {"fields": ["a"], "key": "secret!"}, "the key is not base64"),
         ("Filter", {"fields": ["a"], "table_match_regex": "("}, "is no regular expression"),
-        ("Filter", {"fields": ["a"], "table_match_regex": r"\p{IsHan}"}, "cannot be used for names"),
+        (
+            "Filter",
+            {"fields": ["a"], "table_match_regex": r"\p{IsHan}"},
+            "cannot be used for names",
+        ),
         ("Filter", {"fields": ["a", "a"]}, "include_fields names the column 'a' twice"),
         ("Filter", {"fields": [["a"]]}, "is not the name of a column"),
         ("Filter", {"fields": []}, "include_fields is empty"),
         ("FieldMapper", {"field_mapper": {"a": "x", "b": "x"}}, "two columns would be called x"),
         ("FieldMapper", {"field_mapper": {"a": ["x"]}}, "is not the name of a column"),
-        ("Replace", {"pattern": "a", "replacement": "b"}, "one of replace_fields and replace_field is needed"),
-        ("Replace", {"replace_field": "a", "replace_fields": ["b"], "pattern": "a", "replacement": "b"}, "only one of replace_fields, replace_field"),
-        ("Replace", {"replace_fields": [], "pattern": "a", "replacement": "b"}, "replace_fields is empty"),
-        ("Replace", {"replace_field": [{"a": 1}], "pattern": "a", "replacement": "b"}, "is not the name of a column"),
-        ("Replace", {"replace_field": {"a": 1}, "pattern": "a", "replacement": "b"}, "is neither the name of a column nor a list"),
-        ("Replace", {"replace_field": "a", "pattern": "(a)", "replacement": "$2", "is_regex": True}, "refers to $2, and there is no such group"),
-        ("Replace", {"replace_field": "a", "pattern": "(?<n>a)", "replacement": "${m}", "is_regex": True}, "refers to ${m}, and there is no"),
-        ("Replace", {"replace_field": "a", "pattern": "a", "replacement": "x\\", "is_regex": True}, "ends with a backslash"),
-        ("Split", {"separator": ",", "split_field": ["a"], "output_fields": ["b"]}, "is not the name of one column"),
-        ("Split", {"separator": ",", "split_field": "a", "output_fields": ["b", "b"]}, "output_fields names the column 'b' twice"),
-        ("Split", {"separator": ",", "split_field": "a", "output_fields": []}, "output_fields is empty"),
-        ("RegexExtract", {"source_field": "a", "regex_pattern": "a", "output_fields": ["b"]}, "the pattern has 0 groups, and there are 1"),
-        ("RegexExtract", {"source_field": "a", "regex_pattern": "(?<n>a)++(b)", "output_fields": ["b"]}, "the pattern has 2 groups"),
-        ("Metadata", {"metadata_fields": {"Table": "t", "Database": "t"}}, "two columns would be called t"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "LENGTH", "exact_length": "1.5"}]}, "as whole numbers"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "LENGTH", "min_length": 1, "max_length": "x"}]}, "as whole numbers"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "RANGE", "min_value": 1, "max_value": "x"}]}, "as numbers"),
-        ("DataValidator", {"field_rules": [{"field_name": ["a"], "rule_type": "NOT_NULL"}]}, "field_name is missing"),
-        ("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": "a**"}]}, "'a**' is no regular expression"),
+        (
+            "Replace",
+            {"pattern": "a", "replacement": "b"},
+            "one of replace_fields and replace_field is needed",
+        ),
+        (
+            "Replace",
+            {"replace_field": "a", "replace_fields": ["b"], "pattern": "a", "replacement": "b"},
+            "only one of replace_fields, replace_field",
+        ),
+        (
+            "Replace",
+            {"replace_fields": [], "pattern": "a", "replacement": "b"},
+            "replace_fields is empty",
+        ),
+        (
+            "Replace",
+            {"replace_field": [{"a": 1}], "pattern": "a", "replacement": "b"},
+            "is not the name of a column",
+        ),
+        (
+            "Replace",
+            {"replace_field": {"a": 1}, "pattern": "a", "replacement": "b"},
+            "is neither the name of a column nor a list",
+        ),
+        (
+            "Replace",
+            {"replace_field": "a", "pattern": "(a)", "replacement": "$2", "is_regex": True},
+            "refers to $2, and there is no such group",
+        ),
+        (
+            "Replace",
+            {"replace_field": "a", "pattern": "(?<n>a)", "replacement": "${m}", "is_regex": True},
+            "refers to ${m}, and there is no",
+        ),
+        (
+            "Replace",
+            {"replace_field": "a", "pattern": "a", "replacement": "x\\", "is_regex": True},
+            "ends with a backslash",
+        ),
+        (
+            "Split",
+            {"separator": ",", "split_field": ["a"], "output_fields": ["b"]},
+            "is not the name of one column",
+        ),
+        (
+            "Split",
+            {"separator": ",", "split_field": "a", "output_fields": ["b", "b"]},
+            "output_fields names the column 'b' twice",
+        ),
+        (
+            "Split",
+            {"separator": ",", "split_field": "a", "output_fields": []},
+            "output_fields is empty",
+        ),
+        (
+            "RegexExtract",
+            {"source_field": "a", "regex_pattern": "a", "output_fields": ["b"]},
+            "the pattern has 0 groups, and there are 1",
+        ),
+        (
+            "RegexExtract",
+            {"source_field": "a", "regex_pattern": "(?<n>a)++(b)", "output_fields": ["b"]},
+            "the pattern has 2 groups",
+        ),
+        (
+            "Metadata",
+            {"metadata_fields": {"Table": "t", "Database": "t"}},
+            "two columns would be called t",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rule_type": "LENGTH", "exact_length": "1.5"}]},
+            "as whole numbers",
+        ),
+        (
+            "DataValidator",
+            {
+                "field_rules": [
+                    {"field_name": "a", "rule_type": "LENGTH", "min_length": 1, "max_length": "x"}
+                ]
+            },
+            "as whole numbers",
+        ),
+        (
+            "DataValidator",
+            {
+                "field_rules": [
+                    {"field_name": "a", "rule_type": "RANGE", "min_value": 1, "max_value": "x"}
+                ]
+            },
+            "as numbers",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": ["a"], "rule_type": "NOT_NULL"}]},
+            "field_name is missing",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": "a**"}]},
+            "'a**' is no regular expression",
+        ),
         ("TableFilter", {"table_pattern": r"\G"}, "cannot be used for names"),
-        ("DataValidator", {"field_rules": [], "error_handle_way": "ROUTE_TO_TABLE"}, "error_table is missing"),
-        ("DataValidator", {"field_rules": [], "error_handle_way": "SKIPP"}, "is not possible here -> SKIP"),
+        (
+            "DataValidator",
+            {"field_rules": [], "error_handle_way": "ROUTE_TO_TABLE"},
+            "error_table is missing",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [], "error_handle_way": "SKIPP"},
+            "is not possible here -> SKIP",
+        ),
     ],
 )
-def test_a_problem_is_found_once_and_in_words(name: str, options: dict[str, Any], message: str) -> None:
+def test_a_problem_is_found_once_and_in_words(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     _, problems = read(name, options)
     assert [message in p for p in problems] == [True], problems
 
 
 @pytest.mark.parametrize("name", ["Replace", "Split"])
-def test_entries_of_table_transform_that_are_no_rules_have_problems_and_break_nothing_else(name: str) -> None:
+def test_entries_of_table_transform_that_are_no_rules_have_problems_and_break_nothing_else(
+    name: str,
+) -> None:
     values, problems = read(name, {"table_transform": [7, {"table_path": "db.t"}, {}]})
     assert len(problems) >= 3
     assert BY_NAME[name].capabilities_of(values).fusable
 
 
 def test_sets_within_sets_as_java_has_them_are_taken_without_a_warning() -> None:
-    assert read("Split", {"separator": "[[a]&&[a-z]]", "split_field": "a", "output_fields": ["b"]})[1] == []
+    assert (
+        read("Split", {"separator": "[[a]&&[a-z]]", "split_field": "a", "output_fields": ["b"]})[1]
+        == []
+    )
     assert read("Filter", {"fields": ["a"], "table_match_regex": "[[a]]"})[1] == []
 
 
-@pytest.mark.parametrize("form", [r"[\w-\.]+", "a++b", "(?>a)", r"\p{Alpha}", r"\Q.\E", "[a-z&&[^b]]", "(?i)x", "(?<n>x)", r"\h", r"\R", r"\p{IsHan}"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        r"[\w-\.]+",
+        "a++b",
+        "(?>a)",
+        r"\p{Alpha}",
+        r"\Q.\E",
+        "[a-z&&[^b]]",
+        "(?i)x",
+        "(?<n>x)",
+        r"\h",
+        r"\R",
+        r"\p{IsHan}",
+    ],
+)
 def test_what_java_accepts_is_accepted_wherever_values_are_matched(form: str) -> None:
-    assert read("Replace", {"replace_field": "a", "pattern": form, "replacement": "$0", "is_regex": True})[1] == []
+    assert (
+        read(
+            "Replace",
+            {"replace_field": "a", "pattern": form, "replacement": "$0", "is_regex": True},
+        )[1]
+        == []
+    )
     assert read("Split", {"separator": form, "split_field": "a", "output_fields": ["b"]})[1] == []
     assert read("RegexExtract", {"source_field": "a", "regex_pattern": f"(?:{form}).(.)", "output_fields": ["b"] * (1 + form.count("<n>"))})[1] in (
         [], ["output_fields names the column 'b' twice"],
     )  # fmt: skip
-    assert read("DataValidator", {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": form}]})[1] == []
+    assert (
+        read(
+            "DataValidator",
+            {"field_rules": [{"field_name": "a", "rule_type": "REGEX", "pattern": form}]},
+        )[1]
+        == []
+    )
 
 
 NOT_NULL = [{"field_name": "id", "rule_type": "NOT_NULL"}]
@@ -138,11 +346,22 @@ NOT_NULL = [{"field_name": "id", "rule_type": "NOT_NULL"}]
 
 @pytest.mark.parametrize(
     ("way", "error_table"),
-    [("row_error_handle_way", "row_error_handle_way.error_table"), ("error_handle_way", "error_table"), ("row_error_handle_way", "error_table")],
+    [
+        ("row_error_handle_way", "row_error_handle_way.error_table"),
+        ("error_handle_way", "error_table"),
+        ("row_error_handle_way", "error_table"),
+    ],
 )
-def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(way: str, error_table: str) -> None:
-    assert read("DataValidator", {"field_rules": NOT_NULL, way: "skip"})[0]["row_error_handle_way"] == "SKIP"
-    transform = made("DataValidator", **{"field_rules": NOT_NULL, way: "ROUTE_TO_TABLE", error_table: "errors"})
+def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(
+    way: str, error_table: str
+) -> None:
+    assert (
+        read("DataValidator", {"field_rules": NOT_NULL, way: "skip"})[0]["row_error_handle_way"]
+        == "SKIP"
+    )
+    transform = made(
+        "DataValidator", **{"field_rules": NOT_NULL, way: "ROUTE_TO_TABLE", error_table: "errors"}
+    )
     assert transform.rejects
     assert transform.table(TABLE) == TABLE
     aside = transform.rejected(TABLE)
@@ -153,9 +372,19 @@ def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(way: str, erro
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "name", "expected"), [("t", "e", "e"), ("db.s.t", "e", "db.s.e"), ("db.t", "other.e", "other.e")])
-def test_the_error_table_lies_in_the_database_of_its_table(path: str, name: str, expected: str) -> None:
-    transform = made("DataValidator", field_rules=NOT_NULL, row_error_handle_way="ROUTE_TO_TABLE", error_table=name)
+@pytest.mark.parametrize(
+    ("path", "name", "expected"),
+    [("t", "e", "e"), ("db.s.t", "e", "db.s.e"), ("db.t", "other.e", "other.e")],
+)
+def test_the_error_table_lies_in_the_database_of_its_table(
+    path: str, name: str, expected: str
+) -> None:
+    transform = made(
+        "DataValidator",
+        field_rules=NOT_NULL,
+        row_error_handle_way="ROUTE_TO_TABLE",
+        error_table=name,
+    )
     aside = transform.rejected(replace(TABLE, path=path))
     assert aside is not None
     assert aside.path == expected
@@ -163,8 +392,18 @@ def test_the_error_table_lies_in_the_database_of_its_table(path: str, name: str,
 
 def test_rules_for_one_table_have_one_error_table_and_others_have_none() -> None:
     assert not made("DataValidator", field_rules=NOT_NULL).rejects
-    assert made("DataValidator", field_rules=NOT_NULL, error_handle_way="SKIP").rejected(TABLE) is None
-    entries = [{"table_path": "db.t", "field_rules": NOT_NULL, "error_handle_way": "ROUTE_TO_TABLE", "error_table": name} for name in ("e", "f")]
+    assert (
+        made("DataValidator", field_rules=NOT_NULL, error_handle_way="SKIP").rejected(TABLE) is None
+    )
+    entries = [
+        {
+            "table_path": "db.t",
+            "field_rules": NOT_NULL,
+            "error_handle_way": "ROUTE_TO_TABLE",
+            "error_table": name,
+        }
+        for name in ("e", "f")
+    ]
     both = made("DataValidator", table_transform=entries, rule_match_mode="ALL_MATCH")
     assert both.rejected(replace(TABLE, path="db.other")) is None
     with pytest.raises(UserError, match=r"rejected rows of db\.t would go to e and f"):
@@ -173,21 +412,45 @@ def test_rules_for_one_table_have_one_error_table_and_others_have_none() -> None
 
 def test_names_are_matched_by_expressions_of_java() -> None:
     renames = {"replacements_with_regex": [{"replace_from": r"[\w&&[^n]]++$", "replace_to": "X"}]}
-    assert made("FieldRename", **renames).table(replace(TABLE, columns=TABLE.columns[:2], primary_key=(), partition_keys=())).names() == ["X", "nX"]
-    plain = {"replacements_with_regex": [{"replace_from": "d", "replace_to": "D", "is_regex": False}]}
+    assert made("FieldRename", **renames).table(
+        replace(TABLE, columns=TABLE.columns[:2], primary_key=(), partition_keys=())
+    ).names() == ["X", "nX"]
+    plain = {
+        "replacements_with_regex": [{"replace_from": "d", "replace_to": "D", "is_regex": False}]
+    }
     assert made("FieldRename", **plain).table(TABLE).names() == ["id", "name", "D", "row_kind"]
-    assert made("Filter", fields=["id"], table_match_regex=r"\Qdb.\E\p{Lower}").table(TABLE).names() == ["id"]
+    assert made("Filter", fields=["id"], table_match_regex=r"\Qdb.\E\p{Lower}").table(
+        TABLE
+    ).names() == ["id"]
     assert made("TableFilter", table_pattern="(?i)T").passes(
-        {"table_pattern": "(?i)T", "database_pattern": None, "schema_pattern": None, "pattern_mode": "INCLUDE"}, TABLE
+        {
+            "table_pattern": "(?i)T",
+            "database_pattern": None,
+            "schema_pattern": None,
+            "pattern_mode": "INCLUDE",
+        },
+        TABLE,
     )
 
 
-@pytest.mark.parametrize("fields", [{"replace_field": "name"}, {"replace_fields": ["name", "row_kind", "name"]}, {"replace_field": ["name", "row_kind"]}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"replace_field": "name"},
+        {"replace_fields": ["name", "row_kind", "name"]},
+        {"replace_field": ["name", "row_kind"]},
+    ],
+)
 def test_a_replace_takes_one_column_or_a_list_of_them(fields: dict[str, Any]) -> None:
     transform = made("Replace", **fields, pattern="b", replacement="x")
-    batch = pa.RecordBatch.from_pylist([{"id": 1, "name": "abb", "d": 1.0, "row_kind": "b"}], schema=table_schema(TABLE))
+    batch = pa.RecordBatch.from_pylist(
+        [{"id": 1, "name": "abb", "d": 1.0, "row_kind": "b"}], schema=table_schema(TABLE)
+    )
     [row] = transform.arrow(TABLE, batch).to_pylist()
-    assert (row["name"], row["row_kind"]) == ("axx", "b" if fields == {"replace_field": "name"} else "x")
+    assert (row["name"], row["row_kind"]) == (
+        "axx",
+        "b" if fields == {"replace_field": "name"} else "x",
+    )
     with pytest.raises(MissingField, match="there is no field nope"):
         made("Replace", replace_fields=["name", "nope"], pattern="b", replacement="x").table(TABLE)
 
@@ -220,24 +483,51 @@ def test_the_key_of_an_encryption_is_a_secret_and_is_never_shown() -> None:
         ("FieldEncrypt", {"fields": ["nam"], "key": "AAAAAAAAAAAAAAAAAAAAAA=="}),
     ],
 )
-def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(MissingField, match=rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did you mean 'name'\?"):
+def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
+    name: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        MissingField,
+        match=rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did you mean 'name'\?",
+    ):
         made(name, **options).table(TABLE)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("Replace", {"replace_field": "id", "pattern": "a", "replacement": "b"}, "field id is a bigint, not a string"),
-        ("Split", {"split_field": "d", "separator": "a", "output_fields": ["b"]}, r"turn it into text first, with Sql and CAST\(d AS STRING\)"),
+        (
+            "Replace",
+            {"replace_field": "id", "pattern": "a", "replacement": "b"},
+            "field id is a bigint, not a string",
+        ),
+        (
+            "Split",
+            {"split_field": "d", "separator": "a", "output_fields": ["b"]},
+            r"turn it into text first, with Sql and CAST\(d AS STRING\)",
+        ),
         ("RowKindExtractor", {}, "has a field row_kind already"),
         ("Metadata", {"metadata_fields": {"Table": "name"}}, "has a field name already"),
-        ("FieldRename", {"replacements_with_regex": [{"replace_from": ".+", "replace_to": "x"}]}, "two columns of table db.t would be called x"),
-        ("JsonPath", {"columns": [{"src_field": "d", "path": "$.a", "dest_field": "a"}]}, "field d is a double"),
-        ("DataValidator", {"field_rules": [{"field_name": "name", "rule_type": "RANGE", "min_value": 1}]}, "RANGE has no meaning for field name"),
+        (
+            "FieldRename",
+            {"replacements_with_regex": [{"replace_from": ".+", "replace_to": "x"}]},
+            "two columns of table db.t would be called x",
+        ),
+        (
+            "JsonPath",
+            {"columns": [{"src_field": "d", "path": "$.a", "dest_field": "a"}]},
+            "field d is a double",
+        ),
+        (
+            "DataValidator",
+            {"field_rules": [{"field_name": "name", "rule_type": "RANGE", "min_value": 1}]},
+            "RANGE has no meaning for field name",
+        ),
     ],
 )
-def test_a_transform_that_does_not_fit_the_table_is_an_error(name: str, options: dict[str, Any], message: str) -> None:
+def test_a_transform_that_does_not_fit_the_table_is_an_error(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         made(name, **options).table(TABLE)
 
@@ -252,29 +542,68 @@ def test_keys_stay_where_their_columns_do_and_are_renamed_with_them() -> None:
 @pytest.mark.parametrize(
     ("options", "path"),
     [
-        ({"convert_case": "UPPER", "prefix": "CDC_", "replacements_with_regex": [{"replace_from": "user", "replace_to": "U"}]}, "SOURCE.CDC_U_SHOP"),
+        (
+            {
+                "convert_case": "UPPER",
+                "prefix": "CDC_",
+                "replacements_with_regex": [{"replace_from": "user", "replace_to": "U"}],
+            },
+            "SOURCE.CDC_U_SHOP",
+        ),
         ({"suffix": "_table"}, "source.user_shop_table"),
-        ({"replacements_with_regex": [{"replace_from": "user_shop", "replace_to": "s", "is_regex": False}]}, "source.s"),
-        ({"replacements_with_regex": [{"replace_from": "s", "replace_to": "1"}, {"replace_from": "o", "replace_to": "0"}]}, "source.user_sh0p"),
+        (
+            {
+                "replacements_with_regex": [
+                    {"replace_from": "user_shop", "replace_to": "s", "is_regex": False}
+                ]
+            },
+            "source.s",
+        ),
+        (
+            {
+                "replacements_with_regex": [
+                    {"replace_from": "s", "replace_to": "1"},
+                    {"replace_from": "o", "replace_to": "0"},
+                ]
+            },
+            "source.user_sh0p",
+        ),
     ],
 )
 def test_tables_are_renamed_by_the_rules(options: dict[str, Any], path: str) -> None:
-    assert made("TableRename", **options).table(Table(path="source.user_shop", columns=())).path == path
+    assert (
+        made("TableRename", **options).table(Table(path="source.user_shop", columns=())).path
+        == path
+    )
 
 
 def test_merged_tables_have_one_path_and_others_keep_theirs() -> None:
-    merge = made("TableMerge", table_match_regex="source\\.user_.*", database="user_db", table="user_all")
-    assert [merge.table(Table(path=p, columns=())).path for p in ("source.user_1", "source.shop")] == ["user_db.user_all", "source.shop"]
+    merge = made(
+        "TableMerge", table_match_regex="source\\.user_.*", database="user_db", table="user_all"
+    )
+    assert [
+        merge.table(Table(path=p, columns=())).path for p in ("source.user_1", "source.shop")
+    ] == ["user_db.user_all", "source.shop"]
 
 
 def test_the_types_for_a_sink_are_left_in_the_options_of_the_table() -> None:
-    assert made("DefineSinkType", columns=[{"column": "name", "type": "text"}]).table(TABLE).options == {SINK_TYPES: {"name": "text"}}
+    assert made("DefineSinkType", columns=[{"column": "name", "type": "text"}]).table(
+        TABLE
+    ).options == {SINK_TYPES: {"name": "text"}}
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"), [("t", (None, None, "t")), ("d.t", ("d", None, "t")), ("d.s.t", ("d", "s", "t")), ("d.s.t.x", ("d", "s", "t.x"))]
+    ("path", "expected"),
+    [
+        ("t", (None, None, "t")),
+        ("d.t", ("d", None, "t")),
+        ("d.s.t", ("d", "s", "t")),
+        ("d.s.t.x", ("d", "s", "t.x")),
+    ],
 )
-def test_a_path_has_up_to_three_parts(path: str, expected: tuple[str | None, str | None, str]) -> None:
+def test_a_path_has_up_to_three_parts(
+    path: str, expected: tuple[str | None, str | None, str]
+) -> None:
     assert parts(path) == expected
 
 
@@ -286,16 +615,28 @@ def test_a_rule_for_a_table_comes_before_those_of_the_block() -> None:
         dest_field="name1",
         table_transform=[{"table_path": "test.xyz", "src_field": "name", "dest_field": "name2"}],
     )
-    after = {p: copy.table(Table(path=p, columns=TABLE.columns)).names()[len(TABLE.columns) :] for p in ("test.abc", "test.xyz", "test.www")}
+    after = {
+        p: copy.table(Table(path=p, columns=TABLE.columns)).names()[len(TABLE.columns) :]
+        for p in ("test.abc", "test.xyz", "test.www")
+    }
     assert after == {"test.abc": ["name1"], "test.xyz": ["name2"], "test.www": []}
 
 
 @pytest.mark.parametrize(
     ("name", "options", "rows"),
-    [("FilterRowKind", {"include_kinds": ["DELETE"]}, 0), ("Filter", {"include_fields": ["id"]}, 1), ("Copy", {"src_field": "id", "dest_field": "other"}, 1)],
+    [
+        ("FilterRowKind", {"include_kinds": ["DELETE"]}, 0),
+        ("Filter", {"include_fields": ["id"]}, 1),
+        ("Copy", {"src_field": "id", "dest_field": "other"}, 1),
+    ],
 )
-def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(name: str, options: dict[str, Any], rows: int) -> None:
-    transform, other = made(name, table_transform=[{"table_path": "db.t", **options}]), replace(TABLE, path="db.other")
+def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(
+    name: str, options: dict[str, Any], rows: int
+) -> None:
+    transform, other = (
+        made(name, table_transform=[{"table_path": "db.t", **options}]),
+        replace(TABLE, path="db.other"),
+    )
     batch = pa.RecordBatch.from_pylist([{"id": 1}], table_schema(TABLE))
     assert (transform.table(other), transform.arrow(other, batch)) == (other, batch)
     assert transform.arrow(TABLE, batch).num_rows == rows
@@ -306,13 +647,27 @@ def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(name
     ("name", "options", "message"),
     [
         ("FilterRowKind", {"include_kinds": ["NOPE"]}, "is no row kind"),
-        ("Filter", {"include_fields": ["id"], "exclude_fields": ["d"]}, "only one of include_fields, exclude_fields"),
+        (
+            "Filter",
+            {"include_fields": ["id"], "exclude_fields": ["d"]},
+            "only one of include_fields, exclude_fields",
+        ),
         ("Copy", {"src_field": "id"}, "dest_field is missing"),
-        ("TableRename", {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]}, "is no regular expression"),
+        (
+            "TableRename",
+            {"replacements_with_regex": [{"replace_from": "(", "replace_to": ""}]},
+            "is no regular expression",
+        ),
     ],
 )
-def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(name: str, options: dict[str, Any], message: str) -> None:
-    whole = {"Filter": {"fields": ["id"]}, "FilterRowKind": {"exclude_kinds": ["DELETE"]}, "Copy": {"fields": {"x": "id"}}}.get(name, {})
+def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    whole = {
+        "Filter": {"fields": ["id"]},
+        "FilterRowKind": {"exclude_kinds": ["DELETE"]},
+        "Copy": {"fields": {"x": "id"}},
+    }.get(name, {})
     _, problems = read(name, {**options, "table_transform": [{"table_path": "db.t", **whole}]})
     assert [message in p for p in problems] == [True], problems
 
@@ -320,8 +675,16 @@ def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(nam
 @pytest.mark.parametrize(
     ("name", "options", "fusable"),
     [
-        ("Replace", {"replace_field": "name", "pattern": "a.c", "replacement": "x", "is_regex": True}, True),
-        ("Replace", {"replace_field": "name", "pattern": "\\bx", "replacement": "x", "is_regex": True}, False),
+        (
+            "Replace",
+            {"replace_field": "name", "pattern": "a.c", "replacement": "x", "is_regex": True},
+            True,
+        ),
+        (
+            "Replace",
+            {"replace_field": "name", "pattern": "\\bx", "replacement": "x", "is_regex": True},
+            False,
+        ),
         ("Replace", {"replace_field": "name", "pattern": "\\bx", "replacement": "x"}, True),
         ("Split", {"split_field": "name", "separator": "\\|", "output_fields": ["a"]}, True),
         ("Split", {"split_field": "name", "separator": "^a", "output_fields": ["a"]}, False),
@@ -329,7 +692,9 @@ def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(nam
         ("Filter", {"fields": ["id"]}, True),
     ],
 )
-def test_only_what_arrow_does_in_the_same_way_is_fusable(name: str, options: dict[str, Any], fusable: bool) -> None:
+def test_only_what_arrow_does_in_the_same_way_is_fusable(
+    name: str, options: dict[str, Any], fusable: bool
+) -> None:
     values, problems = read(name, options)
     assert problems == []
     assert BY_NAME[name].capabilities_of(values).fusable is fusable
@@ -340,7 +705,9 @@ def test_the_arrow_way_refuses_what_only_spark_can_do() -> None:
 
     replace = made("Replace", replace_field="name", pattern="\\bx", replacement="", is_regex=True)
     with pytest.raises(Unsupported, match="works only through Spark"):
-        replace.arrow(TABLE, pa.RecordBatch.from_pylist([{"id": 1, "name": "x", "d": 1.0, "row_kind": "+I"}]))
+        replace.arrow(
+            TABLE, pa.RecordBatch.from_pylist([{"id": 1, "name": "x", "d": 1.0, "row_kind": "+I"}])
+        )
 
 
 def test_what_is_left_out_is_known_by_name_with_a_way_out() -> None:

@@ -92,7 +92,17 @@ def test_what_is_not_surely_the_same_is_left_to_spark(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text"), [("a b", "a b"), ("\\|", "|"), ("\\.\\*", ".*"), (".", None), ("\\d", None), ("a|b", None), ("", None), ("\\", None)]
+    ("pattern", "text"),
+    [
+        ("a b", "a b"),
+        ("\\|", "|"),
+        ("\\.\\*", ".*"),
+        (".", None),
+        ("\\d", None),
+        ("a|b", None),
+        ("", None),
+        ("\\", None),
+    ],
 )
 def test_a_pattern_of_plain_characters_is_a_text(pattern: str, text: str | None) -> None:
     assert literal(pattern) == text
@@ -112,7 +122,9 @@ def test_a_pattern_of_plain_characters_is_a_text(pattern: str, text: str | None)
         ("$1", 10, None),
     ],
 )
-def test_replacements_are_written_as_arrow_wants_them(java: str, groups: int, arrow: str | None) -> None:
+def test_replacements_are_written_as_arrow_wants_them(
+    java: str, groups: int, arrow: str | None
+) -> None:
     assert replacement(java, groups) == arrow
 
 
@@ -128,6 +140,8 @@ def test_replacements_are_written_as_arrow_wants_them(java: str, groups: int, ar
         ("(b)", "$10", "abab", "ab0ab"),
     ],
 )
-def test_only_the_first_match_is_replaced(pattern: str, new: str, subject: str, expected: str) -> None:
+def test_only_the_first_match_is_replaced(
+    pattern: str, new: str, subject: str, expected: str
+) -> None:
     anchored, shifted = first_only(pattern, new)
     assert re.sub(anchored, re.sub(r"\$(12|[123])", r"\\g<\1>", shifted), subject) == expected

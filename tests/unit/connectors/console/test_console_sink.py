@@ -24,22 +24,47 @@ from tidegate.plugin.option import Block
 def console(**options: Any) -> Console:
     values, problems = OPTIONS.read(Block(options, lambda _: Location(""), "sink[0]"))
     assert problems == []
-    return Console(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="Sink[0]-Console", mode=JobMode.BATCH, parallelism=1))
+    return Console(
+        values,
+        OperatorContext(
+            job_id=1,
+            job_name="j",
+            pipeline=1,
+            operator="Sink[0]-Console",
+            mode=JobMode.BATCH,
+            parallelism=1,
+        ),
+    )
 
 
 def table_of(columns: dict[str, Any], *, kinds: bool = False) -> Table:
-    return Table(path="db.t", columns=tuple(Column(name=n, type=parse_type(k)) for n, k in columns.items()), kinds=kinds)
+    return Table(
+        path="db.t",
+        columns=tuple(Column(name=n, type=parse_type(k)) for n, k in columns.items()),
+        kinds=kinds,
+    )
 
 
 def written(sink: Console, table: Table, rows: list[dict[str, Any]], subtask: int = 0) -> Message:
-    writer = pickle.loads(pickle.dumps(sink)).writer(WriteTask(lineage="l", checkpoint=1, generation=1, subtask=subtask, token="a"))
+    writer = pickle.loads(pickle.dumps(sink)).writer(
+        WriteTask(lineage="l", checkpoint=1, generation=1, subtask=subtask, token="a")
+    )
     writer.write(table, pa.RecordBatch.from_pylist(rows, schema=table_schema(table)))
     message: Message = writer.close()
     return message
 
 
 def committed(committer: ConsoleCommitter, checkpoint: int, *messages: Message) -> None:
-    committer.commit(Commit(lineage="l", pipeline=1, checkpoint=checkpoint, generation=1, offsets={}, messages=messages))
+    committer.commit(
+        Commit(
+            lineage="l",
+            pipeline=1,
+            checkpoint=checkpoint,
+            generation=1,
+            offsets={},
+            messages=messages,
+        )
+    )
 
 
 def opened(state: Any = None) -> tuple[ConsoleCommitter, io.StringIO]:
@@ -67,8 +92,21 @@ def test_a_committed_row_is_printed_as_the_reference_prints_it() -> None:
 
 def test_row_kinds_are_printed_and_their_column_is_not() -> None:
     committer, out = opened()
-    committed(committer, 1, written(console(), table_of({"id": "int"}, kinds=True), [{"id": n, ROW_KIND: n} for n in range(4)]))
-    assert [line.partition("kind=")[2] for line in out.getvalue().splitlines()[1:]] == ["INSERT : 0", "UPDATE_BEFORE : 1", "UPDATE_AFTER : 2", "DELETE : 3"]
+    committed(
+        committer,
+        1,
+        written(
+            console(),
+            table_of({"id": "int"}, kinds=True),
+            [{"id": n, ROW_KIND: n} for n in range(4)],
+        ),
+    )
+    assert [line.partition("kind=")[2] for line in out.getvalue().splitlines()[1:]] == [
+        "INSERT : 0",
+        "UPDATE_BEFORE : 1",
+        "UPDATE_AFTER : 2",
+        "DELETE : 3",
+    ]
 
 
 def test_subtasks_come_in_order_and_each_counts_its_own_rows_over_batches() -> None:
@@ -115,7 +153,9 @@ def test_the_delay_is_kept_for_every_row(monkeypatch: pytest.MonkeyPatch) -> Non
     assert slept == [pytest.approx(0.1)]
 
 
-def test_more_than_a_task_may_send_is_counted_and_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_task_may_send_is_counted_and_not_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sink_module, "_PACKED_BYTES_MAX", 0)
     committer, out = opened()
     committed(committer, 1, written(console(), ROWS, [{"id": 1, "name": "a"}] * 5))
@@ -152,7 +192,11 @@ def test_long_texts_are_unpacked_whole() -> None:
         ("array<int>", [1, None], "[1, null]"),
         ("map<int, string>", [(1, "x"), (2, None)], '{"1":"x","2":null}'),
         ("map<string, array<double>>", [("k", [1.5])], '{"k":[1.5]}'),
-        ("map<string, map<string, date>>", [("k", [("d", date(2024, 1, 2))])], '{"k":{"d":"2024-01-02"}}'),
+        (
+            "map<string, map<string, date>>",
+            [("k", [("d", date(2024, 1, 2))])],
+            '{"k":{"d":"2024-01-02"}}',
+        ),
         ("row<a int, b row<c string>>", {"a": None, "b": {"c": "x"}}, "[null, [x]]"),
         ("float_vector", [0.5], "[0.5]"),
     ],

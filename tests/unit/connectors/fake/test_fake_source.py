@@ -54,11 +54,20 @@ ALL_TYPES = {
 }
 
 
-def fake(options: dict[str, Any], *, mode: JobMode = JobMode.BATCH, parallelism: int = 1) -> FakeSource:
+def fake(
+    options: dict[str, Any], *, mode: JobMode = JobMode.BATCH, parallelism: int = 1
+) -> FakeSource:
     block = Block(options, lambda _: Location("job.conf", 1), "source[0]")
     values, problems = OPTIONS.read(block)
     assert [*problems, *check(block, values)] == []
-    context = OperatorContext(job_id=1, job_name="job", pipeline=1, operator="Source[0]-FakeSource", mode=mode, parallelism=parallelism)
+    context = OperatorContext(
+        job_id=1,
+        job_name="job",
+        pipeline=1,
+        operator="Source[0]-FakeSource",
+        mode=mode,
+        parallelism=parallelism,
+    )
     return FakeSource(values, context)
 
 
@@ -68,7 +77,9 @@ def problems_of(options: dict[str, Any]) -> list[str]:
     return [str(p) for p in [*problems, *check(block, values)]]
 
 
-def read(source: FakeSource, start: Any, end: Any, count: int = 4) -> dict[str, list[dict[str, Any]]]:
+def read(
+    source: FakeSource, start: Any, end: Any, count: int = 4
+) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {t.path: [] for t in source.tables()}
     for split in source.splits(start, end, count):
         for batch in pickle.loads(pickle.dumps(source)).read(split):
@@ -83,13 +94,31 @@ def all_rows(source: FakeSource) -> list[dict[str, Any]]:
 
 
 def of_type(kind: Any, count: int = 500, **options: Any) -> list[Any]:
-    return [row["x"] for row in all_rows(fake({"row.num": count, "seed": 1, "schema": {"fields": {"x": kind}}, **options}))]
+    return [
+        row["x"]
+        for row in all_rows(
+            fake({"row.num": count, "seed": 1, "schema": {"fields": {"x": kind}}, **options})
+        )
+    ]
 
 
 @settings(max_examples=40)
 @given(cuts=st.lists(st.integers(1, 90), max_size=6), count=st.integers(1, 8))
 def test_rows_are_the_same_however_a_range_is_cut(cuts: list[int], count: int) -> None:
-    source = fake({"row.num": 400, "seed": 11, "schema": {"fields": {"i": "int", "s": "string", "a": "array<tinyint>", "m": "map<tinyint, date>"}}})
+    source = fake(
+        {
+            "row.num": 400,
+            "seed": 11,
+            "schema": {
+                "fields": {
+                    "i": "int",
+                    "s": "string",
+                    "a": "array<tinyint>",
+                    "m": "map<tinyint, date>",
+                }
+            },
+        }
+    )
     start = source.initial() | {"now": "2024-05-06T07:08:09"}
     whole = read(source, start, source.latest(start, Limit()), 1)
     pieces: list[dict[str, Any]] = []
@@ -127,7 +156,9 @@ def test_another_seed_gives_other_rows_and_no_seed_is_drawn_once() -> None:
 
 
 def test_every_parallel_reader_makes_row_num_rows() -> None:
-    assert len(all_rows(fake({"row.num": 7, "schema": {"fields": {"i": "int"}}}, parallelism=3))) == 21
+    assert (
+        len(all_rows(fake({"row.num": 7, "schema": {"fields": {"i": "int"}}}, parallelism=3))) == 21
+    )
 
 
 def test_default_ranges_are_those_of_the_reference() -> None:
@@ -140,7 +171,9 @@ def test_default_ranges_are_those_of_the_reference() -> None:
     assert all(len(v) == 5 for v in of_type("array<int>"))
     assert all(len(v) == 4 for v in of_type("float_vector"))
     assert all(len(v) == 1 for v in of_type("binary_vector"))
-    assert all(abs(v) < Decimal("1e8") and v.as_tuple().exponent == -2 for v in of_type("decimal(10, 2)"))
+    assert all(
+        abs(v) < Decimal("1e8") and v.as_tuple().exponent == -2 for v in of_type("decimal(10, 2)")
+    )
     assert {v.year for v in of_type("date")} == {datetime.now().year}
     assert all(1 <= v.day <= 28 for v in of_type("date"))
 
@@ -165,10 +198,15 @@ def test_wide_decimals_fill_all_their_digits() -> None:
 
 
 def test_templates_are_chosen_from_with_or_without_the_mode() -> None:
-    assert set(of_type("string", **{"string.template": ["a", "b"], "string.fake.mode": "TEMPLATE"})) == {"a", "b"}
+    assert set(
+        of_type("string", **{"string.template": ["a", "b"], "string.fake.mode": "TEMPLATE"})
+    ) == {"a", "b"}
     assert set(of_type("tinyint", **{"tinyint.template": [20, 21]})) == {20, 21}
     assert set(of_type("double", **{"double.template": [40.0, 41.5]})) == {40.0, 41.5}
-    dates = of_type("date", **{"date.year.template": [1990], "date.month.template": [2], "date.day.template": [31]})
+    dates = of_type(
+        "date",
+        **{"date.year.template": [1990], "date.month.template": [2], "date.day.template": [31]},
+    )
     assert {d.isoformat() for d in dates} == {"1990-02-28"}
     assert {v.hour for v in of_type("time", **{"time.hour.template": [3, 4]})} == {3, 4}
 
@@ -187,7 +225,14 @@ def test_a_map_has_each_key_once() -> None:
 
 
 def test_sequence_counts_up_from_min_over_batches() -> None:
-    source = fake({"row.num": 2_500, "bigint.fake.mode": "SEQUENCE", "bigint.min": 100, "schema": {"fields": {"id": "bigint"}}})
+    source = fake(
+        {
+            "row.num": 2_500,
+            "bigint.fake.mode": "SEQUENCE",
+            "bigint.min": 100,
+            "schema": {"fields": {"id": "bigint"}},
+        }
+    )
     at = source.initial()
     ids: list[int] = []
     while not source.at_end(at):
@@ -198,8 +243,20 @@ def test_sequence_counts_up_from_min_over_batches() -> None:
 
 
 def test_auto_increment_counts_in_the_primary_key_only() -> None:
-    schema = {"fields": {"n": "int", "id": "int"}, "primaryKey": {"name": "pk", "columnNames": ["id"]}}
-    rows = all_rows(fake({"row.num": 5, "auto.increment.enabled": True, "auto.increment.start": 10, "schema": schema}))
+    schema = {
+        "fields": {"n": "int", "id": "int"},
+        "primaryKey": {"name": "pk", "columnNames": ["id"]},
+    }
+    rows = all_rows(
+        fake(
+            {
+                "row.num": 5,
+                "auto.increment.enabled": True,
+                "auto.increment.start": 10,
+                "schema": schema,
+            }
+        )
+    )
     assert [r["id"] for r in rows] == [10, 11, 12, 13, 14]
     assert [r["n"] for r in rows] != [10, 11, 12, 13, 14]
 
@@ -217,7 +274,13 @@ def test_default_values_of_columns_are_used() -> None:
 
 
 def test_fixed_rows_keep_order_kinds_and_every_type() -> None:
-    fields = {"id": "int", "r": {"x": "decimal(10, 2)", "y": "array<string>"}, "m": "map<string, int>", "b": "bytes", "t": "time"}
+    fields = {
+        "id": "int",
+        "r": {"x": "decimal(10, 2)", "y": "array<string>"},
+        "m": "map<string, int>",
+        "b": "bytes",
+        "t": "time",
+    }
     rows = [
         {"kind": "INSERT", "fields": [1, ["1.5", ["a"]], {"k": 1}, "bWlJWmo=", "12:01:02"]},
         {"kind": "-U", "fields": [1, {"y": ["b"]}, {}, None, None]},
@@ -240,19 +303,31 @@ def test_fixed_rows_that_are_all_inserts_carry_no_kind() -> None:
 
 
 def test_the_moment_of_a_fixed_row_is_that_of_the_first_start() -> None:
-    source = fake({"schema": {"fields": {"d": "date", "t": "timestamp"}}, "rows": [{"kind": "INSERT", "fields": ["CURRENT_DATE", "current_timestamp"]}]})
+    source = fake(
+        {
+            "schema": {"fields": {"d": "date", "t": "timestamp"}},
+            "rows": [{"kind": "INSERT", "fields": ["CURRENT_DATE", "current_timestamp"]}],
+        }
+    )
     start = source.initial() | {"now": "2001-02-03T04:05:06.000007"}
     (rows,) = read(source, start, source.latest(start, Limit())).values()
-    assert [(str(r["d"]), str(r["t"])) for r in rows] == [("2001-02-03", "2001-02-03 04:05:06.000007")]
+    assert [(str(r["d"]), str(r["t"])) for r in rows] == [
+        ("2001-02-03", "2001-02-03 04:05:06.000007")
+    ]
 
 
 def test_several_tables_are_read_table_after_table() -> None:
-    tables = [{"row.num": n, "schema": {"table": f"db.t{n}", "fields": {"i": "int"}}} for n in (3, 4)]
+    tables = [
+        {"row.num": n, "schema": {"table": f"db.t{n}", "fields": {"i": "int"}}} for n in (3, 4)
+    ]
     source = fake({"tables_configs": tables})
     start = source.initial()
     end = source.latest(start, Limit(rows=5))
     assert end["at"] == {"db.t3": 3, "db.t4": 2}
-    assert {path: len(rows) for path, rows in read(source, start, end).items()} == {"db.t3": 3, "db.t4": 2}
+    assert {path: len(rows) for path, rows in read(source, start, end).items()} == {
+        "db.t3": 3,
+        "db.t4": 2,
+    }
     assert not source.at_end(end)
     assert source.progress(end).done == 5
     assert source.at_end(source.latest(end, Limit()))
@@ -276,10 +351,17 @@ def test_a_streaming_source_never_ends_and_has_nothing_new_after_its_rows() -> N
     assert source.latest(end, Limit()) == end
 
 
-def test_a_streaming_source_admits_one_piece_of_every_reader_each_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_streaming_source_admits_one_piece_of_every_reader_each_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now_s = [100.0]
     monkeypatch.setattr(source_module.time, "monotonic", lambda: now_s[0])
-    options = {"row.num": 10, "split.num": 5, "split.read-interval": 3000, "schema": {"fields": {"i": "int"}}}
+    options = {
+        "row.num": 10,
+        "split.num": 5,
+        "split.read-interval": 3000,
+        "schema": {"fields": {"i": "int"}},
+    }
     source = fake(options, mode=JobMode.STREAMING, parallelism=2)
     first = source.latest(source.initial(), Limit())
     assert first["at"] == {"default.default.default": 4}
@@ -291,20 +373,34 @@ def test_a_streaming_source_admits_one_piece_of_every_reader_each_interval(monke
 def test_in_a_single_batch_the_tasks_keep_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(source_module.time, "sleep", slept.append)
-    options = {"row.num": 10, "split.num": 5, "split.read-interval": 200, "bigint.fake.mode": "SEQUENCE", "schema": {"fields": {"i": "bigint"}}}
+    options = {
+        "row.num": 10,
+        "split.num": 5,
+        "split.read-interval": 200,
+        "bigint.fake.mode": "SEQUENCE",
+        "schema": {"fields": {"i": "bigint"}},
+    }
     source = fake(options, parallelism=2)
     start = source.initial()
     end = source.latest(start, Limit())
     splits = source.splits(start, end, 4)
     assert len(splits) == 2
-    ids = [row["i"] for split in splits for batch in source.read(split) for row in batch.to_pylist()]
+    ids = [
+        row["i"] for split in splits for batch in source.read(split) for row in batch.to_pylist()
+    ]
     assert sorted(ids) == list(range(20))
     assert slept == [0.2] * 8
 
 
 def test_the_output_names_the_table_where_the_schema_does_not() -> None:
-    assert fake({"plugin_output": "orders", "schema": {"fields": {"i": "int"}}}).tables()[0].path == "orders"
-    assert fake({"result_table_name": "old", "schema": {"fields": {"i": "int"}}}).tables()[0].path == "old"
+    assert (
+        fake({"plugin_output": "orders", "schema": {"fields": {"i": "int"}}}).tables()[0].path
+        == "orders"
+    )
+    assert (
+        fake({"result_table_name": "old", "schema": {"fields": {"i": "int"}}}).tables()[0].path
+        == "old"
+    )
 
 
 def test_a_mode_without_its_template_is_warned_about_by_whichever_key_it_came() -> None:
@@ -324,16 +420,43 @@ def test_nested_option_keys_are_understood() -> None:
         ({}, "one of schema, tables_configs is missing"),
         ({"row.num": "many", "schema": {"fields": {"id": "bigin"}}}, "source[0].row.num"),
         ({"row.num": "many", "schema": {"fields": {"id": "bigin"}}}, "did you mean 'bigint'"),
-        ({"schema": {"fields": {"i": "int"}}, "int.min": 5, "int.max": 1}, "int.min = 5 is above int.max = 1"),
-        ({"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": ["x"]}]}, 'source[0].rows[0].fields: i: "x" is no int'),
-        ({"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "UPSERT", "fields": [1]}]}, "source[0].rows[0].kind: 'UPSERT' is no row kind"),
-        ({"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": [1, 2]}]}, "2 values for 1 columns"),
-        ({"schema": {"fields": {"i": "int"}}, "date.month.template": [13]}, "source[0].date.month.template[0]: 13 is not between 1 and 12"),
-        ({"schema": {"fields": {"i": "int"}}, "int.fake.mode": "TEMPLATE"}, "warning: source[0].int.fake.mode"),
-        ({"tables_configs": [{"schema": {"fields": {"i": "int"}}}] * 2}, "the table default.default.default is there twice"),
-        ({"tables_configs": [{"row.num": "x", "schema": {"fields": {"i": "int"}}}]}, "source[0].tables_configs[0].row.num"),
+        (
+            {"schema": {"fields": {"i": "int"}}, "int.min": 5, "int.max": 1},
+            "int.min = 5 is above int.max = 1",
+        ),
+        (
+            {"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": ["x"]}]},
+            'source[0].rows[0].fields: i: "x" is no int',
+        ),
+        (
+            {"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "UPSERT", "fields": [1]}]},
+            "source[0].rows[0].kind: 'UPSERT' is no row kind",
+        ),
+        (
+            {"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": [1, 2]}]},
+            "2 values for 1 columns",
+        ),
+        (
+            {"schema": {"fields": {"i": "int"}}, "date.month.template": [13]},
+            "source[0].date.month.template[0]: 13 is not between 1 and 12",
+        ),
+        (
+            {"schema": {"fields": {"i": "int"}}, "int.fake.mode": "TEMPLATE"},
+            "warning: source[0].int.fake.mode",
+        ),
+        (
+            {"tables_configs": [{"schema": {"fields": {"i": "int"}}}] * 2},
+            "the table default.default.default is there twice",
+        ),
+        (
+            {"tables_configs": [{"row.num": "x", "schema": {"fields": {"i": "int"}}}]},
+            "source[0].tables_configs[0].row.num",
+        ),
         ({"tables_configs": [{"row.num": 1}]}, "source[0].tables_configs[0]: schema is missing"),
-        ({"schema": {"columns": [{"name": "i", "type": "int", "defaultValue": "x"}]}}, 'columns[0].defaultValue: "x" is no int'),
+        (
+            {"schema": {"columns": [{"name": "i", "type": "int", "defaultValue": "x"}]}},
+            'columns[0].defaultValue: "x" is no int',
+        ),
     ],
 )
 def test_a_bad_block_is_told_with_its_place(options: dict[str, Any], said: str) -> None:
@@ -347,7 +470,9 @@ def test_the_source_travels_to_tasks_as_a_small_thing() -> None:
 
 
 def test_no_batch_of_big_rows_is_big() -> None:
-    source = fake({"row.num": 100, "string.length": 1_000_000, "schema": {"fields": {"s": "string"}}})
+    source = fake(
+        {"row.num": 100, "string.length": 1_000_000, "schema": {"fields": {"s": "string"}}}
+    )
     start = source.initial()
     (split,) = source.splits(start, source.latest(start, Limit()), 1)
     first = next(iter(source.read(split)))
@@ -361,20 +486,33 @@ def test_capabilities_follow_the_options() -> None:
     changes = plain | {"rows": [{"kind": "DELETE", "fields": []}]}
     tables = plain | {"tables_configs": [{"rows": [{"kind": "+I"}]}, {}]}
     found = [connector.capabilities_of(values) for values in (plain, changes, tables)]
-    assert [(c.row_kinds, c.multi_table) for c in found] == [(False, False), (True, False), (False, True)]
+    assert [(c.row_kinds, c.multi_table) for c in found] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_declarations_can_be_read_without_arrow() -> None:
     names = ["fake", "console", "assertion", "chaos"]
-    script = (
-        f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}]; sys.exit(bool({{'pyarrow', 'numpy', 'pyspark'}} & set(sys.modules)))"
+    script = f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}]; sys.exit(bool({{'pyarrow', 'numpy', 'pyspark'}} & set(sys.modules)))"
+    subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
 
 
-def test_it_is_behind_where_the_limit_and_not_the_pause_ended_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_behind_where_the_limit_and_not_the_pause_ended_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(source_module.time, "monotonic", lambda: 100.0)
-    options = {"row.num": 10, "split.num": 5, "split.read-interval": 3000, "schema": {"fields": {"i": "int"}}}
+    options = {
+        "row.num": 10,
+        "split.num": 5,
+        "split.read-interval": 3000,
+        "schema": {"fields": {"i": "int"}},
+    }
     source = fake(options, mode=JobMode.STREAMING, parallelism=2)
     part = source.latest(source.initial(), Limit(rows=3))
     assert source.behind(part)

@@ -18,17 +18,33 @@ def test_the_brand_is_told_by_the_url_and_unknown_ones_promise_less(url: str, br
 
 
 def merge(brand: Brand, key: tuple[int, ...] = (0,), *, upsert: bool = True) -> list[str]:
-    made = ForeignMerge(brand=brand, place="S.T", stage="st", columns=('"ID"', '"N"'), key=key, upsert=upsert, large=frozenset({1}))
+    made = ForeignMerge(
+        brand=brand,
+        place="S.T",
+        stage="st",
+        columns=('"ID"', '"N"'),
+        key=key,
+        upsert=upsert,
+        large=frozenset({1}),
+    )
     return made.statements()
 
 
 @pytest.mark.parametrize("brand", list(Brand))
 def test_a_merge_meets_every_key_once_and_deletes_before_it_puts(brand: Brand) -> None:
     pruned, gone, dropped, *puts = merge(brand)
-    assert pruned == "delete from st where exists (select 1 from st later where st.c0 = later.c0 and later.tg_seq > st.tg_seq)"
-    assert gone == 'delete from S.T where exists (select 1 from st s where s.tg_kind in (1, 3) and S.T."ID" = s.c0)'
+    assert (
+        pruned
+        == "delete from st where exists (select 1 from st later where st.c0 = later.c0 and later.tg_seq > st.tg_seq)"
+    )
+    assert (
+        gone
+        == 'delete from S.T where exists (select 1 from st s where s.tg_kind in (1, 3) and S.T."ID" = s.c0)'
+    )
     assert dropped == "delete from st where tg_kind in (1, 3)"
-    assert [text.split()[0] for text in puts] == (["update", "insert"] if brand is Brand.GENERIC else ["merge"])
+    assert [text.split()[0] for text in puts] == (
+        ["update", "insert"] if brand is Brand.GENERIC else ["merge"]
+    )
     assert puts[-1].endswith(";") == (brand is Brand.SQLSERVER)
 
 
@@ -37,20 +53,36 @@ def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
         'merge into S.T t using st s on (t."ID" = s.c0) when matched then update set "N" = cast(s.c1 as varchar(32672)) '
         'when not matched then insert ("ID", "N") values (s.c0, cast(s.c1 as varchar(32672)))'
     )
-    only_key = ForeignMerge(brand=Brand.H2, place="t", stage="s1", columns=("a",), key=(0,), upsert=True).statements()[-1]
+    only_key = ForeignMerge(
+        brand=Brand.H2, place="t", stage="s1", columns=("a",), key=(0,), upsert=True
+    ).statements()[-1]
     assert "when matched" not in only_key
-    assert merge(Brand.GENERIC)[-1].endswith('where not exists (select 1 from S.T t where t."ID" = st.c0)')
+    assert merge(Brand.GENERIC)[-1].endswith(
+        'where not exists (select 1 from S.T t where t."ID" = st.c0)'
+    )
 
 
 def test_rows_without_a_key_are_added_and_without_upsert_only_updates_replace() -> None:
-    assert merge(Brand.DB2, ()) == ['insert into S.T ("ID", "N") select c0, cast(c1 as varchar(32672)) from st']
-    assert [text.split()[0] for text in merge(Brand.DB2, upsert=False)] == ["delete", "delete", "delete", "delete", "insert"]
+    assert merge(Brand.DB2, ()) == [
+        'insert into S.T ("ID", "N") select c0, cast(c1 as varchar(32672)) from st'
+    ]
+    assert [text.split()[0] for text in merge(Brand.DB2, upsert=False)] == [
+        "delete",
+        "delete",
+        "delete",
+        "delete",
+        "insert",
+    ]
 
 
 @pytest.mark.parametrize("brand", list(Brand))
-def test_a_staging_table_has_the_types_of_its_target_where_the_words_are_known(brand: Brand) -> None:
+def test_a_staging_table_has_the_types_of_its_target_where_the_words_are_known(
+    brand: Brand,
+) -> None:
     text = create_stage(brand, "st", "T", ['"ID"'])
     assert (text == "") == (brand is Brand.GENERIC)
-    assert ('case when 1 = 0 then "ID" end as c0' in text) == (brand not in (Brand.GENERIC, Brand.H2)), "to H2 that would be a null without a type"
+    assert ('case when 1 = 0 then "ID" end as c0' in text) == (
+        brand not in (Brand.GENERIC, Brand.H2)
+    ), "to H2 that would be a null without a type"
     assert ("into st" in text) == (brand is Brand.SQLSERVER)
     assert "bigint" not in create_record(brand)

@@ -30,15 +30,32 @@ def messages(connector: Any, **given: Any) -> list[str]:
 def test_blocks_that_are_right_have_no_problem() -> None:
     assert problems(SOURCE, url=URL, table_path="shop.orders", user="u", password="p") == []
     assert problems(SOURCE, url=URL, query="select 1", partition_column="id", partition_num=4) == []
-    assert problems(SOURCE, url="jdbc:sqlite:/tmp/x.db", table_list=[{"table_path": "a"}, {"table_path": "b", "query": "select 1"}]) == []
+    assert (
+        problems(
+            SOURCE,
+            url="jdbc:sqlite:/tmp/x.db",
+            table_list=[{"table_path": "a"}, {"table_path": "b", "query": "select 1"}],
+        )
+        == []
+    )
     assert problems(SINK, url=URL, generate_sink_sql=True, table="${table_name}") == []
     assert problems(SINK, url=URL, query="insert into t values (?)") == []
 
 
 def test_all_problems_of_a_source_are_told_at_once() -> None:
-    found = messages(SOURCE, url="jdbc:oracle:thin:@host", where_condition="id > 1", partition_num=0, use_regex=True, table_path="(")
+    found = messages(
+        SOURCE,
+        url="jdbc:oracle:thin:@host",
+        where_condition="id > 1",
+        partition_num=0,
+        use_regex=True,
+        table_path="(",
+    )
     assert len(found) == 5
-    assert any("oracle is read and written by Spark's JDBC, which needs its driver" in message for message in found)
+    assert any(
+        "oracle is read and written by Spark's JDBC, which needs its driver" in message
+        for message in found
+    )
     assert any("name the tables in table_list" in message for message in found)
     assert any("begins with `where`" in message for message in found)
 
@@ -47,7 +64,10 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
     ("given", "message"),
     [
         ({}, "what to read is missing"),
-        ({"table_path": "t", "table_list": [{"table_path": "u"}]}, "instead of query and table_path"),
+        (
+            {"table_path": "t", "table_list": [{"table_path": "u"}]},
+            "instead of query and table_path",
+        ),
         ({"table_list": [{"table_path": "t"}, {"table_path": "t"}]}, "two tables 't'"),
         ({"table_list": [{"query": "select 1"}]}, "table_path is missing"),
         ({"table_list": ["t"]}, "is a block"),
@@ -63,7 +83,10 @@ def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: s
     ("given", "message"),
     [
         ({}, "what to write is missing"),
-        ({"query": "insert into t values (?)", "table": "t"}, "generate_sink_sql and table have no effect beside it"),
+        (
+            {"query": "insert into t values (?)", "table": "t"},
+            "generate_sink_sql and table have no effect beside it",
+        ),
         ({"query": "insert into t values (1)"}, "no ?"),
         ({"query": "insert into t values (':a') -- ?"}, "no ?"),
         ({"query": "insert into t values (?, :a)"}, "both ? and :name"),
@@ -79,16 +102,50 @@ def test_what_does_not_go_together_in_a_sink(given: dict[str, Any], message: str
 
 
 def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() -> None:
-    oracle = {"url": "jdbc:oracle:thin:scott/tiger@//host:1521/x", "driver": "oracle.jdbc.OracleDriver"}
-    assert problems(SOURCE, table_path="SHOP.ORDERS", partition_column="ID", partition_num=4, **oracle) == []
+    oracle = {
+        "url": "jdbc:oracle:thin:scott/tiger@//host:1521/x",
+        "driver": "oracle.jdbc.OracleDriver",
+    }
+    assert (
+        problems(SOURCE, table_path="SHOP.ORDERS", partition_column="ID", partition_num=4, **oracle)
+        == []
+    )
     assert problems(SOURCE, query="select 1 from dual", **oracle) == []
-    assert problems(SINK, table="ORDERS", generate_sink_sql=True, primary_keys=["ID"], enable_upsert=False, **oracle) == []
-    assert problems(SINK, table="ORDERS", is_exactly_once=True, primary_keys=["ID"], custom_sql="delete from t", **oracle) == []
+    assert (
+        problems(
+            SINK,
+            table="ORDERS",
+            generate_sink_sql=True,
+            primary_keys=["ID"],
+            enable_upsert=False,
+            **oracle,
+        )
+        == []
+    )
+    assert (
+        problems(
+            SINK,
+            table="ORDERS",
+            is_exactly_once=True,
+            primary_keys=["ID"],
+            custom_sql="delete from t",
+            **oracle,
+        )
+        == []
+    )
     assert problems(SINK, query="insert into t values (:id)", **oracle) == []
     unknown = {"url": "jdbc:vertica://host/x", "driver": "com.vertica.jdbc.Driver"}
-    assert [m for m in messages(SINK, table="ORDERS", is_exactly_once=True, **unknown) if "rows come at least once" in m]
+    assert [
+        m
+        for m in messages(SINK, table="ORDERS", is_exactly_once=True, **unknown)
+        if "rows come at least once" in m
+    ]
     assert problems(SINK, table="ORDERS", primary_keys=["ID"], **unknown) == []
-    assert [m for m in messages(SOURCE, url="oracle:thin:x", table_path="t") if "begins no JDBC URL" in m]
+    assert [
+        m
+        for m in messages(SOURCE, url="oracle:thin:x", table_path="t")
+        if "begins no JDBC URL" in m
+    ]
 
     def able(**given: Any) -> tuple[Any, ...]:
         values, _ = SINK.options.read(Block(given, lambda _: Location(""), ""))
@@ -96,10 +153,25 @@ def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() ->
         return found.delivery, found.go_back, found.fusable, found.row_kinds
 
     assert able(table="T", **oracle) == (Delivery.EXACTLY_ONCE, GoBack.DUPLICATE, False, True)
-    assert able(table="T", primary_keys=["ID"], **oracle) == (Delivery.EXACTLY_ONCE, GoBack.REPLAY, False, True)
-    assert able(query="insert into t values (?)", **oracle) == (Delivery.EXACTLY_ONCE, GoBack.DUPLICATE, False, False)
+    assert able(table="T", primary_keys=["ID"], **oracle) == (
+        Delivery.EXACTLY_ONCE,
+        GoBack.REPLAY,
+        False,
+        True,
+    )
+    assert able(query="insert into t values (?)", **oracle) == (
+        Delivery.EXACTLY_ONCE,
+        GoBack.DUPLICATE,
+        False,
+        False,
+    )
     assert able(table="T", **unknown) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE, False, False)
-    assert able(table="T", primary_keys=["ID"], **unknown) == (Delivery.AT_LEAST_ONCE, GoBack.REPLAY, False, True)
+    assert able(table="T", primary_keys=["ID"], **unknown) == (
+        Delivery.AT_LEAST_ONCE,
+        GoBack.REPLAY,
+        False,
+        True,
+    )
     values, _ = SINK.options.read(Block({"table": "T", **oracle}, lambda _: Location(""), ""))
     assert SINK.of(values).spark == "tidegate.connectors.jdbc.spark:save"
     assert SINK.of({**values, "url": URL}) is SINK
@@ -122,13 +194,31 @@ def test_a_url_is_read_and_never_shows_its_password() -> None:
     )  # fmt: skip
     assert "s@cret" not in f"{address} {address!r}"
     assert address.masked("failed with s@cret, s%40cret") == "failed with ******, ******"
-    assert parse_url("jdbc:postgresql://[::1]/db?user=u&password=p").uri("postgresql") == "postgresql://u:p@[::1]:5432/db"
-    assert parse_url("jdbc:postgresql://h/db", "a", 'p"ss /word').uri("postgresql") == "postgresql://a:p%22ss%20%2Fword@h:5432/db"
+    assert (
+        parse_url("jdbc:postgresql://[::1]/db?user=u&password=p").uri("postgresql")
+        == "postgresql://u:p@[::1]:5432/db"
+    )
+    assert (
+        parse_url("jdbc:postgresql://h/db", "a", 'p"ss /word').uri("postgresql")
+        == "postgresql://a:p%22ss%20%2Fword@h:5432/db"
+    )
     assert parse_url("jdbc:sqlite:/data/x.db?mode=ro").database == "/data/x.db"
-    assert shown_url("jdbc:mysql://u:p@h/db?password=x&a=b") == "jdbc:mysql://u:******@h/db?password=******&a=b"
+    assert (
+        shown_url("jdbc:mysql://u:p@h/db?password=x&a=b")
+        == "jdbc:mysql://u:******@h/db?password=******&a=b"
+    )
 
 
-@pytest.mark.parametrize("url", ["mysql", "jdbc:db2://h/x", "jdbc:mysql://", "jdbc:sqlite::memory:", "jdbc:mysql://h:99999999/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql",
+        "jdbc:db2://h/x",
+        "jdbc:mysql://",
+        "jdbc:sqlite::memory:",
+        "jdbc:mysql://h:99999999/x",
+    ],
+)
 def test_a_url_that_cannot_be_read_says_why(url: str) -> None:
     with pytest.raises(ValueError, match=r"\w+ \w+"):
         parse_url(url)
@@ -155,9 +245,19 @@ WITHOUT_MEANING = {
 
 
 @pytest.mark.parametrize("connector", [SOURCE, SINK], ids=["source", "sink"])
-def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have_none(connector: Any) -> None:
-    known = {name: option for option in connector.options.options for name in (option.key, *option.fallbacks)}
+def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have_none(
+    connector: Any,
+) -> None:
+    known = {
+        name: option
+        for option in connector.options.options
+        for name in (option.key, *option.fallbacks)
+    }
     kind = connector.kind.value
     assert set(REFERENCE[kind].split()) <= set(known)
-    silent = {option.key for option in connector.options.options if option.description.startswith("Accepted for the reference's sake, without effect")}
+    silent = {
+        option.key
+        for option in connector.options.options
+        if option.description.startswith("Accepted for the reference's sake, without effect")
+    }
     assert silent == WITHOUT_MEANING[kind]

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.jdbc.merge import ColumnMissing, Merge
-from tidegate.connectors.jdbc.names import Stage, is_dead, lineage_digest, record_id, sink_digest, stage_prefix
+from tidegate.connectors.jdbc.names import (
+    Stage,
+    is_dead,
+    lineage_digest,
+    record_id,
+    sink_digest,
+    stage_prefix,
+)
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
 from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
 from tidegate.connectors.jdbc.query import columns_of, parameters
@@ -26,23 +33,47 @@ from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.placeholders import for_table, list_for_table, table_words
 
-CONTEXT = OperatorContext(job_id=7, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
-ORDERS = Table(path="shop.public.orders", columns=(Column(name="Id", type=parse_type("int")), Column(name="n", type=parse_type("string"))), primary_key=("Id",))
+CONTEXT = OperatorContext(
+    job_id=7, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1
+)
+ORDERS = Table(
+    path="shop.public.orders",
+    columns=(
+        Column(name="Id", type=parse_type("int")),
+        Column(name="n", type=parse_type("string")),
+    ),
+    primary_key=("Id",),
+)
 MYSQL, POSTGRES, SQLITE = (dialect_of(system) for system in System)
 
 
 def values(**given: Any) -> Values:
-    return SINK_OPTIONS.read(Block({"url": "jdbc:mysql://h/db", "generate_sink_sql": True, **given}, lambda _: Location(""), ""))[0]
+    return SINK_OPTIONS.read(
+        Block(
+            {"url": "jdbc:mysql://h/db", "generate_sink_sql": True, **given},
+            lambda _: Location(""),
+            "",
+        )
+    )[0]
 
 
 def test_positions_count_chunks_over_all_tables() -> None:
-    position = Position(tables=(TableChunks(path="a", column="id", edges=(10, 20), rows_each=5), TableChunks(path="b", rows_each=7)))
+    position = Position(
+        tables=(
+            TableChunks(path="a", column="id", edges=(10, 20), rows_each=5),
+            TableChunks(path="b", rows_each=7),
+        )
+    )
     assert (position.total, position.rows(2), position.rows(4)) == (4, 10, 22)
     assert list(position.spans(4)) == [(0, 0, 3), (1, 0, 1)]
     assert list(replace(position, done=2).spans(4)) == [(0, 2, 3), (1, 0, 1)]
     assert list(replace(position, done=3).spans(3)) == []
     first = position.tables[0]
-    assert [first.span(0, 1), first.span(1, 3), first.span(0, 3)] == [(None, 10, "also"), (10, None, "not"), (None, None, "also")]
+    assert [first.span(0, 1), first.span(1, 3), first.span(0, 3)] == [
+        (None, 10, "also"),
+        (10, None, "not"),
+        (None, None, "also"),
+    ]
     assert Position.of(position.to_json()) == position
     assert position.to_json()["version"] == 1, "as older releases understand it"
     with pytest.raises(TerminalError, match="version 3"):
@@ -51,15 +82,31 @@ def test_positions_count_chunks_over_all_tables() -> None:
 
 def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
     table = TableChunks(path="a", column="id", edges=(10, 20), rows_each=5, nulls=True)
-    assert [table.span(n, n + 1) for n in range(table.count)] == [(None, None, "only"), (None, 10, "not"), (10, 20, "not"), (20, None, "not")]
-    assert [table.span(0, 2), table.span(0, 4), table.span(1, 4)] == [(None, 10, "also"), (None, None, "also"), (None, None, "not")]
+    assert [table.span(n, n + 1) for n in range(table.count)] == [
+        (None, None, "only"),
+        (None, 10, "not"),
+        (10, 20, "not"),
+        (20, None, "not"),
+    ]
+    assert [table.span(0, 2), table.span(0, 4), table.span(1, 4)] == [
+        (None, 10, "also"),
+        (None, None, "also"),
+        (None, None, "not"),
+    ]
     position = Position(tables=(table,), done=1)
     assert Position.of(position.to_json()) == position
     assert position.to_json()["version"] == 2
 
 
 def test_too_many_edges_are_thinned_until_they_fit() -> None:
-    (table,) = thinned([TableChunks(path="a", column="k", edges=tuple(f"key {i:05}" for i in range(1000)), rows_each=10)], chars_max=4000)
+    (table,) = thinned(
+        [
+            TableChunks(
+                path="a", column="k", edges=tuple(f"key {i:05}" for i in range(1000)), rows_each=10
+            )
+        ],
+        chars_max=4000,
+    )
     assert 100 < len(table.edges) < 400
     assert table.rows_each * table.count == pytest.approx(10_000, rel=0.05)
     assert list(table.edges) == sorted(table.edges)
@@ -74,45 +121,87 @@ def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
     assert is_dead(stage, "L", 123_456)
     assert not is_dead(stage, "L", 123_455)
     assert is_dead(stage, "M", 1)
-    assert len({record_id(CONTEXT, "L"), record_id(CONTEXT, "M"), record_id(replace(CONTEXT, pipeline=2), "L")}) == 3
+    assert (
+        len(
+            {
+                record_id(CONTEXT, "L"),
+                record_id(CONTEXT, "M"),
+                record_id(replace(CONTEXT, pipeline=2), "L"),
+            }
+        )
+        == 3
+    )
 
 
 def test_placeholders_stand_for_the_incoming_table() -> None:
     words = table_words(ORDERS)
-    assert for_table("${database_name}_${schema_name}.${table_name}_${comment:x}_${unique_key}", words) == "shop_public.orders_x_${unique_key}"
+    assert (
+        for_table("${database_name}_${schema_name}.${table_name}_${comment:x}_${unique_key}", words)
+        == "shop_public.orders_x_${unique_key}"
+    )
     assert list_for_table(["${primary_key}"], words) == ["Id"]
     assert list_for_table(["${unique_key}"], words) == []
 
 
 def test_a_dot_within_a_name_parts_nothing() -> None:
-    mysql, postgres, lite = parse_url("jdbc:mysql://h/db"), parse_url("jdbc:postgresql://h/db"), parse_url("jdbc:sqlite:/x/shop.db")
+    mysql, postgres, lite = (
+        parse_url("jdbc:mysql://h/db"),
+        parse_url("jdbc:postgresql://h/db"),
+        parse_url("jdbc:sqlite:/x/shop.db"),
+    )
 
     def arriving(name: TableName) -> Table:
         return from_message(as_message(TableInfo(name=name, columns=()).as_table({})))
 
     shop = arriving(TableName("shop", "", "a.b"))
-    assert (shop.path, for_table("${database_name}/${schema_name:none}/${table_name}", table_words(shop))) == ("shop.a.b", "shop/none/a.b")
+    assert (
+        shop.path,
+        for_table("${database_name}/${schema_name:none}/${table_name}", table_words(shop)),
+    ) == ("shop.a.b", "shop/none/a.b")
     for dotted in (shop, arriving(TableName("db", "public", "a.b"))):
         assert target_of(dotted, values(), MYSQL, mysql).name == TableName("db", "", "a.b")
-        assert target_of(dotted, values(database="other"), MYSQL, mysql).name == TableName("other", "", "a.b")
-        assert target_of(dotted, values(table="sales.${table_name}_x", field_ide="UPPERCASE"), POSTGRES, postgres).name == TableName("db", "sales", "A.B_X")
+        assert target_of(dotted, values(database="other"), MYSQL, mysql).name == TableName(
+            "other", "", "a.b"
+        )
+        assert target_of(
+            dotted, values(table="sales.${table_name}_x", field_ide="UPPERCASE"), POSTGRES, postgres
+        ).name == TableName("db", "sales", "A.B_X")
         assert target_of(dotted, values(), SQLITE, lite).name == TableName("", "", "a.b")
-    assert target_of(shop, values(table="${table_full_name}"), POSTGRES, postgres).name == TableName("db", "shop", "a.b")
-    assert target_of(replace(shop, path="shop.public.c"), values(), MYSQL, mysql).name == TableName("db", "", "c"), "renamed since"
-    with pytest.raises(UserError, match=r"'elsewhere\.public\.a\.b' is in the database 'elsewhere'"):
+    assert target_of(
+        shop, values(table="${table_full_name}"), POSTGRES, postgres
+    ).name == TableName("db", "shop", "a.b")
+    assert target_of(replace(shop, path="shop.public.c"), values(), MYSQL, mysql).name == TableName(
+        "db", "", "c"
+    ), "renamed since"
+    with pytest.raises(
+        UserError, match=r"'elsewhere\.public\.a\.b' is in the database 'elsewhere'"
+    ):
         target_of(shop, values(table="elsewhere.public.${table_name}"), POSTGRES, postgres)
     assert "name-parts" not in arriving(TableName("shop", "public", "orders")).options
 
 
 def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
-    mysql, postgres = parse_url("jdbc:mysql://h/db"), parse_url("jdbc:postgresql://h/db?currentSchema=sales")
+    mysql, postgres = (
+        parse_url("jdbc:mysql://h/db"),
+        parse_url("jdbc:postgresql://h/db?currentSchema=sales"),
+    )
     assert target_of(ORDERS, values(), MYSQL, mysql).name == TableName("db", "", "orders")
-    assert target_of(ORDERS, values(database="other"), MYSQL, mysql).name == TableName("other", "", "orders")
-    assert target_of(ORDERS, values(table="${schema_name}.${table_name}"), POSTGRES, postgres).name == TableName("db", "public", "orders")
-    assert target_of(ORDERS, values(), POSTGRES, postgres).name == TableName("db", "sales", "orders")
-    upper = target_of(ORDERS, values(field_ide="UPPERCASE", primary_keys=["id"]), POSTGRES, postgres)
+    assert target_of(ORDERS, values(database="other"), MYSQL, mysql).name == TableName(
+        "other", "", "orders"
+    )
+    assert target_of(
+        ORDERS, values(table="${schema_name}.${table_name}"), POSTGRES, postgres
+    ).name == TableName("db", "public", "orders")
+    assert target_of(ORDERS, values(), POSTGRES, postgres).name == TableName(
+        "db", "sales", "orders"
+    )
+    upper = target_of(
+        ORDERS, values(field_ide="UPPERCASE", primary_keys=["id"]), POSTGRES, postgres
+    )
     assert (upper.name.table, upper.names(), upper.key) == ("ORDERS", ["ID", "N"], ("ID",))
-    assert target_of(ORDERS, values(table="public.${table_name}", field_ide="UPPERCASE"), POSTGRES, postgres).name == TableName("db", "public", "ORDERS")
+    assert target_of(
+        ORDERS, values(table="public.${table_name}", field_ide="UPPERCASE"), POSTGRES, postgres
+    ).name == TableName("db", "public", "ORDERS")
     with pytest.raises(KeyMissing):
         target_of(ORDERS, values(primary_keys=["nope"]), MYSQL, mysql)
     with pytest.raises(UserError, match="placeholder"):
@@ -123,19 +212,47 @@ def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
 
 def test_a_table_in_a_message_comes_back() -> None:
     rich = replace(
-        ORDERS, columns=(*ORDERS.columns, Column(name="m", type=parse_type("array<decimal(5,2)>")), Column(name="r", type=parse_type({"a b": "int"})))
+        ORDERS,
+        columns=(
+            *ORDERS.columns,
+            Column(name="m", type=parse_type("array<decimal(5,2)>")),
+            Column(name="r", type=parse_type({"a b": "int"})),
+        ),
     )
     back = from_message(as_message(rich))
-    assert [str(c.type) for c in back.columns] == ["int", "string", "array<decimal(5,2)>", "map<string,string>"]
+    assert [str(c.type) for c in back.columns] == [
+        "int",
+        "string",
+        "array<decimal(5,2)>",
+        "map<string,string>",
+    ]
     assert (back.path, back.primary_key, back.kinds) == (rich.path, rich.primary_key, False)
 
 
-def merge(dialect: Any, *, kinds: bool = False, upsert: bool = True, key: tuple[str, ...] = ("Id",)) -> Merge:
-    target = target_of(replace(ORDERS, kinds=kinds, primary_key=key), values(), dialect, parse_url("jdbc:mysql://h/db"))
-    columns = (NativeColumn(name="Id", native="integer"), NativeColumn(name="n", native="character varying(20)", charset="latin1", collation="latin1_bin"))
+def merge(
+    dialect: Any, *, kinds: bool = False, upsert: bool = True, key: tuple[str, ...] = ("Id",)
+) -> Merge:
+    target = target_of(
+        replace(ORDERS, kinds=kinds, primary_key=key),
+        values(),
+        dialect,
+        parse_url("jdbc:mysql://h/db"),
+    )
+    columns = (
+        NativeColumn(name="Id", native="integer"),
+        NativeColumn(
+            name="n", native="character varying(20)", charset="latin1", collation="latin1_bin"
+        ),
+    )
     info = TableInfo(name=TableName("db", "s", "orders"), columns=columns, primary_key=("Id",))
     relation = Relation(info=info, uniques=(UniqueIndex(name="PRIMARY", columns=("Id",)),))
-    return Merge(dialect=dialect, target=target, relation=relation, stage=TableName("db", "s", "stage"), upsert=upsert)
+    return Merge(
+        dialect=dialect,
+        target=target,
+        relation=relation,
+        stage=TableName("db", "s", "stage"),
+        upsert=upsert,
+    )
 
 
 def texts(merge: Merge, *, distinct: bool = False) -> list[str]:
@@ -155,12 +272,22 @@ def test_statements_follow_the_key() -> None:
     assert delete.startswith('delete from "orders" where ("Id") in (select c0')
     assert "kind in (1, 3)" in delete
     assert "kind in (0, 2)" in put
-    assert [s.split()[0] for s in texts(merge(MYSQL, kinds=True, upsert=False))] == ["delete", "insert"]
+    assert [s.split()[0] for s in texts(merge(MYSQL, kinds=True, upsert=False))] == [
+        "delete",
+        "insert",
+    ]
     assert len(texts(merge(MYSQL, upsert=False))) == 1
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
-    lacking = replace(merge(MYSQL), relation=Relation(info=TableInfo(name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),))))
+    lacking = replace(
+        merge(MYSQL),
+        relation=Relation(
+            info=TableInfo(
+                name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),)
+            )
+        ),
+    )
     with pytest.raises(ColumnMissing, match=r"no column n\b"):
         lacking.statements(distinct=False)
 
@@ -168,10 +295,17 @@ def test_a_column_that_is_not_there_is_named() -> None:
 def test_a_query_of_ones_own_keeps_what_stands_in_quotes() -> None:
     found = parameters("insert into t values (?, 'a?b%:x', \"c?\", ?) -- ? :y\n;")
     assert found == ("insert into t values (%s, 'a?b%%:x', \"c?\", %s) -- ? :y\n", (None, None))
-    assert parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == ("insert into t values (?, ':b', x::int, ?) /* :c */", ("a", "a_2"))
+    assert parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == (
+        "insert into t values (?, ':b', x::int, ?) /* :c */",
+        ("a", "a_2"),
+    )
     assert columns_of(("b", "A", "b"), ["a", "b"]) == [1, 0, 1]
     assert columns_of((None, None), ["a", "b"]) == [0, 1]
-    for names, wrong in [(("c",), "no such column: a, b"), ((None, "a"), "both \\? and :name"), ((None,), "1 times \\?")]:
+    for names, wrong in [
+        (("c",), "no such column: a, b"),
+        ((None, "a"), "both \\? and :name"),
+        ((None,), "1 times \\?"),
+    ]:
         with pytest.raises(UserError, match=wrong):
             columns_of(names, ["a", "b"])
 
@@ -182,7 +316,10 @@ def test_literals_cannot_end_early() -> None:
     assert POSTGRES.literal("a\\'b") == "E'a\\\\''b'"
     assert SQLITE.literal("a'b") == "'a''b'"
     assert [d.quote('a`"b') for d in (MYSQL, POSTGRES)] == ['`a``"b`', '"a`""b"']
-    assert [MYSQL.number_or_text(text) for text in ("12.5", "1 or 1")] == ["12.5", "_utf8mb4 x'31206f722031'"]
+    assert [MYSQL.number_or_text(text) for text in ("12.5", "1 or 1")] == [
+        "12.5",
+        "_utf8mb4 x'31206f722031'",
+    ]
 
 
 def test_chunks_leave_no_number_out_and_none_twice() -> None:
@@ -190,7 +327,10 @@ def test_chunks_leave_no_number_out_and_none_twice() -> None:
     assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
     assert all(a.high == b.low for a, b in pairwise(chunks))
     assert condition(POSTGRES, '"id"', 5, None, nulls=False) == '("id" >= 5)'
-    assert condition(POSTGRES, '"id"', None, as_bound(b"\x01"), nulls=True) == '("id" < \'\\x01\'::bytea or "id" is null)'
+    assert (
+        condition(POSTGRES, '"id"', None, as_bound(b"\x01"), nulls=True)
+        == '("id" < \'\\x01\'::bytea or "id" is null)'
+    )
     assert condition(POSTGRES, '"id"', None, None, nulls=True) == ""
     assert condition(POSTGRES, '"id"', None, None, nulls=False) == '"id" is not null'
 
@@ -198,6 +338,12 @@ def test_chunks_leave_no_number_out_and_none_twice() -> None:
 def test_rows_for_load_data_tell_null_from_empty() -> None:
     import pyarrow as pa
 
-    batch = pa.RecordBatch.from_pydict({"a": ["", None, "\\N", "t\tn\n"], "b": [b"\xff", None, b"", b"\0"], "c": [True, None, False, True]})
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "a": ["", None, "\\N", "t\tn\n"],
+            "b": [b"\xff", None, b"", b"\0"],
+            "c": [True, None, False, True],
+        }
+    )
     assert encoded(batch) == b"\tff\t1\n\\N\t\\N\t\\N\n\\\\N\t\t0\nt\\tn\\n\t00\t1\n"
     assert encoded(batch.slice(0, 0)) == b""

@@ -19,7 +19,9 @@ def rows(head: str) -> list[list[list[str]]]:
     chapter = PAGE.read_text(encoding="utf-8").partition(f"## {head}\n")[2].partition("\n## ")[0]
     lines = [line for line in chapter.splitlines() if line.startswith("|")][2:]
     assert lines
-    return [[re.findall(r"`([^`]*)`", cell) for cell in line.strip("|").split("|")] for line in lines]
+    return [
+        [re.findall(r"`([^`]*)`", cell) for cell in line.strip("|").split("|")] for line in lines
+    ]
 
 
 @pytest.mark.parametrize("system", list(System))
@@ -35,5 +37,7 @@ def test_what_a_column_of_a_pipeline_becomes_in_a_new_table() -> None:
     told = set()
     for (ours,), *natives in rows("New tables"):
         told.add(parse_type(ours).name)
-        assert [dialect_of(system).native_type(parse_type(ours)) for system in System] == [native for (native,) in natives], ours
+        assert [dialect_of(system).native_type(parse_type(ours)) for system in System] == [
+            native for (native,) in natives
+        ], ours
     assert set(TypeName) - told == {TypeName.ROW}, "rows are told of in words"

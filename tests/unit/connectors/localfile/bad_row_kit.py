@@ -24,19 +24,30 @@ def make(path: Path, form: str, schema: Any, **options: Any) -> LocalFileSource:
         **({"schema": fields} if schema else {}),
         **options,
     }
-    values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
+    values, problems = SOURCE_OPTIONS.read(
+        Block(given, lambda _: Location("job.conf"), "source[0]")
+    )
     assert not problems
-    context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
+    context = OperatorContext(
+        job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1
+    )
     source = LocalFileSource(values, context)
     source.piece_bytes_min = 1
     return source
 
 
-def read(path: Path, form: str, schema: Any, splits: int = 1, **options: Any) -> list[dict[str, Any]]:
+def read(
+    path: Path, form: str, schema: Any, splits: int = 1, **options: Any
+) -> list[dict[str, Any]]:
     source = make(path, form, schema, **options)
     start = source.initial()
     end = source.latest(start, Limit())
-    return [row for split in source.splits(start, end, splits) for batch in source.read(split) for row in batch.to_pylist()]
+    return [
+        row
+        for split in source.splits(start, end, splits)
+        for batch in source.read(split)
+        for row in batch.to_pylist()
+    ]
 
 
 def error(path: Path, form: str, schema: Any, splits: int = 1, **options: Any) -> str:

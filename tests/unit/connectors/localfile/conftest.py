@@ -10,13 +10,28 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_fence, write_lineages, write_publish, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile import (
+    committer,
+    write_fence,
+    write_lineages,
+    write_publish,
+    write_savemode,
+    write_takeback,
+    writer,
+)
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import (
+    AlreadyCommitted,
+    Commit,
+    Committed,
+    OperatorContext,
+    Resume,
+    WriteTask,
+)
 from tidegate.plugin.option import Block
 
 TABLE = Table(path="db.orders", columns=(Column(name="id", type=DataType(TypeName.BIGINT)),))
@@ -27,34 +42,76 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the kit beside this file
 class Generation:
     """One driver of one generation: opens, stages with as many tasks as it likes, commits."""
 
-    def __init__(self, root: Path, number: int, *, lineage: str = "L", operator: str = "Sink[0]-LocalFile", pipeline: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        number: int,
+        *,
+        lineage: str = "L",
+        operator: str = "Sink[0]-LocalFile",
+        pipeline: int = 1,
+        **options: Any,
+    ) -> None:
         data = {"path": str(root), **options}
         values, problems = SINK_OPTIONS.read(Block(data, lambda _: Location("job.conf"), "sink[0]"))
         assert problems == []
-        context = OperatorContext(job_id=7, job_name="orders", pipeline=pipeline, operator=operator, mode=JobMode.STREAMING, parallelism=2)
+        context = OperatorContext(
+            job_id=7,
+            job_name="orders",
+            pipeline=pipeline,
+            operator=operator,
+            mode=JobMode.STREAMING,
+            parallelism=2,
+        )
         self.sink, self.number, self.lineage = LocalFileSink(values, context), number, lineage
         self.pipeline, self.committer = pipeline, self.sink.committer()
 
-    def resume(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> Resume:
-        return Resume(lineage=self.lineage, generation=self.number, checkpoint=checkpoint, pending=pending, state=state, **more)
+    def resume(
+        self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any
+    ) -> Resume:
+        return Resume(
+            lineage=self.lineage,
+            generation=self.number,
+            checkpoint=checkpoint,
+            pending=pending,
+            state=state,
+            **more,
+        )
 
-    def open(self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any) -> "Generation":
+    def open(
+        self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any
+    ) -> "Generation":
         self.committer.open(self.resume(checkpoint, pending, state, **more))
         return self
 
     def stage(self, checkpoint: int, *tasks: list[int], table: Table = TABLE) -> list[Any]:
         messages = []
         for subtask, ids in enumerate(tasks):
-            task = WriteTask(lineage=self.lineage, checkpoint=checkpoint, generation=self.number, subtask=subtask, token=f"t{next(_tokens)}")
+            task = WriteTask(
+                lineage=self.lineage,
+                checkpoint=checkpoint,
+                generation=self.number,
+                subtask=subtask,
+                token=f"t{next(_tokens)}",
+            )
             writer = self.sink.writer(task)
             writer.write(table, pa.record_batch({"id": pa.array(ids, pa.int64())}))
             messages.append(writer.close())
         return messages
 
-    def commit(self, checkpoint: int, messages: list[Any], offsets: Any = None) -> Committed | AlreadyCommitted:
+    def commit(
+        self, checkpoint: int, messages: list[Any], offsets: Any = None
+    ) -> Committed | AlreadyCommitted:
         ranges = {"Source[0]": [checkpoint - 1, checkpoint]} if offsets is None else offsets
         return self.committer.commit(
-            Commit(lineage=self.lineage, pipeline=self.pipeline, checkpoint=checkpoint, generation=self.number, offsets=ranges, messages=messages)
+            Commit(
+                lineage=self.lineage,
+                pipeline=self.pipeline,
+                checkpoint=checkpoint,
+                generation=self.number,
+                offsets=ranges,
+                messages=messages,
+            )
         )
 
     def batch(self, checkpoint: int, *tasks: list[int]) -> Committed | AlreadyCommitted:
@@ -63,7 +120,12 @@ class Generation:
 
 def visible(root: Path) -> list[Path]:
     """What a reader of the directory sees: everything but hidden names."""
-    return sorted(p for p in root.rglob("*") if p.is_file() and not any(part.startswith((".", "_")) for part in p.relative_to(root).parts))
+    return sorted(
+        p
+        for p in root.rglob("*")
+        if p.is_file()
+        and not any(part.startswith((".", "_")) for part in p.relative_to(root).parts)
+    )
 
 
 def rows(root: Path) -> list[int]:
@@ -85,7 +147,16 @@ class Crash(Exception):
 @pytest.fixture
 def kit() -> SimpleNamespace:
     """The names of this file, for tests that cannot import it."""
-    return SimpleNamespace(Generation=Generation, Crash=Crash, TABLE=TABLE, rows=rows, visible=visible, records=records, staged=staged, crash=crash)
+    return SimpleNamespace(
+        Generation=Generation,
+        Crash=Crash,
+        TABLE=TABLE,
+        rows=rows,
+        visible=visible,
+        records=records,
+        staged=staged,
+        crash=crash,
+    )
 
 
 @pytest.fixture
@@ -98,7 +169,15 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], No
         if act is not None:
             act()
 
-    for module in (committer, writer, write_fence, write_lineages, write_publish, write_savemode, write_takeback):
+    for module in (
+        committer,
+        writer,
+        write_fence,
+        write_lineages,
+        write_publish,
+        write_savemode,
+        write_takeback,
+    ):
         monkeypatch.setattr(module, "failpoint", passed)
     return due.__setitem__
 

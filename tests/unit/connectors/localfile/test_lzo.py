@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile.lzo import BLOCK_BYTES, LzopStream, compress, decompress, unpacked
+from tidegate.connectors.localfile.lzo import (
+    BLOCK_BYTES,
+    LzopStream,
+    compress,
+    decompress,
+    unpacked,
+)
 from tidegate.connectors.localfile.streams import BadFile, Part, bytes_of
 
 # Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines `<i>;tide;<i % 3>` for i = 0 to 11.
@@ -44,7 +50,19 @@ def test_any_bytes_with_any_repetitions_come_back(pieces: list[tuple[bytes, int]
 def test_repetitions_near_and_far_are_found_and_files_of_many_blocks_come_back() -> None:
     rng = random.Random(5)
     far = rng.randbytes(300)
-    data = b"".join([far, rng.randbytes(1500), far, rng.randbytes(9000), far, rng.randbytes(40_000), far, b"x" * 90_000, LINES * 2000])
+    data = b"".join(
+        [
+            far,
+            rng.randbytes(1500),
+            far,
+            rng.randbytes(9000),
+            far,
+            rng.randbytes(40_000),
+            far,
+            b"x" * 90_000,
+            LINES * 2000,
+        ]
+    )
     made = packed(data[:7], data[7:100_000], data[100_000:])
     assert len(data) > 3 * BLOCK_BYTES
     assert len(made) < len(data) // 3
@@ -74,5 +92,8 @@ def test_a_flipped_bit_in_our_own_files_is_found_by_its_checksum() -> None:
 def test_a_file_that_is_none_or_not_whole_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "f.lzo"
     path.write_bytes(data)
-    with path.open("rb") as file, pytest.raises(BadFile, match=r"f\.lzo: is not whole or not compressed with lzo"):
+    with (
+        path.open("rb") as file,
+        pytest.raises(BadFile, match=r"f\.lzo: is not whole or not compressed with lzo"),
+    ):
         list(bytes_of(file, Part(str(path), len(data), 0, 0, -1), "lzo"))

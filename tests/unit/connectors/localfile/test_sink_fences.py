@@ -52,11 +52,15 @@ def test_a_fence_is_whole_or_not_there(kit: Any, tmp_path: Path, at: Any) -> Non
     assert list(tmp_path.glob(".tidegate/*/*/draft-*")) == []
 
 
-def test_a_directory_that_vanishes_while_it_is_opened_is_worth_another_attempt(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_vanishes_while_it_is_opened_is_worth_another_attempt(
+    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone(*_: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
-    monkeypatch.setattr("tidegate.connectors.localfile.write_fence.link", gone)  # another copy has finished right here
+    monkeypatch.setattr(
+        "tidegate.connectors.localfile.write_fence.link", gone
+    )  # another copy has finished right here
     with pytest.raises(DirectoryRemoved, match="while the file sink"):
         kit.Generation(tmp_path, 8).open(token="aa")
 
@@ -72,7 +76,9 @@ def test_a_fence_of_an_older_release_counts_by_its_number(kit: Any, tmp_path: Pa
     assert (highest_fence(new.sink._place.layout("L")) or 0).token == "aa"
 
 
-def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(kit: Any, tmp_path: Path) -> None:
+def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(
+    kit: Any, tmp_path: Path
+) -> None:
     zombie = kit.Generation(tmp_path, 8).open(token="aa")
     messages = zombie.stage(1, [1])
     shutil.rmtree(tmp_path / ".tidegate")
@@ -83,7 +89,9 @@ def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(k
     assert other.batch(1, [2]) == Committed()
 
 
-def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_closes(kit: Any, tmp_path: Path) -> None:
+def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_closes(
+    kit: Any, tmp_path: Path
+) -> None:
     zombie = kit.Generation(tmp_path, 1).open(token="aa")
     zombie.batch(1, [1])
     zombie.committer.finish()
@@ -95,7 +103,9 @@ def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_clos
 
 
 @pytest.mark.parametrize("stale", [3, 4])
-def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(kit: Any, tmp_path: Path, stale: int) -> None:
+def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(
+    kit: Any, tmp_path: Path, stale: int
+) -> None:
     winner = kit.Generation(tmp_path, 3).open(token="aa")
     for number in range(1, 4):
         winner.batch(number, [number])
@@ -113,14 +123,18 @@ def remembered(driver: Any, checkpoint: int, state: Any = None) -> int:
     return int(driver.committer.memory(driver.resume(checkpoint, state=state)).checkpoint)
 
 
-def test_a_target_remembers_its_newest_record_and_where_it_was_opened(kit: Any, tmp_path: Path) -> None:
+def test_a_target_remembers_its_newest_record_and_where_it_was_opened(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     for number in range(1, 6):
         driver.batch(number, [number])
     driver.committer.retain(5)
     assert remembered(kit.Generation(tmp_path, 2), 4) == 5
     kit.Generation(tmp_path, 2).open(checkpoint=4, back=True)
-    assert remembered(kit.Generation(tmp_path, 3), 4) == 4, "its record was pruned and the later ones taken back: the fence tells"
+    assert remembered(kit.Generation(tmp_path, 3), 4) == 4, (
+        "its record was pruned and the later ones taken back: the fence tells"
+    )
     assert remembered(kit.Generation(tmp_path, 3), 5) == 4
 
 
@@ -130,7 +144,9 @@ def test_memory_creates_nothing_in_a_target_that_is_not_there(kit: Any, tmp_path
     assert not (tmp_path / "unmounted").exists()
 
 
-def test_a_finished_target_is_remembered_by_the_names_of_its_files(kit: Any, tmp_path: Path) -> None:
+def test_a_finished_target_is_remembered_by_the_names_of_its_files(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1])
     driver.batch(2, [2])
@@ -143,12 +159,18 @@ def test_a_finished_target_is_remembered_by_the_names_of_its_files(kit: Any, tmp
     assert not (tmp_path / ".tidegate").exists()
     after = kit.Generation(tmp_path, 2)
     assert remembered(after, 3, state) == 3
-    next(path for path in kit.visible(tmp_path) if "_2_" in path.name or path.read_text().strip() == "2").unlink()
+    next(
+        path
+        for path in kit.visible(tmp_path)
+        if "_2_" in path.name or path.read_text().strip() == "2"
+    ).unlink()
     assert remembered(after, 3, state) == 1
     assert remembered(after, 3, {**state, "filled": 0}) == 3, "never a file: nothing can be missing"
 
 
-def test_a_directory_that_is_replaced_by_a_copy_of_itself_is_opened_anew(kit: Any, tmp_path: Path) -> None:
+def test_a_directory_that_is_replaced_by_a_copy_of_itself_is_opened_anew(
+    kit: Any, tmp_path: Path
+) -> None:
     root = tmp_path / "out"
     driver = kit.Generation(root, 1).open(token="aa")
     messages = driver.stage(1, [1])
@@ -172,7 +194,19 @@ def test_a_task_whose_directory_was_removed_says_so(kit: Any, tmp_path: Path) ->
         driver.stage(1, [1])
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EDQUOT, errno.ENOENT, errno.ENOTCONN, errno.ENODEV])
+@pytest.mark.parametrize(
+    "code",
+    [
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EIO,
+        errno.ESTALE,
+        errno.EDQUOT,
+        errno.ENOENT,
+        errno.ENOTCONN,
+        errno.ENODEV,
+    ],
+)
 def test_what_a_disk_may_get_over_is_tried_again(code: int) -> None:
     with pytest.raises(DiskTrouble), disk("writing"):
         raise OSError(code, os.strerror(code))
@@ -186,7 +220,9 @@ def test_what_a_disk_never_does_is_refused(code: int) -> None:
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["link", "dangling", "file"])
-def test_what_the_sink_keeps_for_itself_must_be_directories(kit: Any, tmp_path: Path, depth: int, kind: str) -> None:
+def test_what_the_sink_keeps_for_itself_must_be_directories(
+    kit: Any, tmp_path: Path, depth: int, kind: str
+) -> None:
     root, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     driver = kit.Generation(root, 1)
     layout = driver.sink._place.layout("L")
@@ -216,7 +252,9 @@ def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Pat
     assert kit.rows(tmp_path) == [1, 2, 10]
 
 
-def test_a_lineage_that_a_copy_of_this_installation_has_gone_on_with_is_left_alone(kit: Any, tmp_path: Path) -> None:
+def test_a_lineage_that_a_copy_of_this_installation_has_gone_on_with_is_left_alone(
+    kit: Any, tmp_path: Path
+) -> None:
     copy = kit.Generation(tmp_path, 9, lineage="7-18a0f").open(**OURS)
     copy.batch(1, [1])
     kit.Generation(tmp_path, 9, lineage="7-18b11").open(**OURS)
@@ -230,8 +268,12 @@ def test_a_lineage_of_this_installation_is_collected(kit: Any, tmp_path: Path) -
     assert kit.rows(tmp_path) == [1]
 
 
-@pytest.mark.parametrize("mode", [{"data_save_mode": "DROP_DATA"}, {"schema_save_mode": "RECREATE_SCHEMA"}])
-def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(kit: Any, tmp_path: Path, mode: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "mode", [{"data_save_mode": "DROP_DATA"}, {"schema_save_mode": "RECREATE_SCHEMA"}]
+)
+def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(
+    kit: Any, tmp_path: Path, mode: dict[str, str]
+) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     theirs.batch(1, [1])
     messages = theirs.stage(2, [2])
@@ -248,20 +290,26 @@ def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(kit: 
 
 
 @pytest.mark.parametrize("name", ["filesink.dropped.before", "filesink.dropped.after"])
-def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     theirs.batch(1, [1])
     messages = theirs.stage(2, [2])
     at(name, kit.crash)
     with pytest.raises(kit.Crash):
         kit.Generation(tmp_path, 1, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS)
-    kit.Generation(tmp_path, 2, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS).batch(1, [10])
+    kit.Generation(tmp_path, 2, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS).batch(
+        1, [10]
+    )
     with pytest.raises(DataDropped):
         theirs.commit(2, messages)
     assert kit.rows(tmp_path) == [10]
 
 
-def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(kit: Any, tmp_path: Path) -> None:
+def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(
+    kit: Any, tmp_path: Path
+) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     (tmp_path / "old.txt").write_text("99")
     kit.Generation(tmp_path, 1, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS)
@@ -269,7 +317,9 @@ def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(kit:
     assert kit.rows(tmp_path) == [1]
 
 
-def test_a_target_tells_of_the_files_of_others_only_to_a_fresh_start_that_appends(kit: Any, tmp_path: Path) -> None:
+def test_a_target_tells_of_the_files_of_others_only_to_a_fresh_start_that_appends(
+    kit: Any, tmp_path: Path
+) -> None:
     kit.Generation(tmp_path, 1, lineage="7-18a0f").open().batch(1, [1], [2])
     fresh = kit.Generation(tmp_path, 1, lineage="7-18b11")
     assert fresh.committer.memory(fresh.resume()).others == "2 files"

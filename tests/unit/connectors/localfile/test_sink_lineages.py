@@ -19,7 +19,9 @@ def kept(root: Path) -> list[str]:
     return sorted(f"{p.parent.name}/{p.name}" for p in root.glob(".tidegate/*/*"))
 
 
-def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(kit: Any, tmp_path: Path) -> None:
+def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(
+    kit: Any, tmp_path: Path
+) -> None:
     for lineage in (OLD, "7-1", "77-1", "-7-1", "7-xyz", "other"):
         kit.Generation(tmp_path, 1, lineage=lineage).open(state={}).batch(1, [1])
     kit.Generation(tmp_path, 1, lineage=OLD, operator="b").open()
@@ -29,7 +31,9 @@ def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(kit: Any, tm
     kit.Generation(tmp_path, 2, lineage=NEW).open().batch(1, [2])
     gone = {name for name in before if name.startswith((f"{OLD}/p1-Sink", "7-1/p1-Sink"))}
     assert len(gone) == 2
-    assert [name for name in kept(tmp_path) if not name.startswith(NEW)] == [name for name in before if name not in gone]
+    assert [name for name in kept(tmp_path) if not name.startswith(NEW)] == [
+        name for name in before if name not in gone
+    ]
     assert not (tmp_path / ".tidegate" / "7-1").exists()
     assert set(files) < set(kit.visible(tmp_path))
 
@@ -41,7 +45,9 @@ def test_only_a_fresh_start_collects(kit: Any, tmp_path: Path) -> None:
         assert any(name.startswith(OLD) for name in kept(tmp_path))
 
 
-def test_a_batch_that_was_decided_is_carried_out_before_its_record_goes(kit: Any, at: Any, tmp_path: Path) -> None:
+def test_a_batch_that_was_decided_is_carried_out_before_its_record_goes(
+    kit: Any, at: Any, tmp_path: Path
+) -> None:
     at("filesink.publish.middle", kit.crash)
     with contextlib.suppress(kit.Crash):
         kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1], [2])
@@ -59,8 +65,12 @@ def test_a_damaged_record_of_an_older_lineage_stops_nobody(kit: Any, tmp_path: P
     assert not any(name.startswith(OLD) for name in kept(tmp_path))
 
 
-@pytest.mark.parametrize("name", [f"filesink.lineages.{step}" for step in ("before", "middle", "after")])
-def test_a_kill_while_collecting_is_made_good_by_the_next_start(kit: Any, at: Callable[[str, Any], None], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [f"filesink.lineages.{step}" for step in ("before", "middle", "after")]
+)
+def test_a_kill_while_collecting_is_made_good_by_the_next_start(
+    kit: Any, at: Callable[[str, Any], None], tmp_path: Path, name: str
+) -> None:
     kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
     at(name, kit.crash)
     with pytest.raises(kit.Crash):
@@ -70,7 +80,9 @@ def test_a_kill_while_collecting_is_made_good_by_the_next_start(kit: Any, at: Ca
     assert not any(entry.startswith(OLD) for entry in kept(tmp_path))
 
 
-def test_a_driver_of_this_installation_that_is_alive_all_the_same_stops_and_heals(kit: Any, tmp_path: Path) -> None:
+def test_a_driver_of_this_installation_that_is_alive_all_the_same_stops_and_heals(
+    kit: Any, tmp_path: Path
+) -> None:
     old = kit.Generation(tmp_path, 1, lineage=OLD).open()
     old.batch(1, [1])
     messages = old.stage(2, [2])

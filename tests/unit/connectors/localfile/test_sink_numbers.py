@@ -9,7 +9,15 @@ FORMATS = TimeFormats("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "HH:mm:ss")
 
 def test_a_floating_number_shows_that_it_is_one() -> None:
     column = pa.array([80.0, 1.5, None, -0.0, float("nan"), float("inf"), -float("inf")])
-    assert plain_text(column, FORMATS).to_pylist() == ["80.0", "1.5", None, "-0.0", "NaN", "Infinity", "-Infinity"]
+    assert plain_text(column, FORMATS).to_pylist() == [
+        "80.0",
+        "1.5",
+        None,
+        "-0.0",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+    ]
     assert plain_text(pa.array([80.0, None], pa.float32()), FORMATS).to_pylist() == ["80.0", None]
 
 

@@ -13,7 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_lineages, write_publish, write_savemode, write_takeback, writer
+from tidegate.connectors.localfile import (
+    committer,
+    write_lineages,
+    write_publish,
+    write_savemode,
+    write_takeback,
+    writer,
+)
 from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
 from tidegate.connectors.localfile.write_record import BadRecord, OtherOffsets
 from tidegate.model.errors import Fenced, UserError
@@ -22,7 +29,10 @@ from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
 
 def failpoints(*steps: str) -> list[str]:
     """The names in the source, so that a new one cannot be forgotten here."""
-    source = "".join(Path(str(m.__file__)).read_text() for m in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback))
+    source = "".join(
+        Path(str(m.__file__)).read_text()
+        for m in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback)
+    )
     found = sorted(set(re.findall(r'failpoint\("(filesink\.[a-z.]+)"\)', source)))
     return [name for name in found if name.split(".")[1] in steps]
 
@@ -30,7 +40,9 @@ def failpoints(*steps: str) -> list[str]:
 # -- one generation
 
 
-def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(kit: Any, tmp_path: Path) -> None:
+def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     messages = driver.stage(1, [1, 2], [3])
     assert kit.visible(tmp_path) == []
@@ -42,11 +54,15 @@ def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(kit: A
 
 def test_file_names_carry_the_transaction_id_of_the_reference(kit: Any, tmp_path: Path) -> None:
     kit.Generation(tmp_path, 1).open().batch(1, [1], [2])
-    assert all(re.fullmatch(r"T_7_[0-9a-f]{10}_[01]_1_0\.csv", p.name) for p in kit.visible(tmp_path))
+    assert all(
+        re.fullmatch(r"T_7_[0-9a-f]{10}_[01]_1_0\.csv", p.name) for p in kit.visible(tmp_path)
+    )
     assert len(kit.visible(tmp_path)) == 2
 
 
-def test_a_repeated_commit_is_recognised_and_its_staged_files_are_removed(kit: Any, tmp_path: Path) -> None:
+def test_a_repeated_commit_is_recognised_and_its_staged_files_are_removed(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1, 2])
     assert driver.batch(1, [1, 2]) == AlreadyCommitted()
@@ -69,7 +85,9 @@ def test_a_batch_without_rows_leaves_a_record_and_no_file(kit: Any, tmp_path: Pa
     assert driver.commit(1, driver.stage(1, [], [])) == AlreadyCommitted()
 
 
-def test_two_writers_with_one_task_index_do_not_overwrite_each_other(kit: Any, tmp_path: Path) -> None:
+def test_two_writers_with_one_task_index_do_not_overwrite_each_other(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.commit(1, driver.stage(1, [1]) + driver.stage(1, [2]))
     assert kit.rows(tmp_path) == [1, 2]
@@ -77,7 +95,9 @@ def test_two_writers_with_one_task_index_do_not_overwrite_each_other(kit: Any, t
 
 def test_an_aborted_task_and_a_failed_attempt_leave_nothing(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
-    writer = driver.sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="aborted"))
+    writer = driver.sink.writer(
+        WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="aborted")
+    )
     writer.write(kit.TABLE, pa.record_batch({"id": pa.array([9])}))
     writer.abort()
     assert kit.staged(tmp_path) == []
@@ -88,7 +108,10 @@ def test_an_aborted_task_and_a_failed_attempt_leave_nothing(kit: Any, tmp_path: 
 
 
 def test_two_sinks_of_one_job_share_a_directory_in_peace(kit: Any, tmp_path: Path) -> None:
-    first, second = kit.Generation(tmp_path, 1, operator="a").open(), kit.Generation(tmp_path, 1, operator="b").open()
+    first, second = (
+        kit.Generation(tmp_path, 1, operator="a").open(),
+        kit.Generation(tmp_path, 1, operator="b").open(),
+    )
     third = kit.Generation(tmp_path, 1, operator="a", pipeline=2).open()
     for driver, ids in ((first, [1]), (second, [2]), (third, [3])):
         driver.batch(1, ids)
@@ -116,17 +139,25 @@ def test_a_path_that_cannot_be_is_refused_in_one_sentence(kit: Any, tmp_path: Pa
 # -- zombies
 
 
-def test_an_older_generation_can_neither_stage_nor_commit_nor_open(kit: Any, tmp_path: Path) -> None:
+def test_an_older_generation_can_neither_stage_nor_commit_nor_open(
+    kit: Any, tmp_path: Path
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     messages = old.stage(1, [1])
     kit.Generation(tmp_path, 2).open(pending=1)
-    for act in (lambda: old.commit(1, messages), lambda: old.stage(1, [1]), lambda: kit.Generation(tmp_path, 1).open()):
+    for act in (
+        lambda: old.commit(1, messages),
+        lambda: old.stage(1, [1]),
+        lambda: kit.Generation(tmp_path, 1).open(),
+    ):
         with pytest.raises(Fenced, match="generation 2"):
             act()
     assert kit.visible(tmp_path) == []
 
 
-def test_a_zombie_that_committed_first_wins_and_the_repeat_is_skipped(kit: Any, tmp_path: Path) -> None:
+def test_a_zombie_that_committed_first_wins_and_the_repeat_is_skipped(
+    kit: Any, tmp_path: Path
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     old.batch(1, [1, 2], [3])
     new = kit.Generation(tmp_path, 2).open(pending=1)
@@ -136,10 +167,17 @@ def test_a_zombie_that_committed_first_wins_and_the_repeat_is_skipped(kit: Any, 
 
 
 @pytest.mark.parametrize("name", failpoints("record", "publish", "stage"))
-def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     outcomes = []
-    at(name, lambda: outcomes.append(kit.Generation(tmp_path, 2).open(pending=1).batch(1, [1], [2], [3])))
+    at(
+        name,
+        lambda: outcomes.append(
+            kit.Generation(tmp_path, 2).open(pending=1).batch(1, [1], [2], [3])
+        ),
+    )
     with contextlib.suppress(Fenced):
         old.batch(1, [1, 2], [3])
     assert outcomes != []
@@ -150,7 +188,9 @@ def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(
 
 
 @pytest.mark.parametrize("name", failpoints("fence", "rewind", "publish"))
-def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     first = kit.Generation(tmp_path, 1).open()
     first.batch(1, [1], [2])
     first.batch(2, [3], [4])
@@ -161,7 +201,9 @@ def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(kit: Any,
 
     def overtake() -> None:
         passed.append(name)
-        new = kit.Generation(tmp_path, 3).open(checkpoint=1, pending=3 if "publish" in name else None)
+        new = kit.Generation(tmp_path, 3).open(
+            checkpoint=1, pending=3 if "publish" in name else None
+        )
         if "publish" not in name:
             new.batch(2, [3, 4])
         new.batch(3, [5, 6])
@@ -173,7 +215,9 @@ def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(kit: Any,
     assert kit.rows(tmp_path) == ([1, 2, 5, 6] if "publish" in name else [1, 2, 3, 4, 5, 6])
 
 
-def test_a_generation_that_is_overtaken_before_it_has_a_staging_directory_does_not_open(kit: Any, tmp_path: Path, at: Any) -> None:
+def test_a_generation_that_is_overtaken_before_it_has_a_staging_directory_does_not_open(
+    kit: Any, tmp_path: Path, at: Any
+) -> None:
     at("filesink.fence.after", lambda: kit.Generation(tmp_path, 2).open())
     with pytest.raises(Fenced, match="generation 2"):
         kit.Generation(tmp_path, 1).open()
@@ -184,7 +228,9 @@ def test_a_generation_that_is_overtaken_before_it_has_a_staging_directory_does_n
 
 
 @pytest.mark.parametrize("name", failpoints("stage", "record", "publish"))
-def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     old.batch(1, [1])
     at(name, kit.crash)
@@ -192,14 +238,21 @@ def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(kit: Any, tmp_pat
         old.batch(2, [2], [3])
     new = kit.Generation(tmp_path, 2).open(checkpoint=1, pending=2)
     assert new.batch(2, [2, 3]) == (
-        Committed() if name.split(".")[1] == "stage" or name in ("filesink.record.before", "filesink.record.middle") else AlreadyCommitted()
+        Committed()
+        if name.split(".")[1] == "stage"
+        or name in ("filesink.record.before", "filesink.record.middle")
+        else AlreadyCommitted()
     )
     assert kit.rows(tmp_path) == [1, 2, 3]
     assert kit.staged(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["filesink.stage.middle", "filesink.record.after", "filesink.publish.middle"])
-def test_a_process_that_is_killed_in_a_batch_leaves_it_to_its_successor(kit: Any, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["filesink.stage.middle", "filesink.record.after", "filesink.publish.middle"]
+)
+def test_a_process_that_is_killed_in_a_batch_leaves_it_to_its_successor(
+    kit: Any, tmp_path: Path, name: str
+) -> None:
     kit.Generation(tmp_path, 1).open().batch(1, [1])
     script = (
         "import importlib.util, pathlib, sys\n"
@@ -208,16 +261,30 @@ def test_a_process_that_is_killed_in_a_batch_leaves_it_to_its_successor(kit: Any
         "spec.loader.exec_module(kit)\n"
         "kit.Generation(pathlib.Path(sys.argv[2]), 2).open(1).batch(2, [2], [3])\n"
     )
-    command = [sys.executable, "-c", script, str(Path(__file__).with_name("conftest.py")), str(tmp_path)]
-    environment = {**os.environ, "TIDEGATE_FAILPOINT": name, "PYTHONPATH": os.pathsep.join(sys.path)}
-    died = subprocess.run(command, env=environment, start_new_session=True, capture_output=True, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        str(Path(__file__).with_name("conftest.py")),
+        str(tmp_path),
+    ]
+    environment = {
+        **os.environ,
+        "TIDEGATE_FAILPOINT": name,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    died = subprocess.run(
+        command, env=environment, start_new_session=True, capture_output=True, check=False
+    )
     assert died.returncode == -signal.SIGKILL, died.stderr
     kit.Generation(tmp_path, 3).open(1, pending=2).batch(2, [2, 3])
     assert kit.rows(tmp_path) == [1, 2, 3]
     assert kit.staged(tmp_path) == []
 
 
-def test_a_half_published_batch_is_carried_out_when_its_checkpoint_is_the_restore_point(kit: Any, tmp_path: Path, at: Any) -> None:
+def test_a_half_published_batch_is_carried_out_when_its_checkpoint_is_the_restore_point(
+    kit: Any, tmp_path: Path, at: Any
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     at("filesink.publish.middle", kit.crash)
     with pytest.raises(kit.Crash):
@@ -228,7 +295,9 @@ def test_a_half_published_batch_is_carried_out_when_its_checkpoint_is_the_restor
 
 
 @pytest.mark.parametrize("name", failpoints("fence", "rewind", "retain", "publish"))
-def test_a_crash_anywhere_in_opening_is_repaired_by_opening_again(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_crash_anywhere_in_opening_is_repaired_by_opening_again(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     old.batch(1, [1], [2])
     old.batch(2, [3], [4])
@@ -248,7 +317,9 @@ def test_a_crash_anywhere_in_opening_is_repaired_by_opening_again(kit: Any, tmp_
     assert kit.staged(tmp_path) == []
 
 
-def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(kit: Any, tmp_path: Path, at: Any) -> None:
+def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(
+    kit: Any, tmp_path: Path, at: Any
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     at("filesink.publish.middle", kit.crash)
     with pytest.raises(kit.Crash):
@@ -261,7 +332,9 @@ def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(kit: Any, t
 # -- going back, keeping, ending
 
 
-def test_what_is_newer_than_the_restore_point_is_taken_back_except_the_pending_batch(kit: Any, tmp_path: Path) -> None:
+def test_what_is_newer_than_the_restore_point_is_taken_back_except_the_pending_batch(
+    kit: Any, tmp_path: Path
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     for n in range(1, 6):
         old.batch(n, [n])
@@ -270,7 +343,9 @@ def test_what_is_newer_than_the_restore_point_is_taken_back_except_the_pending_b
     assert kit.records(tmp_path) == ["1.json", "2.json", "3.json"]
 
 
-def test_a_mark_that_a_zombie_sets_late_does_not_count_for_a_later_record(kit: Any, tmp_path: Path, at: Any) -> None:
+def test_a_mark_that_a_zombie_sets_late_does_not_count_for_a_later_record(
+    kit: Any, tmp_path: Path, at: Any
+) -> None:
     old = kit.Generation(tmp_path, 1).open()
     old.batch(1, [1])
     mark = next(tmp_path.glob(".tidegate/*/*/commits/1-*.done"))
@@ -283,7 +358,9 @@ def test_a_mark_that_a_zombie_sets_late_does_not_count_for_a_later_record(kit: A
     assert kit.rows(tmp_path) == [10]
 
 
-def test_records_before_the_oldest_restore_point_are_pruned_and_the_files_stay(kit: Any, tmp_path: Path) -> None:
+def test_records_before_the_oldest_restore_point_are_pruned_and_the_files_stay(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     for n in range(1, 11):
         driver.batch(n, [n])
@@ -293,7 +370,9 @@ def test_records_before_the_oldest_restore_point_are_pruned_and_the_files_stay(k
     assert len(list(tmp_path.glob(".tidegate/*/*/commits/*"))) == 6
 
 
-def test_pruning_does_a_bounded_amount_of_work_in_each_call(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_does_a_bounded_amount_of_work_in_each_call(
+    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(committer, "_PRUNED_MAX", 3)
     driver = kit.Generation(tmp_path, 1).open()
     for n in range(1, 9):
@@ -315,7 +394,9 @@ def test_a_finished_job_leaves_only_its_output(kit: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", failpoints("finish"))
-def test_a_crash_while_a_finished_job_tidies_up_is_harmless(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_crash_while_a_finished_job_tidies_up_is_harmless(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1], [2])
     driver.committer.finish()
@@ -339,13 +420,17 @@ def test_a_finished_job_can_go_back_to_an_older_checkpoint(kit: Any, tmp_path: P
         other.batch(n, [n * 100])
     driver.committer.finish()
     driver.committer.close()
-    kit.Generation(tmp_path, 2, file_name_expression="x_${transactionId}_${now}").open(checkpoint=2, back=True).batch(3, [33])
+    kit.Generation(tmp_path, 2, file_name_expression="x_${transactionId}_${now}").open(
+        checkpoint=2, back=True
+    ).batch(3, [33])
     assert [r for r in kit.rows(tmp_path) if r < 100] == [1, 2, 33]
     assert len(kit.rows(tmp_path)) == 15
 
 
 @pytest.mark.parametrize("name", [*failpoints("takeback"), ""])
-def test_a_batch_is_repeated_exactly_though_its_record_is_gone(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_a_batch_is_repeated_exactly_though_its_record_is_gone(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1], [2])
     shutil.rmtree(tmp_path / ".tidegate")
@@ -357,7 +442,9 @@ def test_a_batch_is_repeated_exactly_though_its_record_is_gone(kit: Any, tmp_pat
     assert kit.rows(tmp_path) == [1, 2]
 
 
-def test_a_stopped_job_keeps_its_records_and_no_empty_staging_directory(kit: Any, tmp_path: Path) -> None:
+def test_a_stopped_job_keeps_its_records_and_no_empty_staging_directory(
+    kit: Any, tmp_path: Path
+) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1])
     driver.committer.close()
@@ -377,18 +464,29 @@ def test_a_record_of_a_newer_version_is_refused_by_name(kit: Any, tmp_path: Path
 # -- without transactions
 
 
-def test_without_transactions_files_are_whole_and_never_overwritten_and_no_record_is_kept(kit: Any, tmp_path: Path) -> None:
-    driver = kit.Generation(tmp_path, 1, is_enable_transaction=False, file_name_expression="out").open()
+def test_without_transactions_files_are_whole_and_never_overwritten_and_no_record_is_kept(
+    kit: Any, tmp_path: Path
+) -> None:
+    driver = kit.Generation(
+        tmp_path, 1, is_enable_transaction=False, file_name_expression="out"
+    ).open()
     driver.batch(1, [1], [2])
     driver.batch(2, [3])
     driver.batch(2, [3])
     assert kit.rows(tmp_path) == [1, 2, 3, 3]
-    assert [p.name for p in kit.visible(tmp_path)] == ["out_0-1.csv", "out_0-2.csv", "out_0-3.csv", "out_0.csv"]
+    assert [p.name for p in kit.visible(tmp_path)] == [
+        "out_0-1.csv",
+        "out_0-2.csv",
+        "out_0-3.csv",
+        "out_0.csv",
+    ]
     assert kit.records(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", failpoints("append", "stage"))
-def test_without_transactions_a_crash_may_repeat_rows_but_loses_none(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+def test_without_transactions_a_crash_may_repeat_rows_but_loses_none(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     old = kit.Generation(tmp_path, 1, is_enable_transaction=False).open()
     at(name, kit.crash)
     with pytest.raises(kit.Crash):

@@ -20,15 +20,21 @@ def test_drop_data_drops_what_was_there_once_in_a_lineage(kit: Any, tmp_path: Pa
     assert kit.rows(tmp_path) == [1, 200]
 
 
-@pytest.mark.parametrize("name", ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"])
-def test_a_crash_or_a_zombie_while_data_is_dropped_costs_no_row(kit: Any, tmp_path: Path, at: Any, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"]
+)
+def test_a_crash_or_a_zombie_while_data_is_dropped_costs_no_row(
+    kit: Any, tmp_path: Path, at: Any, name: str
+) -> None:
     (tmp_path / "old.csv").write_text("100\n")
     at(name, lambda: kit.Generation(tmp_path, 2, data_save_mode="DROP_DATA").open().batch(1, [1]))
     kit.Generation(tmp_path, 1, data_save_mode="DROP_DATA").open()
     assert kit.rows(tmp_path) == [1]
 
 
-def test_tables_with_directories_of_their_own_are_dropped_before_their_first_files(kit: Any, tmp_path: Path) -> None:
+def test_tables_with_directories_of_their_own_are_dropped_before_their_first_files(
+    kit: Any, tmp_path: Path
+) -> None:
     for name in ("orders", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "old.csv").write_text("100\n")

@@ -12,13 +12,23 @@ from tidegate.model.errors import Fenced
 
 RUNS = 200
 ROWS = 5
-PLACES = [f"filesink.{step}.{place}" for step in ("stage", "record", "publish", "fence", "retain") for place in ("before", "middle", "after")]
+PLACES = [
+    f"filesink.{step}.{place}"
+    for step in ("stage", "record", "publish", "fence", "retain")
+    for place in ("before", "middle", "after")
+]
 
 
 class World:
     """The store, which knows what is begun and complete and lets only the newest generation say so, and drivers that do not know what happens to them."""
 
-    def __init__(self, kit: Any, root: Path, chance: random.Random, at: Callable[[str, Callable[[], Any]], None]) -> None:
+    def __init__(
+        self,
+        kit: Any,
+        root: Path,
+        chance: random.Random,
+        at: Callable[[str, Callable[[], Any]], None],
+    ) -> None:
         self.kit, self.root, self.chance, self.at = kit, root, chance, at
         self.done, self.newest, self.depth = 0, 0, 0
         self.pending: int | None = None
@@ -53,7 +63,9 @@ class World:
         ids = [checkpoint * 10 + i for i in range(ROWS)]
         cut = self.chance.randint(0, ROWS)
         messages = driver.stage(checkpoint, ids[:cut], ids[cut:])
-        if self.chance.random() < 0.2:  # thought dead, but only slow: its commit may come at any later time
+        if (
+            self.chance.random() < 0.2
+        ):  # thought dead, but only slow: its commit may come at any later time
             self.zombies.append((driver, checkpoint, messages))
             return False
         driver.commit(checkpoint, messages)
@@ -81,7 +93,9 @@ class World:
 
     def wake(self) -> None:
         self.chance.shuffle(self.zombies)
-        for driver, checkpoint, messages in self.zombies[: self.chance.randint(0, len(self.zombies))]:
+        for driver, checkpoint, messages in self.zombies[
+            : self.chance.randint(0, len(self.zombies))
+        ]:
             try:
                 driver.commit(checkpoint, messages)
             except (self.kit.Crash, Fenced):
@@ -95,11 +109,15 @@ def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_random_generations_that_die_and_wake_up_write_every_batch_exactly_once(kit: Any, tmp_path: Path, at: Any, seed: int) -> None:
+def test_random_generations_that_die_and_wake_up_write_every_batch_exactly_once(
+    kit: Any, tmp_path: Path, at: Any, seed: int
+) -> None:
     for run in range(RUNS):
         root = tmp_path / str(run)
         root.mkdir()
         world = World(kit, root, random.Random(seed + run), at)
         world.run()
-        assert kit.rows(root) == [n * 10 + i for n in range(1, world.done + 1) for i in range(ROWS)], f"seed {seed + run}"
+        assert kit.rows(root) == [
+            n * 10 + i for n in range(1, world.done + 1) for i in range(ROWS)
+        ], f"seed {seed + run}"
         assert kit.staged(root) == [], f"seed {seed + run}"

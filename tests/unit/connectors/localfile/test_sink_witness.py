@@ -20,14 +20,21 @@ def four_batches(kit: Any, root: Path) -> Any:
     return driver
 
 
-def test_it_tells_every_record_after_the_restore_point_with_its_offsets(kit: Any, tmp_path: Path) -> None:
+def test_it_tells_every_record_after_the_restore_point_with_its_offsets(
+    kit: Any, tmp_path: Path
+) -> None:
     four_batches(kit, tmp_path)
     told = kit.Generation(tmp_path, 2).committer.ahead(resume(2, 2))
-    assert [(r.checkpoint, r.offsets) for r in told] == [(3, {"Source[0]": [2, 3]}), (4, {"Source[0]": [3, 4]})]
+    assert [(r.checkpoint, r.offsets) for r in told] == [
+        (3, {"Source[0]": [2, 3]}),
+        (4, {"Source[0]": [3, 4]}),
+    ]
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
 
 
-def test_it_tells_nothing_and_makes_nothing_where_it_was_never_opened(kit: Any, tmp_path: Path) -> None:
+def test_it_tells_nothing_and_makes_nothing_where_it_was_never_opened(
+    kit: Any, tmp_path: Path
+) -> None:
     assert list(kit.Generation(tmp_path, 2).committer.ahead(resume(2, 2))) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -42,13 +49,19 @@ def test_who_is_asked_is_fenced_so_that_the_answer_stays_true(kit: Any, tmp_path
         kit.Generation(tmp_path, 1).committer.ahead(resume(1, 2))
 
 
-def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(kit: Any, tmp_path: Path) -> None:
+def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
+    kit: Any, tmp_path: Path
+) -> None:
     four_batches(kit, tmp_path)
     driver = kit.Generation(tmp_path, 2)
     driver.committer.ahead(resume(2, 2))
     driver.committer.open(resume(2, 2, ahead=(3, 4)))
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
-    assert [driver.batch(c, [c]) for c in (3, 4, 5)] == [AlreadyCommitted(), AlreadyCommitted(), Committed()]
+    assert [driver.batch(c, [c]) for c in (3, 4, 5)] == [
+        AlreadyCommitted(),
+        AlreadyCommitted(),
+        Committed(),
+    ]
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
     assert kit.staged(tmp_path) == []
 
@@ -61,7 +74,9 @@ def test_a_sink_that_lacks_a_batch_gets_it_under_its_old_id(kit: Any, tmp_path: 
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
 
 
-def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(kit: Any, tmp_path: Path) -> None:
+def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(
+    kit: Any, tmp_path: Path
+) -> None:
     four_batches(kit, tmp_path).committer.retain(4)
     assert kit.records(tmp_path) == ["4.json"]
     driver = kit.Generation(tmp_path, 2)
@@ -70,7 +85,9 @@ def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
 
 
-def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(kit: Any, tmp_path: Path) -> None:
+def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(
+    kit: Any, tmp_path: Path
+) -> None:
     four_batches(kit, tmp_path).committer.retain(4)
     other = kit.Generation(tmp_path, 1, operator="b").open()
     other.batch(4, [40])
@@ -82,7 +99,9 @@ def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(kit: Any, 
     assert kit.rows(tmp_path) == [1, 2, 3, 40]
 
 
-def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(kit: Any, tmp_path: Path) -> None:
+def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(
+    kit: Any, tmp_path: Path
+) -> None:
     four_batches(kit, tmp_path)
     first = kit.Generation(tmp_path, 2)
     first.committer.open(resume(2, 2, back=True))
@@ -96,4 +115,7 @@ def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(kit: Any
 def test_without_transactions_there_is_no_record_to_tell(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1, is_enable_transaction=False).open()
     driver.batch(1, [1])
-    assert list(kit.Generation(tmp_path, 2, is_enable_transaction=False).committer.ahead(resume(2, 0))) == []
+    assert (
+        list(kit.Generation(tmp_path, 2, is_enable_transaction=False).committer.ahead(resume(2, 0)))
+        == []
+    )

@@ -51,7 +51,9 @@ from tidegate.connectors.localfile.bad_rows import BadFile
         ("1,a\n2,b\n", {}, "This seems to be a row: set csv_use_header_line = false"),
     ],
 )
-def test_a_header_that_does_not_match_is_refused_before_any_row(tmp_path: Path, text: str, options: Any, message: str) -> None:
+def test_a_header_that_does_not_match_is_refused_before_any_row(
+    tmp_path: Path, text: str, options: Any, message: str
+) -> None:
     (tmp_path / "f.csv").write_text(text)
     assert message in error(tmp_path, "csv", ID_NAME, csv_use_header_line=True, **options)
 
@@ -72,39 +74,58 @@ def test_headers_are_matched_by_name_and_may_have_more_columns(tmp_path: Path) -
 def test_without_a_schema_every_file_must_have_the_columns_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("a,b\n1,2\n")
     (tmp_path / "2.csv").write_text("b,a,c\n1,2,3\n")
-    assert "the header has 'c', which the first file of the table lacks" in error(tmp_path, "csv", None, csv_use_header_line=True)
+    assert "the header has 'c', which the first file of the table lacks" in error(
+        tmp_path, "csv", None, csv_use_header_line=True
+    )
     (tmp_path / "1.csv").write_text("a,a\n1,2\n")
-    assert "the header names 'a' more than once" in error(tmp_path, "csv", None, csv_use_header_line=True)
+    assert "the header names 'a' more than once" in error(
+        tmp_path, "csv", None, csv_use_header_line=True
+    )
     (tmp_path / "1.csv").write_text(",a\n1,2\n")
-    assert "column 1 of the header has no name" in error(tmp_path, "csv", None, csv_use_header_line=True)
+    assert "column 1 of the header has no name" in error(
+        tmp_path, "csv", None, csv_use_header_line=True
+    )
 
 
 def test_a_skipped_header_in_another_order_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("name,id\na,b\n")
     text = error(tmp_path, "csv", {"id": "string", "name": "string"}, skip_header_row_number=1)
-    assert text.startswith("line 1: the header line that is skipped names the columns in another order")
+    assert text.startswith(
+        "line 1: the header line that is skipped names the columns in another order"
+    )
     (tmp_path / "f.csv").write_text("other,words\na,b\n")
-    assert len(read(tmp_path, "csv", {"id": "string", "name": "string"}, skip_header_row_number=1)) == 1
+    assert (
+        len(read(tmp_path, "csv", {"id": "string", "name": "string"}, skip_header_row_number=1))
+        == 1
+    )
 
 
 @pytest.mark.parametrize("form", ["csv", "text"])
 def test_names_of_columns_are_not_read_as_a_row(tmp_path: Path, form: str) -> None:
     (tmp_path / "f").write_text("Id,name\n1,a\n")
     text = error(tmp_path, form, {"id": "string", "name": "string"}, field_delimiter=",")
-    assert text.startswith("line 1: this row holds the names of the columns: set csv_use_header_line = true")
+    assert text.startswith(
+        "line 1: this row holds the names of the columns: set csv_use_header_line = true"
+    )
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
 @pytest.mark.parametrize("form", ["csv", "text", "json", "lines"])
 def test_wide_encodings_read_as_utf8_are_named(tmp_path: Path, encoding: str, form: str) -> None:
     content = '{"id": 1, "name": "a"}\n' * 9 if form == "json" else "id,name\n1,a\n"
     (tmp_path / "f").write_bytes(content.encode(encoding))
     schema = None if form == "lines" else ID_NAME
-    named = {"utf-16": "UTF-16LE", "utf-32": "UTF-32LE"}.get(encoding, encoding.upper().replace("-LE", "LE").replace("-BE", "BE"))
+    named = {"utf-16": "UTF-16LE", "utf-32": "UTF-32LE"}.get(
+        encoding, encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+    )
     form = "text" if form == "lines" else form
     assert f'set encoding = "{named}"' in error(tmp_path, form, schema, field_delimiter=",")
     if schema and form != "json":
-        assert read(tmp_path, form, schema, encoding=named, field_delimiter=",", skip_header_row_number=1) == [{"id": 1, "name": "a"}]
+        assert read(
+            tmp_path, form, schema, encoding=named, field_delimiter=",", skip_header_row_number=1
+        ) == [{"id": 1, "name": "a"}]
 
 
 def test_utf8_read_as_a_wide_encoding_is_named(tmp_path: Path) -> None:
@@ -134,14 +155,18 @@ def test_bytes_that_are_no_text_are_a_bad_row(tmp_path: Path, data: bytes, messa
 
 def test_undecodable_bytes_of_other_encodings_are_named_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes("1,表\n2,文\n".encode("gbk") + b"3,\xff\n")
-    assert error(tmp_path, "csv", ID_NAME, encoding="gbk").startswith("line 3: the bytes b'\\xff' are not gbk")
+    assert error(tmp_path, "csv", ID_NAME, encoding="gbk").startswith(
+        "line 3: the bytes b'\\xff' are not gbk"
+    )
 
 
 def test_a_quote_that_is_never_closed_is_a_bad_row_at_its_line(tmp_path: Path) -> None:
     lines = [f'{i},"name {i}"' for i in range(1, 1000)]
     lines[499] = '500,"never closed'
     (tmp_path / "f.csv").write_text("\n".join(lines) + "\n")
-    assert error(tmp_path, "csv", ID_NAME).startswith("line 500: quote: there is text behind the closing quote")
+    assert error(tmp_path, "csv", ID_NAME).startswith(
+        "line 500: quote: there is text behind the closing quote"
+    )
     (tmp_path / "f.csv").write_text('1,a\n2,"never closed\n3,c\n4,d\n')
     text = error(tmp_path, "csv", ID_NAME)
     assert text.startswith('line 2: quote: the quote " is not closed of \'"never closed')
@@ -149,7 +174,9 @@ def test_a_quote_that_is_never_closed_is_a_bad_row_at_its_line(tmp_path: Path) -
     assert read(tmp_path, "csv", ID_NAME, quote_char="")[1] == {"id": 2, "name": '"never closed'}
 
 
-def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4096)
     (tmp_path / "f.csv").write_text('1,a\n2,"open\n' + "3,c\n" * 100_000)
     source = make(tmp_path, "csv", ID_NAME, max_record_bytes=20_000)
@@ -171,7 +198,9 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(tmp_path: Path
 @pytest.mark.parametrize("splits", [1, 3, 7])
 def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -> None:
     (tmp_path / "f.csv").write_text('1,"a"\n' * 50 + '2,"b"c\n' + '3,"d"\n' * 50)
-    assert error(tmp_path, "csv", ID_NAME, splits).startswith('line 51: quote: there is text behind the closing quote " of \'"b"c')
+    assert error(tmp_path, "csv", ID_NAME, splits).startswith(
+        'line 51: quote: there is text behind the closing quote " of \'"b"c'
+    )
     (tmp_path / "f.csv").write_text('1,5" pipe\n2,a"b"\n')
     assert [row["name"] for row in read(tmp_path, "csv", ID_NAME, splits)] == ['5" pipe', 'a"b"']
 
@@ -195,7 +224,9 @@ def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -
     ],
 )
 @pytest.mark.parametrize("form", ["csv", "text"])
-def test_rows_that_are_short_or_long_are_bad(tmp_path: Path, form: str, row: str, message: str) -> None:
+def test_rows_that_are_short_or_long_are_bad(
+    tmp_path: Path, form: str, row: str, message: str
+) -> None:
     (tmp_path / "f").write_text(f"1,a\n\n{row}\n4,d\n")
     assert error(tmp_path, form, ID_NAME, field_delimiter=",").startswith(message)
     lenient = {"short_rows": "fill_null", "long_rows": "drop_extra"}
@@ -205,8 +236,12 @@ def test_rows_that_are_short_or_long_are_bad(tmp_path: Path, form: str, row: str
 
 def test_one_leniency_does_not_bring_the_other(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n2,b,c\n")
-    assert error(tmp_path, "csv", ID_NAME, short_rows="fill_null").startswith("line 2: the row has 3 fields")
-    assert error(tmp_path, "csv", ID_NAME, long_rows="drop_extra").startswith("line 1: the row has 1 field")
+    assert error(tmp_path, "csv", ID_NAME, short_rows="fill_null").startswith(
+        "line 2: the row has 3 fields"
+    )
+    assert error(tmp_path, "csv", ID_NAME, long_rows="drop_extra").startswith(
+        "line 1: the row has 1 field"
+    )
     (tmp_path / "f").write_text("2,b,c\n1,a,b\n")
     assert "2 bad rows so far" in error(tmp_path, "csv", ID_NAME, short_rows="fill_null")
 
@@ -243,10 +278,14 @@ BAD_VALUES = [
 
 @pytest.mark.parametrize(("kind", "value", "message"), BAD_VALUES)
 @pytest.mark.parametrize("form", ["csv", "text", "json"])
-def test_a_value_that_does_not_fit_is_a_bad_row(tmp_path: Path, form: str, kind: str, value: str, message: str) -> None:
+def test_a_value_that_does_not_fit_is_a_bad_row(
+    tmp_path: Path, form: str, kind: str, value: str, message: str
+) -> None:
     rows = ["", value, ""]
     if form == "json":
-        (tmp_path / "f").write_text("".join(json.dumps({"k": "x", "v": v or None}) + "\n" for v in rows))
+        (tmp_path / "f").write_text(
+            "".join(json.dumps({"k": "x", "v": v or None}) + "\n" for v in rows)
+        )
     else:
         (tmp_path / "f").write_text("".join(f"x|{v}\n" for v in rows))
     text = error(tmp_path, form, {"k": "string", "v": kind}, field_delimiter="|")
@@ -257,32 +296,49 @@ def test_a_value_that_does_not_fit_is_a_bad_row(tmp_path: Path, form: str, kind:
 @pytest.mark.parametrize("form", ["csv", "text", "json"])
 def test_rounding_and_cutting_need_their_option(tmp_path: Path, form: str) -> None:
     values = {"d": "1.235", "t": "2024-01-01 00:00:00.1234567", "e": "2024-01-01 12:00:00"}
-    (tmp_path / "f").write_text(json.dumps(values) + "\n" if form == "json" else "|".join(values.values()) + "\n")
+    (tmp_path / "f").write_text(
+        json.dumps(values) + "\n" if form == "json" else "|".join(values.values()) + "\n"
+    )
     schema = {"d": "decimal(10,2)", "t": "timestamp", "e": "date"}
     text = error(tmp_path, form, schema, field_delimiter="|")
     assert text.count('excess_digits = "round"') == 3
-    expected = [{"d": Decimal("1.24"), "t": datetime(2024, 1, 1, 0, 0, 0, 123456), "e": date(2024, 1, 1)}]
+    expected = [
+        {"d": Decimal("1.24"), "t": datetime(2024, 1, 1, 0, 0, 0, 123456), "e": date(2024, 1, 1)}
+    ]
     assert read(tmp_path, form, schema, field_delimiter="|", excess_digits="round") == expected
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_a_null_in_a_column_that_is_not_nullable_is_a_bad_row(tmp_path: Path, form: str) -> None:
     columns = [{"name": "id", "type": "int", "nullable": False}, {"name": "name", "type": "string"}]
-    (tmp_path / "f").write_text('{"id":1,"name":"a"}\n{"id":null,"name":"b"}\n' if form == "json" else "1,a\n,b\n")
-    assert error(tmp_path, form, columns) == "line 2: column id: there is no value, and the column is not nullable"
+    (tmp_path / "f").write_text(
+        '{"id":1,"name":"a"}\n{"id":null,"name":"b"}\n' if form == "json" else "1,a\n,b\n"
+    )
+    assert (
+        error(tmp_path, form, columns)
+        == "line 2: column id: there is no value, and the column is not nullable"
+    )
 
 
 def test_the_first_ten_bad_rows_are_named_with_the_count(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("".join(f"{i if i % 3 else 'x'},n\n" for i in range(1, 301)))
     text = error(tmp_path, "csv", ID_NAME)
-    assert text.startswith("line 3: column id: 'x' is not a whole number (100 bad rows so far, the first 10 of them):\n  line 3: ")
-    assert [line.partition(":")[0] for line in text.splitlines()[1:]] == [f"  line {i}" for i in range(3, 33, 3)]
+    assert text.startswith(
+        "line 3: column id: 'x' is not a whole number (100 bad rows so far, the first 10 of them):\n  line 3: "
+    )
+    assert [line.partition(":")[0] for line in text.splitlines()[1:]] == [
+        f"  line {i}" for i in range(3, 33, 3)
+    ]
 
 
-def test_bad_rows_are_counted_over_blocks_and_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_rows_are_counted_over_blocks_and_the_search_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "BLOCK_BYTES", 64)
     monkeypatch.setattr(bad_rows, "SCANNED_BYTES_MAX", 2000)
-    (tmp_path / "f").write_text("".join(f"{i if i not in (5, 100, 900) else 'x'},n\n" for i in range(1, 1001)))
+    (tmp_path / "f").write_text(
+        "".join(f"{i if i not in (5, 100, 900) else 'x'},n\n" for i in range(1, 1001))
+    )
     text = error(tmp_path, "csv", ID_NAME)
     assert [line.partition(":")[0] for line in text.splitlines()] == [
         "line 5",
@@ -293,12 +349,16 @@ def test_bad_rows_are_counted_over_blocks_and_the_search_ends(tmp_path: Path, mo
 
 @pytest.mark.parametrize("splits", [2, 5, 9])
 @pytest.mark.parametrize("form", ["csv", "text", "json"])
-def test_lines_are_those_of_the_file_however_it_is_cut(tmp_path: Path, form: str, splits: int) -> None:
+def test_lines_are_those_of_the_file_however_it_is_cut(
+    tmp_path: Path, form: str, splits: int
+) -> None:
     rows = [(str(i), f"n{i}") for i in range(1, 501)]
     rows[449] = ("x", "n")
     line = (lambda r: json.dumps({"id": r[0], "name": r[1]})) if form == "json" else ",".join
     (tmp_path / "f").write_text("".join(line(row) + "\n" for row in rows))
-    assert error(tmp_path, form, ID_NAME, splits, field_delimiter=",").startswith("line 450: column id: 'x'")
+    assert error(tmp_path, form, ID_NAME, splits, field_delimiter=",").startswith(
+        "line 450: column id: 'x'"
+    )
 
 
 @pytest.mark.parametrize("way", ["gz", "zip", "tar_gz", "gbk", "utf-16", "crlf", "cr"])
@@ -319,7 +379,9 @@ def test_lines_are_right_behind_codecs_archives_and_encodings(tmp_path: Path, wa
         data = text.replace("\n", {"crlf": "\r\n", "cr": "\r"}[way]).encode()
     (tmp_path / "f").write_bytes(data)
     prefix = "b.csv: " if "archive_compress_codec" in options else ""
-    assert error(tmp_path, "csv", {"a": "string", "b": "int"}, **options).startswith(f"{prefix}line 31: column b: 'x'")
+    assert error(tmp_path, "csv", {"a": "string", "b": "int"}, **options).startswith(
+        f"{prefix}line 31: column b: 'x'"
+    )
 
 
 def archive(kind: str, files: dict[str, bytes]) -> bytes:
@@ -368,13 +430,19 @@ def test_one_huge_record_is_an_error_and_is_not_held(tmp_path: Path, form: str, 
 def test_small_limits_for_records_are_exact(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1,aaaa\n2,aaaaaaaaaaaaaaaaaaaa\n")
     for form, schema in (("csv", ID_NAME), ("text", ID_NAME), ("text", None)):
-        assert error(tmp_path, form, schema, max_record_bytes=10, field_delimiter=",").startswith("line 2: the record")
+        assert error(tmp_path, form, schema, max_record_bytes=10, field_delimiter=",").startswith(
+            "line 2: the record"
+        )
     (tmp_path / "f").write_text('{"id":1,"name":"a"}\n{"id":2,"name":"aaaaaaaaaa"}\n')
-    assert error(tmp_path, "json", ID_NAME, max_record_bytes=25).startswith("line 2: the record is longer than 25 bytes")
+    assert error(tmp_path, "json", ID_NAME, max_record_bytes=25).startswith(
+        "line 2: the record is longer than 25 bytes"
+    )
 
 
 @pytest.mark.parametrize("way", ["gzip", "zip", "tar_gz", "suffix"])
-def test_an_archive_bomb_is_an_error_that_names_the_file(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_bomb_is_an_error_that_names_the_file(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "EXPANSION_FREE_BYTES", 1 << 16)
     data = b"1,a\n" * (1 << 16)
     options: dict[str, Any] = {}

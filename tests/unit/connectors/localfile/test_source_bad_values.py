@@ -76,7 +76,9 @@ def test_json_nulls_are_told_from_keys_that_are_missing(tmp_path: Path) -> None:
 
 def test_json_numbers_keep_their_digits(tmp_path: Path) -> None:
     (tmp_path / "f").write_text('{"d":12345678901234567.89,"s":1.10}\n')
-    assert read(tmp_path, "json", {"d": "decimal(20,2)", "s": "string"}) == [{"d": Decimal("12345678901234567.89"), "s": "1.10"}]
+    assert read(tmp_path, "json", {"d": "decimal(20,2)", "s": "string"}) == [
+        {"d": Decimal("12345678901234567.89"), "s": "1.10"}
+    ]
 
 
 def write(path: Path, form: str, table: pa.Table) -> None:
@@ -143,7 +145,9 @@ def write(path: Path, form: str, table: pa.Table) -> None:
         ([2**60, 2**60 + 1], pa.int64(), "double", "row 1: column v: "),
     ],
 )
-def test_a_column_that_does_not_fit_its_type_is_named_with_its_row(tmp_path: Path, form: str, values: Any, given: Any, kind: str, message: str) -> None:
+def test_a_column_that_does_not_fit_its_type_is_named_with_its_row(
+    tmp_path: Path, form: str, values: Any, given: Any, kind: str, message: str
+) -> None:
     write(tmp_path / "f", form, pa.table({"k": ["a"] * len(values), "v": pa.array(values, given)}))
     text = error(tmp_path, form, {"k": "string", "v": kind})
     if form == "orc":
@@ -152,15 +156,28 @@ def test_a_column_that_does_not_fit_its_type_is_named_with_its_row(tmp_path: Pat
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc"])
-def test_columns_that_a_file_lacks_or_has_no_values_for_are_named(tmp_path: Path, form: str) -> None:
+def test_columns_that_a_file_lacks_or_has_no_values_for_are_named(
+    tmp_path: Path, form: str
+) -> None:
     write(tmp_path / "f", form, pa.table({"id": [1, None, 3], "label": ["a", "b", "c"]}))
-    assert error(tmp_path, form, ID_NAME).startswith("has no column 'name'; it has 'id', 'label'. Correct the schema")
-    assert error(tmp_path, form, {"x": "int"}, missing_columns="fill_null").startswith("has no column 'x'")
-    assert [row["name"] for row in read(tmp_path, form, ID_NAME, missing_columns="fill_null")] == [None] * 3
+    assert error(tmp_path, form, ID_NAME).startswith(
+        "has no column 'name'; it has 'id', 'label'. Correct the schema"
+    )
+    assert error(tmp_path, form, {"x": "int"}, missing_columns="fill_null").startswith(
+        "has no column 'x'"
+    )
+    assert [row["name"] for row in read(tmp_path, form, ID_NAME, missing_columns="fill_null")] == [
+        None
+    ] * 3
     strict = [{"name": "id", "type": "bigint", "nullable": False}]
-    assert error(tmp_path, form, strict) == "row 2: column id: there is no value, and the column is not nullable"
+    assert (
+        error(tmp_path, form, strict)
+        == "row 2: column id: there is no value, and the column is not nullable"
+    )
     write(tmp_path / "g", form, pa.table({"id": [1], "label": ["a"], "more": [1]}))
-    assert "has 'more', which the first file of the table lacks: give a schema" in error(tmp_path, form, None)
+    assert "has 'more', which the first file of the table lacks: give a schema" in error(
+        tmp_path, form, None
+    )
     assert len(read(tmp_path, form, {"id": "bigint", "label": "string"})) == 4
 
 
@@ -172,7 +189,9 @@ def test_rows_of_parquet_are_counted_over_row_groups(tmp_path: Path) -> None:
 def test_nanoseconds_of_parquet_are_cut_only_by_option(tmp_path: Path) -> None:
     write(tmp_path / "f", "parquet", pa.table({"t": pa.array([1000, 1001], pa.timestamp("ns"))}))
     assert error(tmp_path, "parquet", {"t": "timestamp"}).startswith("row 2: column t: ")
-    assert [r["t"] for r in read(tmp_path, "parquet", {"t": "timestamp"}, excess_digits="round")] == [datetime(1970, 1, 1, 0, 0, 0, 1)] * 2
+    assert [
+        r["t"] for r in read(tmp_path, "parquet", {"t": "timestamp"}, excess_digits="round")
+    ] == [datetime(1970, 1, 1, 0, 0, 0, 1)] * 2
 
 
 @pytest.mark.parametrize("form", ["parquet", "orc"])

@@ -43,15 +43,21 @@ def ends(text: str, dialect: Dialect) -> list[int]:
 @example('a"\n"b\nc",x\n', CSV, 1)
 @example('"a""\nb"\n', CSV, 3)
 @example('x,"\\"\n"\n', ESCAPED, 1)
-def test_ends_of_records_are_those_of_the_field_parser(text: str, dialect: Dialect, target: int) -> None:
+def test_ends_of_records_are_those_of_the_field_parser(
+    text: str, dialect: Dialect, target: int
+) -> None:
     expected = ends(text, dialect)
     assert last_end(text.encode(), dialect) == max(expected, default=0)
-    assert first_end(text.encode(), dialect, target) == min((e for e in expected if e >= target), default=-1)
+    assert first_end(text.encode(), dialect, target) == min(
+        (e for e in expected if e >= target), default=-1
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(text=texts, dialect=dialects, sizes=st.lists(st.integers(1, 9), min_size=1))
-def test_blocks_hold_all_bytes_and_end_where_records_end(text: str, dialect: Dialect, sizes: list[int]) -> None:
+def test_blocks_hold_all_bytes_and_end_where_records_end(
+    text: str, dialect: Dialect, sizes: list[int]
+) -> None:
     data = text.encode()
     pieces, place = [], 0
     while place < len(data):
@@ -68,9 +74,21 @@ def test_blocks_hold_all_bytes_and_end_where_records_end(text: str, dialect: Dia
 
 
 def reader(**options: Any) -> Delimited:
-    values, problems = TABLE_OPTIONS.read(Block({"path": "/x", "file_format_type": "csv", **options}, lambda _: Location(""), ""))
+    values, problems = TABLE_OPTIONS.read(
+        Block({"path": "/x", "file_format_type": "csv", **options}, lambda _: Location(""), "")
+    )
     assert not problems
-    kinds = ["string", "int", "double", "boolean", "decimal(6,2)", "date", "time", "timestamp", "bytes"]
+    kinds = [
+        "string",
+        "int",
+        "double",
+        "boolean",
+        "decimal(6,2)",
+        "date",
+        "time",
+        "timestamp",
+        "bytes",
+    ]
     columns = [Column(name=f"c{i}", type=parse_type(k)) for i, k in enumerate(kinds)]
     return Delimited(values, columns, columns)
 
@@ -106,13 +124,25 @@ PLAIN = [
     "20240229",
     "2024229",
 ]
-TIMES = ["2024-02-29 01:02:03", "2024-02-29T01:02:03.123456", "2024/02/29 01:02:03", "20240229010203", '"a\nb"', "é", "nan", "\\N", '"\\N"']
+TIMES = [
+    "2024-02-29 01:02:03",
+    "2024-02-29T01:02:03.123456",
+    "2024/02/29 01:02:03",
+    "20240229010203",
+    '"a\nb"',
+    "é",
+    "nan",
+    "\\N",
+    '"\\N"',
+]
 cells = st.sampled_from(PLAIN) | st.sampled_from(TIMES)
 
 
 @settings(max_examples=500, deadline=None)
 @given(rows=st.lists(st.tuples(*[cells] * 9), min_size=1, max_size=4), at=st.integers(0, 8))
-def test_both_ways_give_the_same_values_column_by_column(rows: list[tuple[str, ...]], at: int) -> None:
+def test_both_ways_give_the_same_values_column_by_column(
+    rows: list[tuple[str, ...]], at: int
+) -> None:
     full = reader(null_format="\\N")
     only = Delimited(full.values, full.columns, [full.columns[at]])
     block = "".join(",".join(row) + "\n" for row in rows).encode()
@@ -138,7 +168,11 @@ def test_a_plain_file_is_only_looked_at_near_the_target(tmp_path: Path) -> None:
 
 
 def test_the_defaults_of_csv_and_text_differ() -> None:
-    values, _ = TABLE_OPTIONS.read(Block({"path": "/x", "file_format_type": "text"}, lambda _: Location(""), ""))
+    values, _ = TABLE_OPTIONS.read(
+        Block({"path": "/x", "file_format_type": "text"}, lambda _: Location(""), "")
+    )
     assert dialect_of(values) == Dialect(delimiter=b"\x01")
     assert dialect_of({**values, "file_format_type": "csv"}) == Dialect(delimiter=b",", quote=b'"')
-    assert dialect_of({**values, "field_delimiter": "\\t", "row_delimiter": "\\r\\n"}) == Dialect(delimiter=b"\t")
+    assert dialect_of({**values, "field_delimiter": "\\t", "row_delimiter": "\\r\\n"}) == Dialect(
+        delimiter=b"\t"
+    )

@@ -18,10 +18,23 @@ from tidegate.plugin.option import Block
 
 
 def make(path: Path, scan_interval: int = 0, **options: Any) -> LocalFileSource:
-    given = {"path": str(path), "file_format_type": "text", "discovery_mode": "continuous", "scan_interval": scan_interval, **options}
-    values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
+    given = {
+        "path": str(path),
+        "file_format_type": "text",
+        "discovery_mode": "continuous",
+        "scan_interval": scan_interval,
+        **options,
+    }
+    values, problems = SOURCE_OPTIONS.read(
+        Block(given, lambda _: Location("job.conf"), "source[0]")
+    )
     assert not problems
-    return LocalFileSource(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.STREAMING, parallelism=1))
+    return LocalFileSource(
+        values,
+        OperatorContext(
+            job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.STREAMING, parallelism=1
+        ),
+    )
 
 
 def turn(source: LocalFileSource, start: Any, limit: Limit = Limit()) -> tuple[Any, list[str]]:  # noqa: B008  # a limit never changes
@@ -29,7 +42,12 @@ def turn(source: LocalFileSource, start: Any, limit: Limit = Limit()) -> tuple[A
     end = json.loads(json.dumps(source.latest(start, limit)))
     if end == start:
         return end, []
-    return end, [row["content"] for split in source.splits(start, end, 2) for batch in source.read(split) for row in batch.to_pylist()]
+    return end, [
+        row["content"]
+        for split in source.splits(start, end, 2)
+        for batch in source.read(split)
+        for row in batch.to_pylist()
+    ]
 
 
 def test_new_files_are_read_once_whatever_their_names_and_times(tmp_path: Path) -> None:
@@ -64,7 +82,9 @@ def test_without_a_retention_files_that_are_gone_are_forgotten_at_once(tmp_path:
     assert max(sizes) <= 2
 
 
-def test_a_file_is_read_only_when_it_has_come_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_only_when_it_has_come_to_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [1_000_000_000]
     monkeypatch.setattr(source_module, "_now_ms", lambda: clock[0])
     (tmp_path / "old").write_text("old\n")
@@ -78,7 +98,9 @@ def test_a_file_is_read_only_when_it_has_come_to_rest(tmp_path: Path, monkeypatc
     assert turn(source, offset)[1] == ["new"]
 
 
-def test_a_file_from_the_future_is_read_when_two_looks_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_from_the_future_is_read_when_two_looks_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source_module, "_now_ms", lambda: 0)
     (tmp_path / "f").write_text("x\n")
     source = make(tmp_path, scan_interval=10_000)

@@ -27,9 +27,14 @@ from tidegate.plugin.option import Block
 
 
 def make(mode: JobMode = JobMode.BATCH, **options: Any) -> LocalFileSource:
-    values, problems = SOURCE_OPTIONS.read(Block(options, lambda _: Location("job.conf"), "source[0]"))
+    values, problems = SOURCE_OPTIONS.read(
+        Block(options, lambda _: Location("job.conf"), "source[0]")
+    )
     assert not problems
-    source = LocalFileSource(values, OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=mode, parallelism=1))
+    source = LocalFileSource(
+        values,
+        OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=mode, parallelism=1),
+    )
     source.piece_bytes_min = 1
     return source
 
@@ -71,12 +76,20 @@ limits = st.one_of(
     st.builds(Limit, files=st.integers(1, 3)),
     st.builds(Limit, rows=st.integers(1, 20), bytes=st.integers(1, 300), files=st.integers(1, 3)),
 )
-words = st.text(st.characters(exclude_characters="\r\n\x00", exclude_categories=["Cs"]), min_size=1, max_size=12)
+words = st.text(
+    st.characters(exclude_characters="\r\n\x00", exclude_categories=["Cs"]), min_size=1, max_size=12
+)
 
 
 @settings(max_examples=120, deadline=None)
-@given(lines=st.lists(st.lists(words | st.just(""), max_size=12), min_size=1, max_size=4), newline=st.sampled_from(["\n", "\r\n"]), data=st.data())
-def test_every_line_of_every_file_comes_once_whatever_the_cuts(lines: list[list[str]], newline: str, data: st.DataObject) -> None:
+@given(
+    lines=st.lists(st.lists(words | st.just(""), max_size=12), min_size=1, max_size=4),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    data=st.data(),
+)
+def test_every_line_of_every_file_comes_once_whatever_the_cuts(
+    lines: list[list[str]], newline: str, data: st.DataObject
+) -> None:
     limit, count = data.draw(limits), data.draw(st.integers(1, 8))
     with TemporaryDirectory() as folder:
         for i, content in enumerate(lines):
@@ -90,33 +103,64 @@ cells = st.text(st.sampled_from('ab",\n\r 1é'), max_size=6)
 
 
 @settings(max_examples=200, deadline=None)
-@given(rows=st.lists(st.tuples(cells, cells), max_size=25), newline=st.sampled_from(["\n", "\r\n"]), data=st.data())
-def test_csv_with_quoted_newlines_is_cut_only_where_records_end(rows: list[tuple[str, str]], newline: str, data: st.DataObject) -> None:
+@given(
+    rows=st.lists(st.tuples(cells, cells), max_size=25),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    data=st.data(),
+)
+def test_csv_with_quoted_newlines_is_cut_only_where_records_end(
+    rows: list[tuple[str, str]], newline: str, data: st.DataObject
+) -> None:
     text = io.StringIO()
-    all_quoted = data.draw(st.booleans()) or any("\r" in cell for row in rows for cell in row)  # Python's writer leaves a bare \r unquoted
-    csv.writer(text, lineterminator=newline, quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL).writerows(rows)
+    all_quoted = data.draw(st.booleans()) or any(
+        "\r" in cell for row in rows for cell in row
+    )  # Python's writer leaves a bare \r unquoted
+    csv.writer(
+        text, lineterminator=newline, quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
+    ).writerows(rows)
     content = text.getvalue().removesuffix(newline if data.draw(st.booleans()) else "")
     limit, count = data.draw(limits), data.draw(st.integers(1, 8))
     with TemporaryDirectory() as folder:
         Path(folder, "f.csv").write_bytes(content.encode())
-        source = make(path=folder, file_format_type="csv", schema={"fields": {"one": "string", "two": "string"}})
+        source = make(
+            path=folder,
+            file_format_type="csv",
+            schema={"fields": {"one": "string", "two": "string"}},
+        )
         found = drain(source, limit, count)
     # only quotes tell an empty text from none, and the writer does not quote empty texts unless asked
     assert [(r["one"] or "", r["two"] or "") for r in found] == rows
 
 
 @settings(max_examples=300, deadline=None)
-@given(content=st.text(st.sampled_from('ab",\n\r\\'), max_size=60), quote=st.booleans(), escape=st.booleans(), data=st.data())
-def test_any_text_at_all_gives_the_same_rows_cut_or_whole(content: str, quote: bool, escape: bool, data: st.DataObject) -> None:
-    options: dict[str, Any] = {"quote_char": '"' if quote else "", "escape_char": "\\" if escape else None}
+@given(
+    content=st.text(st.sampled_from('ab",\n\r\\'), max_size=60),
+    quote=st.booleans(),
+    escape=st.booleans(),
+    data=st.data(),
+)
+def test_any_text_at_all_gives_the_same_rows_cut_or_whole(
+    content: str, quote: bool, escape: bool, data: st.DataObject
+) -> None:
+    options: dict[str, Any] = {
+        "quote_char": '"' if quote else "",
+        "escape_char": "\\" if escape else None,
+    }
     if data.draw(st.booleans()):
         options |= {"short_rows": "fill_null", "long_rows": "drop_extra"}
     limit, count = data.draw(limits), data.draw(st.integers(2, 8))
     with TemporaryDirectory() as folder:
         Path(folder, "f.csv").write_bytes((content + "\n").encode())
         schema = {"fields": {"a": "string", "b": "string", "c": "string"}}
-        whole = outcome(make(path=folder, file_format_type="csv", schema=schema, **options), Limit(), 1)
-        assert outcome(make(path=folder, file_format_type="csv", schema=schema, **options), limit, count) == whole
+        whole = outcome(
+            make(path=folder, file_format_type="csv", schema=schema, **options), Limit(), 1
+        )
+        assert (
+            outcome(
+                make(path=folder, file_format_type="csv", schema=schema, **options), limit, count
+            )
+            == whole
+        )
 
 
 def outcome(source: LocalFileSource, limit: Limit, count: int) -> Any:
@@ -129,11 +173,25 @@ def outcome(source: LocalFileSource, limit: Limit, count: int) -> Any:
 
 @settings(max_examples=60, deadline=None)
 @given(objects=st.lists(st.dictionaries(st.sampled_from("ab"), words), max_size=20), data=st.data())
-def test_every_json_line_comes_once_whatever_the_cuts(objects: list[dict[str, str]], data: st.DataObject) -> None:
+def test_every_json_line_comes_once_whatever_the_cuts(
+    objects: list[dict[str, str]], data: st.DataObject
+) -> None:
     limit, count = data.draw(limits), data.draw(st.integers(1, 6))
     with TemporaryDirectory() as folder:
-        Path(folder, "f.json").write_text("\n".join(json.dumps(o, ensure_ascii=data.draw(st.booleans())) for o in objects), "utf-8")
-        found = drain(make(path=folder, file_format_type="json", schema={"fields": {"a": "string", "b": "string"}}, missing_columns="fill_null"), limit, count)
+        Path(folder, "f.json").write_text(
+            "\n".join(json.dumps(o, ensure_ascii=data.draw(st.booleans())) for o in objects),
+            "utf-8",
+        )
+        found = drain(
+            make(
+                path=folder,
+                file_format_type="json",
+                schema={"fields": {"a": "string", "b": "string"}},
+                missing_columns="fill_null",
+            ),
+            limit,
+            count,
+        )
     assert found == [{"a": o.get("a"), "b": o.get("b")} for o in objects]
 
 
@@ -143,7 +201,9 @@ def test_row_groups_come_once_whatever_the_cuts(tmp_path: Path, form: str, limit
     from pyarrow import orc, parquet
 
     for name in "ab":
-        table = pa.table({"n": pa.array(range(100), pa.int64()), "s": [f"{name}{i}" for i in range(100)]})
+        table = pa.table(
+            {"n": pa.array(range(100), pa.int64()), "s": [f"{name}{i}" for i in range(100)]}
+        )
         if form == "parquet":
             parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=10)
         else:
@@ -158,8 +218,13 @@ def test_row_limits_are_kept_for_lines_and_row_groups(tmp_path: Path) -> None:
 
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "f.csv").write_text("".join(f"{i}\n" for i in range(1000)))
-    parquet.write_table(pa.table({"n": list(range(1000))}), tmp_path / "f.parquet", row_group_size=10)
-    for options in ({"path": str(tmp_path / "t"), "file_format_type": "csv"}, {"path": str(tmp_path / "f.parquet"), "file_format_type": "parquet"}):
+    parquet.write_table(
+        pa.table({"n": list(range(1000))}), tmp_path / "f.parquet", row_group_size=10
+    )
+    for options in (
+        {"path": str(tmp_path / "t"), "file_format_type": "csv"},
+        {"path": str(tmp_path / "f.parquet"), "file_format_type": "parquet"},
+    ):
         source = make(**options)
         start = source.initial()
         end = source.latest(start, Limit(rows=55))
@@ -176,10 +241,14 @@ def test_a_repeated_batch_is_the_same_when_files_came_meanwhile(tmp_path: Path) 
     for name in "aceg":
         (tmp_path / name).write_text("new\n")
     fresh = make(path=str(tmp_path), file_format_type="text")
-    assert rows_of(fresh, start, end, 1) == first == [{"content": c} for c in ("b1", "b2", "d1", "d2")]
+    assert (
+        rows_of(fresh, start, end, 1) == first == [{"content": c} for c in ("b1", "b2", "d1", "d2")]
+    )
 
 
-def test_a_bounded_source_ends_with_the_last_file_that_was_there_when_it_began(tmp_path: Path) -> None:
+def test_a_bounded_source_ends_with_the_last_file_that_was_there_when_it_began(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a").write_text("1\n")
     source = make(path=str(tmp_path), file_format_type="text")
     start = source.initial()
@@ -208,8 +277,13 @@ def test_many_small_files_share_splits_and_a_large_one_is_shared(tmp_path: Path)
     assert max(s.weight for s in splits) < 2 * min(s.weight for s in splits)
 
 
-@pytest.mark.parametrize("change", [lambda p: p.write_text("x\n"), lambda p: os.utime(p, ns=(1, 1)), lambda p: p.unlink()])
-def test_a_file_that_changed_after_it_was_planned_is_refused_by_name(tmp_path: Path, change: Any) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [lambda p: p.write_text("x\n"), lambda p: os.utime(p, ns=(1, 1)), lambda p: p.unlink()],
+)
+def test_a_file_that_changed_after_it_was_planned_is_refused_by_name(
+    tmp_path: Path, change: Any
+) -> None:
     path = tmp_path / "f.txt"
     path.write_text("x\n" * 100)
     source = make(path=str(tmp_path), file_format_type="text")
@@ -218,15 +292,23 @@ def test_a_file_that_changed_after_it_was_planned_is_refused_by_name(tmp_path: P
     end = source.latest(start, Limit(rows=10))
     change(path)
     fresh = make(path=str(tmp_path), file_format_type="text")
-    with pytest.raises(Exception, match=r"f\.txt .*(since it was put into a batch|no longer there)"):
+    with pytest.raises(
+        Exception, match=r"f\.txt .*(since it was put into a batch|no longer there)"
+    ):
         fresh.latest(end, Limit(rows=10))
-    with pytest.raises(Exception, match=r"f\.txt .*(since it was put into a batch|no longer there)"):
+    with pytest.raises(
+        Exception, match=r"f\.txt .*(since it was put into a batch|no longer there)"
+    ):
         rows_of(source, start, end, 1)
 
 
-def test_a_record_that_is_longer_than_a_block_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_longer_than_a_block_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(records, "BLOCK_BYTES", 16)
     path = tmp_path / "f.csv"
     path.write_text('1,"' + "long\n" * 100 + '"\n2,short\n3,"x"\n')
-    source = make(path=str(path), file_format_type="csv", schema={"fields": {"a": "int", "b": "string"}})
+    source = make(
+        path=str(path), file_format_type="csv", schema={"fields": {"a": "int", "b": "string"}}
+    )
     assert [r["a"] for r in drain(source, Limit(bytes=5), 3)] == [1, 2, 3]

@@ -32,9 +32,13 @@ from tidegate.plugin.option import Block
 TWO = Limit(files=2)
 
 
-def make(path: Path, skip: tuple[str, ...] = (), accept: tuple[str, ...] = (), **options: Any) -> LocalFileSource:
+def make(
+    path: Path, skip: tuple[str, ...] = (), accept: tuple[str, ...] = (), **options: Any
+) -> LocalFileSource:
     given = {"path": str(path), "file_format_type": "text", **options}
-    values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
+    values, problems = SOURCE_OPTIONS.read(
+        Block(given, lambda _: Location("job.conf"), "source[0]")
+    )
     assert not problems
     return LocalFileSource(
         values,
@@ -102,7 +106,9 @@ def test_files_that_are_done_may_go_and_added_ones_are_not_read(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("number", [4, 5, 6, 8])
-def test_a_missing_file_is_an_error_by_name_until_it_is_back(tmp_path: Path, kind: str, number: int) -> None:
+def test_a_missing_file_is_an_error_by_name_until_it_is_back(
+    tmp_path: Path, kind: str, number: int
+) -> None:
     root, offset = begun(tmp_path)
     path = root / f"{number}"
     path.rename(tmp_path / "saved")
@@ -112,7 +118,9 @@ def test_a_missing_file_is_an_error_by_name_until_it_is_back(tmp_path: Path, kin
     for look in (lambda: make(root).latest(offset, TWO), lambda: make(root).at_end(offset)):
         with pytest.raises((FilesMissing, RangeChanged), match=told):
             look()
-    os.utime(tmp_path / "saved", (1_000_000 + number, 1_000_000 + number))  # its change time is new, as after a copy from a backup
+    os.utime(
+        tmp_path / "saved", (1_000_000 + number, 1_000_000 + number)
+    )  # its change time is new, as after a copy from a backup
     (tmp_path / "saved").rename(path)
     assert rest(make(root), offset) == ["4", "5", "6", "7", "8"]
 
@@ -158,7 +166,9 @@ def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_fi
     tmp_path: Path,
 ) -> None:
     root, offset = begun(tmp_path)
-    with pytest.raises(LeftOutNow, match=f"{root}/8 was listed at .*the options of the job file leave it out now"):
+    with pytest.raises(
+        LeftOutNow, match=f"{root}/8 was listed at .*the options of the job file leave it out now"
+    ):
         make(root, file_filter_pattern="[0-7]").latest(offset, TWO)
     (root / "5").write_text("")
     with pytest.raises(ListedFileChanged, match=f"{root}/5 was 2 bytes when .* it is 0 now"):
@@ -187,19 +197,26 @@ def test_a_file_of_which_a_part_is_done_can_only_be_read_as_it_was(tmp_path: Pat
     offset, lines = turn(source, source.initial(), Limit(rows=10))
     assert len(lines) == 10
     (root / "big").write_text("other\n")
-    with pytest.raises(FileChanged, match=r"Rows of this file are in earlier checkpoints.*--restore checkpoint:N"):
+    with pytest.raises(
+        FileChanged, match=r"Rows of this file are in earlier checkpoints.*--restore checkpoint:N"
+    ):
         make(root).latest(offset, TWO)
     assert rest(make(root, skip=(str(root / "big"),)), offset) == ["next"]
 
 
 def test_a_position_of_version_1_is_read_and_compared_by_bytes(tmp_path: Path) -> None:
     root, offset = begun(tmp_path)
-    old = {key: offset[key] for key in ("after", "until", "seen", "partial", "batch", "files", "bytes", "total")}
+    old = {
+        key: offset[key]
+        for key in ("after", "until", "seen", "partial", "batch", "files", "bytes", "total")
+    }
     old |= {"version": 1, "total": 18}
     (root / "0").unlink()
     assert rest(make(root), old) == ["4", "5", "6", "7", "8"]
     (root / "7").unlink()
-    with pytest.raises(UserError, match=r"10 bytes of files in .* were still to be read, and 8 are there"):
+    with pytest.raises(
+        UserError, match=r"10 bytes of files in .* were still to be read, and 8 are there"
+    ):
         make(root).latest(old, TWO)
     assert rest(make(root, skip=(str(root / "7"),)), old) == ["4", "5", "6", "8"]
 
@@ -219,16 +236,23 @@ def test_a_list_of_very_many_files_stays_small() -> None:
         ]
 
     few, many = listed(1_000), listed(100_000)
-    assert Inventory.of(recorded(few, 1)).names == {(t, i.path): (i.size, i.mtime_ns) for t, i in few}
+    assert Inventory.of(recorded(few, 1)).names == {
+        (t, i.path): (i.size, i.mtime_ns) for t, i in few
+    }
     ranges = Inventory.of(recorded(many, 1)).ranges
     assert sum(each.files for each in ranges) == len(many)
     assert ranges[-1].last == (0, many[-1][1].path)
     deep = [
         (
             0,
-            FileInfo(f"/{i:04}" + "/".join(f"{i * 7919 % (j + 99991):05}" for j in range(600)), 1, i),
+            FileInfo(
+                f"/{i:04}" + "/".join(f"{i * 7919 % (j + 99991):05}" for j in range(600)), 1, i
+            ),
         )
         for i in range(3_000)
     ]
-    assert max(len(json.dumps(recorded(files, 1))) for files in (few, many, deep)) < LIST_CHARS_MAX + 100
+    assert (
+        max(len(json.dumps(recorded(files, 1))) for files in (few, many, deep))
+        < LIST_CHARS_MAX + 100
+    )
     assert len(json.dumps(Position(listed=recorded(many, 1)).to_json())) < LIST_CHARS_MAX + 1_000

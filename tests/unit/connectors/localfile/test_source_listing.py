@@ -26,7 +26,9 @@ def values(path: Path | str, **options: Any) -> Any:
 
 
 def names(root: Path, path: Path | str | None = None, **options: Any) -> list[str]:
-    return [os.path.relpath(info.path, root) for info in list_files(values(path or root, **options))]
+    return [
+        os.path.relpath(info.path, root) for info in list_files(values(path or root, **options))
+    ]
 
 
 def put(*paths: Path) -> None:
@@ -77,7 +79,9 @@ def test_an_entry_of_tables_configs_has_a_scan_of_its_own(tmp_path: Path) -> Non
     entry = {"path": str(tmp_path), "file_format_type": "text"}
     given = {"tables_configs": [{**entry, "recursive_file_scan": False}, entry]}
     found, _ = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
-    context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
+    context = OperatorContext(
+        job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1
+    )
     source = LocalFileSource(found, context)
     assert [len(table.files()) for table in source.files] == [1, 2]
 
@@ -113,7 +117,9 @@ def test_a_link_to_a_file_is_read_unless_that_file_is_read_anyway(tmp_path: Path
     assert names(root, file_filter_pattern="current.*") == ["current.txt"]
 
 
-def test_broken_links_are_named_and_do_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_links_are_named_and_do_no_harm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     put(tmp_path / "a.txt")
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     (tmp_path / "self.txt").symlink_to("self.txt")
@@ -125,14 +131,18 @@ def test_broken_links_are_named_and_do_no_harm(tmp_path: Path, caplog: pytest.Lo
         "self.txt",
         "through.txt",
     ]
-    context = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1)
+    context = OperatorContext(
+        job_id=1, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1
+    )
     with caplog.at_level(logging.WARNING, "tidegate.localfile"):
         LocalFileSource(values(tmp_path, filename_extension="txt"), context).initial()
     named = sorted(record.__dict__["path"] for record in caplog.records)
     assert named == sorted(str(tmp_path / name) for name in ("gone.txt", "self.txt", "through.txt"))
 
 
-def test_a_directory_that_cannot_be_listed_is_an_error_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_cannot_be_listed_is_an_error_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path / "a.txt", tmp_path / "closed" / "b.txt")
     scandir = os.scandir
 
@@ -142,13 +152,17 @@ def test_a_directory_that_cannot_be_listed_is_an_error_by_name(tmp_path: Path, m
         return scandir(path)
 
     monkeypatch.setattr(listing.os, "scandir", refusing)
-    with pytest.raises(SourceUnreachable, match=f"{tmp_path}/closed cannot be listed: Permission denied"):
+    with pytest.raises(
+        SourceUnreachable, match=f"{tmp_path}/closed cannot be listed: Permission denied"
+    ):
         list_files(values(tmp_path))
     assert names(tmp_path, recursive_file_scan=False) == ["a.txt"]
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnreachable, match=f"{tmp_path}/in does not exist: mount or restore it"):
+    with pytest.raises(
+        SourceUnreachable, match=f"{tmp_path}/in does not exist: mount or restore it"
+    ):
         list_files(values(tmp_path / "in"))
     (tmp_path / "in").symlink_to(tmp_path / "nowhere")
     with pytest.raises(SourceUnreachable, match="in does not exist"):

@@ -26,14 +26,19 @@ DAY_MS = 24 * 3_600_000
 
 
 def make(*paths: Path | str, skip: tuple[str, ...] = (), **options: Any) -> LocalFileSource:
-    entries = [{"path": str(path), "file_format_type": "text", "schema": {"table": f"t{i}"}} for i, path in enumerate(paths)]
+    entries = [
+        {"path": str(path), "file_format_type": "text", "schema": {"table": f"t{i}"}}
+        for i, path in enumerate(paths)
+    ]
     given = {
         "tables_configs": entries,
         "discovery_mode": "continuous",
         "scan_interval": 0,
         **options,
     }
-    values, problems = SOURCE_OPTIONS.read(Block(given, lambda _: Location("job.conf"), "source[0]"))
+    values, problems = SOURCE_OPTIONS.read(
+        Block(given, lambda _: Location("job.conf"), "source[0]")
+    )
     assert not problems
     context = OperatorContext(
         job_id=1,
@@ -68,7 +73,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return now
 
 
-def test_a_file_that_comes_back_within_the_retention_is_not_read_again(tmp_path: Path, clock: list[int]) -> None:
+def test_a_file_that_comes_back_within_the_retention_is_not_read_again(
+    tmp_path: Path, clock: list[int]
+) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     put(one, "a", "b")
     put(other, "c")
@@ -91,7 +98,9 @@ def test_a_file_that_comes_back_within_the_retention_is_not_read_again(tmp_path:
     assert not Position.of(offset).away
 
 
-def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotten(tmp_path: Path, clock: list[int]) -> None:
+def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotten(
+    tmp_path: Path, clock: list[int]
+) -> None:
     root = tmp_path / "in"
     put(root, "a")
     source = make(root, file_retention=DAY_MS)
@@ -138,7 +147,9 @@ def test_those_out_of_sight_longest_are_forgotten_first_with_a_warning(
 
 
 @pytest.mark.parametrize("pattern", ["", "/*.txt", "/**"])
-def test_a_directory_that_is_not_there_is_unreachable_and_nothing_is_forgotten(tmp_path: Path, pattern: str) -> None:
+def test_a_directory_that_is_not_there_is_unreachable_and_nothing_is_forgotten(
+    tmp_path: Path, pattern: str
+) -> None:
     root = tmp_path / "in"
     put(root, "a.txt")
     source = make(f"{root}{pattern}")
@@ -166,7 +177,9 @@ def test_files_of_a_batch_whose_directory_is_away_are_waited_for(tmp_path: Path)
         list(source.read(split))
 
 
-def test_a_disk_that_is_not_mounted_any_more_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_not_mounted_any_more_is_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mounted = {str(tmp_path / "disk"), "/"}
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
     root = tmp_path / "disk" / "in"
@@ -187,7 +200,9 @@ def test_a_disk_that_is_not_mounted_any_more_is_unreachable(tmp_path: Path, monk
     assert turn(make(root), offset)[1] == ["b"]
 
 
-def test_a_file_that_is_written_after_it_was_read_is_named_and_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_written_after_it_was_read_is_named_and_not_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     put(tmp_path / "in", "a")
     source = make(tmp_path / "in")
     offset, _ = turn(source, source.initial())
@@ -218,7 +233,9 @@ def test_the_times_of_many_files_out_of_sight_are_few(clock: list[int]) -> None:
     for step in range(700):
         now_ms = clock[0] + step * DAY_MS // 100
         done = {step.to_bytes(8, "big")}
-        kept = memory.remembered(position, (), done, now_ms=now_ms, retention_ms=7 * DAY_MS, limit=20_000)
+        kept = memory.remembered(
+            position, (), done, now_ms=now_ms, retention_ms=7 * DAY_MS, limit=20_000
+        )
         position = Position(seen=kept.seen, away=kept.away)
     assert len(kept.seen) == 700
     assert len(position.to_json()["away"]) <= 102

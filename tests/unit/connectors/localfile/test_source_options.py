@@ -20,19 +20,45 @@ SOURCE, SINK = CONNECTORS
 def problems(connector: Any, **options: Any) -> list[str]:
     block = Block(options, lambda _: Location("job.conf", 3), "b[0]")
     values, found = connector.options.read(block)
-    return [f"{p.severity} {p.path}: {p.message}" for p in [*found, *connector.check(block, values)]]
+    return [
+        f"{p.severity} {p.path}: {p.message}" for p in [*found, *connector.check(block, values)]
+    ]
 
 
 def test_validation_imports_neither_arrow_nor_spark() -> None:
     code = "import sys, tidegate.connectors.localfile.options; print([m for m in sys.modules if m in ('pyarrow', 'pyspark', 'pandas', 'numpy')])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": "src"}).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": "src"},
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_a_good_block_has_no_problems(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
-    assert problems(SOURCE, path=str(tmp_path), file_format_type="CSV", schema={"fields": {"a": "int"}}, read_columns=["a"]) == []
-    assert problems(SOURCE, path=f"{tmp_path}/*", file_format_type="parquet", schema={"table": "t"}) == []
-    assert problems(SINK, path=str(tmp_path), file_format_type="parquet", compress_codec="snappy") == []
+    assert (
+        problems(
+            SOURCE,
+            path=str(tmp_path),
+            file_format_type="CSV",
+            schema={"fields": {"a": "int"}},
+            read_columns=["a"],
+        )
+        == []
+    )
+    assert (
+        problems(SOURCE, path=f"{tmp_path}/*", file_format_type="parquet", schema={"table": "t"})
+        == []
+    )
+    assert (
+        problems(SINK, path=str(tmp_path), file_format_type="parquet", compress_codec="snappy")
+        == []
+    )
 
 
 def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
@@ -66,37 +92,83 @@ def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
 def test_a_missing_path_and_an_empty_one_are_warnings(tmp_path: Path) -> None:
     absent = ["warning b[0].path: /no/such does not exist on this host"]
     assert problems(SOURCE, path="/no/such", file_format_type="text") == absent
-    assert problems(SOURCE, path=str(tmp_path), file_format_type="text") == [f"warning b[0].path: there is no file to read in {tmp_path} yet"]
-    assert problems(SOURCE, path=f"{tmp_path}/*.csv", file_format_type="text")[0].startswith(Severity.WARNING)
+    assert problems(SOURCE, path=str(tmp_path), file_format_type="text") == [
+        f"warning b[0].path: there is no file to read in {tmp_path} yet"
+    ]
+    assert problems(SOURCE, path=f"{tmp_path}/*.csv", file_format_type="text")[0].startswith(
+        Severity.WARNING
+    )
 
 
-def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_problem(tmp_path: Path) -> None:
+def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_problem(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "f").write_text("1\n")
-    found = problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x")
-    assert [p.partition(", at character")[0] for p in found] == ["error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed with ]"]
-    assert problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern=r"[\w-\.&&[^x]]++") == []
-    assert "no regular expression" in problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[")[0]
+    found = problems(
+        SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x"
+    )
+    assert [p.partition(", at character")[0] for p in found] == [
+        "error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed with ]"
+    ]
+    assert (
+        problems(
+            SOURCE,
+            path=str(tmp_path),
+            file_format_type="text",
+            file_filter_pattern=r"[\w-\.&&[^x]]++",
+        )
+        == []
+    )
+    assert (
+        "no regular expression"
+        in problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[")[
+            0
+        ]
+    )
 
 
 def test_an_empty_json_schema_is_taken_where_there_is_nothing_to_read(tmp_path: Path) -> None:
     empty = [f"warning b[0].path: there is no file to read in {tmp_path} yet"]
     assert problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={}) == empty
     assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json")[0]
-    assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={}, discovery_mode="continuous")[0]
+    assert (
+        "schema is missing"
+        in problems(
+            SOURCE,
+            path=str(tmp_path),
+            file_format_type="json",
+            schema={},
+            discovery_mode="continuous",
+        )[0]
+    )
     (tmp_path / "f").write_text("{}\n")
-    assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={})[0]
+    assert (
+        "schema is missing"
+        in problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={})[0]
+    )
 
 
 @pytest.mark.parametrize("form", ["excel", "xml", "binary"])
 def test_formats_that_are_not_here_are_refused_by_name(tmp_path: Path, form: str) -> None:
-    assert f"error b[0].file_format_type: {form} files are not supported" in problems(SOURCE, path=str(tmp_path), file_format_type=form)
-    assert f"error b[0].file_format_type: {form} files are not supported" in problems(SINK, path=str(tmp_path), file_format_type=form)
+    assert f"error b[0].file_format_type: {form} files are not supported" in problems(
+        SOURCE, path=str(tmp_path), file_format_type=form
+    )
+    assert f"error b[0].file_format_type: {form} files are not supported" in problems(
+        SINK, path=str(tmp_path), file_format_type=form
+    )
 
 
 def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
-    good = {"path": str(tmp_path), "file_format_type": "text", "schema": {"table": "t", "fields": {"a": "int"}}}
-    found = problems(SOURCE, tables_configs=[good, good, {"path": "/no/such", "file_format_type": "json", "pth": 1}, 7])
+    good = {
+        "path": str(tmp_path),
+        "file_format_type": "text",
+        "schema": {"table": "t", "fields": {"a": "int"}},
+    }
+    found = problems(
+        SOURCE,
+        tables_configs=[good, good, {"path": "/no/such", "file_format_type": "json", "pth": 1}, 7],
+    )
     assert found == [
         "error b[0].tables_configs[1].schema.table: there are two tables 't'",
         "warning b[0].tables_configs[2].pth: unknown option pth",
@@ -109,7 +181,14 @@ def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
 
 def test_a_sink_says_what_does_not_fit_together(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
-    found = problems(SINK, path=str(tmp_path / "f"), file_format_type="orc", compress_codec="gzip", have_partition=True, filename_time_format="qq")
+    found = problems(
+        SINK,
+        path=str(tmp_path / "f"),
+        file_format_type="orc",
+        compress_codec="gzip",
+        have_partition=True,
+        filename_time_format="qq",
+    )
     assert len(found) == 4
     assert problems(SINK) == ["error b[0]: path is missing: " + SINK.options.options[0].description]
 
@@ -122,7 +201,14 @@ def test_a_sink_without_transactions_promises_less() -> None:
 
 
 def test_delimiters_and_time_patterns_are_read_as_the_reference_writes_them() -> None:
-    assert [literal(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == ["\t", "\x01", "\x01", "|", "||", "\x01"]
+    assert [literal(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == [
+        "\t",
+        "\x01",
+        "\x01",
+        "|",
+        "||",
+        "\x01",
+    ]
     assert strptime_of("yyyy-MM-dd'T'HH:mm:ss.SSS") == "%Y-%m-%dT%H:%M:%S"
     assert strptime_of("yyyy.MM.dd 100%") == "%Y.%m.%d 100%%"
     assert fraction_digits("HH:mm:ss.SSS") == 3

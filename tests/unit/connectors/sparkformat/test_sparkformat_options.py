@@ -31,14 +31,22 @@ def test_a_wrong_type_in_the_schema_is_found_at_its_place() -> None:
 
 
 def test_a_list_is_no_option_of_a_data_source() -> None:
-    assert problems(BlockKind.SINK, format="csv", options={"sep": [";"]}) == ["sink[0].options.sep: an option of a data source is a single value, not a list"]
+    assert problems(BlockKind.SINK, format="csv", options={"sep": [";"]}) == [
+        "sink[0].options.sep: an option of a data source is a single value, not a list"
+    ]
 
 
 def test_a_mode_that_spark_does_not_have_is_a_problem() -> None:
-    assert problems(BlockKind.SINK, format="csv", mode="ignore") == ['sink[0].mode: "ignore" is not possible here']
+    assert problems(BlockKind.SINK, format="csv", mode="ignore") == [
+        'sink[0].mode: "ignore" is not possible here'
+    ]
 
 
 def test_both_say_what_a_repeated_batch_does() -> None:
     source, sink = CONNECTORS
     assert (source.capabilities.streaming, source.capabilities.fusable) == (False, False)
-    assert (str(sink.capabilities.delivery), str(sink.capabilities.go_back), sink.capabilities.fusable) == ("at-least-once", "duplicate", False)
+    assert (
+        str(sink.capabilities.delivery),
+        str(sink.capabilities.go_back),
+        sink.capabilities.fusable,
+    ) == ("at-least-once", "duplicate", False)

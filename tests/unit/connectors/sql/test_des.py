@@ -7,7 +7,12 @@ from tidegate.model.errors import TerminalError
 
 
 def test_a_block_is_what_the_standard_says() -> None:
-    assert des._block(bytes.fromhex("0123456789ABCDEF"), des._round_keys(bytes.fromhex("133457799BBCDFF1"))).hex() == "85e813540f0ab405"
+    assert (
+        des._block(
+            bytes.fromhex("0123456789ABCDEF"), des._round_keys(bytes.fromhex("133457799BBCDFF1"))
+        ).hex()
+        == "85e813540f0ab405"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "Joy Ding", "12345678", "東京", "x" * 100])

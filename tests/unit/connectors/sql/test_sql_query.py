@@ -19,12 +19,21 @@ from tidegate.model.types import Column, Table, parse_type
 from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block, Values
 
-CONTEXT = OperatorContext(job_id=1, job_name="j", pipeline=1, operator="t", mode=JobMode.BATCH, parallelism=1)
+CONTEXT = OperatorContext(
+    job_id=1, job_name="j", pipeline=1, operator="t", mode=JobMode.BATCH, parallelism=1
+)
 TABLE = Table(
     path="db.t",
     columns=tuple(
         Column(name=n, type=parse_type(k), comment=f"about {n}")
-        for n, k in {"id": "bigint", "name": "string", "age": "int", "m": "map<string, int>", "xs": "array<string>", "dec": "decimal(10,2)"}.items()
+        for n, k in {
+            "id": "bigint",
+            "name": "string",
+            "age": "int",
+            "m": "map<string, int>",
+            "xs": "array<string>",
+            "dec": "decimal(10,2)",
+        }.items()
     ),
     primary_key=("id",),
 )
@@ -71,7 +80,10 @@ def sql(query: str) -> Sql:
         ("select a from t where b in (select c from u)", "IN takes a list of values"),
         ("select (select 1) from t", "without windows and inner queries"),
         ("select explode(xs) from t", "LATERAL VIEW"),
-        ("select murmur64(a) from t", "MURMUR64 is not available: Spark has no 128-bit murmur hash"),
+        (
+            "select murmur64(a) from t",
+            "MURMUR64 is not available: Spark has no 128-bit murmur hash",
+        ),
         ("select left(a) from t", "LEFT takes 2 arguments, not 1"),
         ("select concat() from t", "CONCAT takes at least 1 argument"),
         ("select cast(a as decimal(50,2)) from t", "precision is 1 to 38"),
@@ -79,11 +91,17 @@ def sql(query: str) -> Sql:
         ("select dateadd(a, 1, b) from t", "argument 3 must be a text constant"),
         ("select to_date(a, 'dd') from t", "neither a year (yy) nor minutes (mm)"),
         ("select round(a, b) from t", "the number of digits must be a constant"),
-        ("select vector_reduce(a, 2, 'RANDOM_PROJEKTION') from t", "VECTOR_REDUCE has no method RANDOM_PROJEKTION"),
+        (
+            "select vector_reduce(a, 2, 'RANDOM_PROJEKTION') from t",
+            "VECTOR_REDUCE has no method RANDOM_PROJEKTION",
+        ),
         ("select vector_reduce(a, 0, 'RANDOM_PROJECTION') from t", "the target dimension is 0"),
         ("select a as x, b as X from t", "two columns are called X"),
         ("select regexp_like(a, 'a**') from t", "REGEXP_LIKE: 'a**' is no regular expression"),
-        ("select regexp_replace(a, '(a)', '$2') from t", "REGEXP_REPLACE: the replacement refers to $2"),
+        (
+            "select regexp_replace(a, '(a)', '$2') from t",
+            "REGEXP_REPLACE: the replacement refers to $2",
+        ),
         ("select split(a, '[') from t", "SPLIT: '[' is no regular expression"),
         ("select a from t where a rlike '('", "RLIKE: '(' is no regular expression"),
         ("select regexp_extract(a, ')', 1) from t", "REGEXP_EXTRACT: ')' is no regular expression"),
@@ -124,21 +142,35 @@ def test_a_missing_query_is_said_once() -> None:
 
 
 def test_every_rule_of_table_transform_is_checked() -> None:
-    _, problems = read(table_transform=[{"table_path": "a", "query": "select 1 from t"}, {"table_path": "a"}, {"query": "x"}])
+    _, problems = read(
+        table_transform=[
+            {"table_path": "a", "query": "select 1 from t"},
+            {"table_path": "a"},
+            {"query": "x"},
+        ]
+    )
     found = [(p.path, p.message.split(":")[0]) for p in problems]
     assert found == [
         ("transform[0].table_transform[1]", "query is missing"),
         ("transform[0].table_transform[1].table_path", "a has two rules"),
-        ("transform[0].table_transform[2]", "an entry of table_transform is a block { table_path = ..., and the options for that table }"),
+        (
+            "transform[0].table_transform[2]",
+            "an entry of table_transform is a block { table_path = ..., and the options for that table }",
+        ),
     ]
 
 
 def test_a_column_that_is_not_there_is_an_error_with_the_nearest_one() -> None:
-    with pytest.raises(BadQuery, match=r"there is no column nam: there are id, name, .*did you mean 'name'"):
+    with pytest.raises(
+        BadQuery, match=r"there is no column nam: there are id, name, .*did you mean 'name'"
+    ):
         sql("select nam from t").table(TABLE)
 
 
-@pytest.mark.parametrize("query", ["select name + 1 as x from t", "select id.x from t", "select cast(dec as date) as d from t"])
+@pytest.mark.parametrize(
+    "query",
+    ["select name + 1 as x from t", "select id.x from t", "select cast(dec as date) as d from t"],
+)
 def test_types_that_do_not_fit_are_an_error(query: str) -> None:
     with pytest.raises(UserError):
         sql(query).table(TABLE)
@@ -147,7 +179,11 @@ def test_types_that_do_not_fit_are_an_error(query: str) -> None:
 def test_columns_that_are_only_renamed_keep_what_is_known_of_them() -> None:
     made = sql("select id, name as n, age + 1 as age from t where age > 0").table(TABLE)
     assert made is not None
-    assert [(c.name, str(c.type), c.comment) for c in made.columns] == [("id", "bigint", "about id"), ("n", "string", "about name"), ("age", "int", "")]
+    assert [(c.name, str(c.type), c.comment) for c in made.columns] == [
+        ("id", "bigint", "about id"),
+        ("n", "string", "about name"),
+        ("age", "int", ""),
+    ]
     assert made.primary_key == ("id",)
     other = sql("select name from t").table(TABLE)
     assert other is not None
@@ -192,7 +228,14 @@ def test_options_are_read_without_spark_and_arrow() -> None:
     code = "import sys, tidegate.connectors.sql.options, tidegate.connectors.columns.options; "
     code += "print([m for m in sys.modules if m in ('pyspark', 'pyarrow', 'sqlglot')])"
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}).stdout.strip() == "[]"
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": ":".join(sys.path)},
+        ).stdout.strip()
+        == "[]"
     )
 
 
@@ -230,7 +273,9 @@ def test_a_query_with_many_operators_and_some_brackets_is_good() -> None:
         ("select * from t lateral view explode(xs) as x", [*TABLE.names(), "x"]),
     ],
 )
-def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(query: str, names: list[str]) -> None:
+def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(
+    query: str, names: list[str]
+) -> None:
     made = sql(query).table(TABLE)
     assert made is not None
     assert made.names() == names
@@ -241,7 +286,22 @@ def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
         sql("select id from t lateral view explode(m) as x").table(TABLE)
 
 
-@pytest.mark.parametrize("form", [r"[\w-\.]+", "a++", "(?>a)", r"\p{Alpha}", r"\Qa\E", "[a-z&&[^b]]", "(?i)a", "(?<n>a)", r"\h", r"\R", r"\p{IsHan}"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        r"[\w-\.]+",
+        "a++",
+        "(?>a)",
+        r"\p{Alpha}",
+        r"\Qa\E",
+        "[a-z&&[^b]]",
+        "(?i)a",
+        "(?<n>a)",
+        r"\h",
+        r"\R",
+        r"\p{IsHan}",
+    ],
+)
 def test_a_query_may_hold_every_expression_that_java_accepts(form: str) -> None:
     query = f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b, split(name, '{form}') c from t where name rlike '{form}'"
     assert read(query=query)[1] == []
